@@ -1,0 +1,53 @@
+"""Devices: `meta.device("cuda:1")`, interned, so that two equal devices are one object."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from meta.errors import DeviceError, message
+
+_NAME = re.compile(r"(cpu|cuda)(?::(\d+)|\((\d+)\))?")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """A kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`."""
+
+    kind: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.index == 0 else f"{self.kind}({self.index})"
+
+    def __repr__(self) -> str:
+        return f'device("{self}")'
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return device, (str(self),)
+
+
+@cache
+def _intern(kind: str, index: int) -> Device:
+    return Device(kind, index)
+
+
+@cache
+def _parse(name: str) -> Device:
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise DeviceError(
+            message("device", f"{name!r} names no device", 'allowed: "cpu", "cuda", "cuda:N" or "cuda(N)"')
+        )
+    return _intern(found[1], int(found[2] or found[3] or 0))
+
+
+def device(name: str | Device) -> Device:
+    """The device called `name`: "cpu", "cuda", "cuda:1" or "cuda(1)". Raises DeviceError for anything else.
+
+    Naming a device does not require it to exist on this machine; placing data on it does."""
+    return name if isinstance(name, Device) else _parse(str(name))
+
+
+CPU = _intern("cpu", 0)

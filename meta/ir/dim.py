@@ -1,0 +1,189 @@
+"""Symbolic dimensions: integer polynomials over named sizes, with floor division kept opaque.
+
+A dimension of a tensor type is an `int` or a `SymDim`. Arithmetic folds to `int` as soon as it can, and two
+expressions that are equal as polynomials are equal objects to `==`. Order between a symbolic and any other dimension
+is not known, so `<` raises; ask `same_dim`, which also knows about sizes that a `unify` scope has tied together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from threading import local
+
+from meta.errors import TypeInferenceError, message
+
+_Monomial = tuple[str, ...]
+_Terms = tuple[tuple[_Monomial, int], ...]
+
+
+class SymDim:
+    """A polynomial with integer coefficients over atoms (names, or opaque quotients such as `(n//2)`)."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: _Terms) -> None:
+        self.terms = terms
+        self._hash = hash(terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SymDim) and other.terms == self.terms
+
+    def __repr__(self) -> str:
+        return " + ".join(_term_text(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"
+
+    def __add__(self, other: Dim) -> Dim:
+        return _from_terms((*self.terms, *_terms(other)))
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _from_terms((tuple(sorted(a + b)), c * d) for a, c in self.terms for b, d in _terms(other))
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + (-other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return -self + other
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        if other == 1:
+            return self
+        if self == other:
+            return 1
+        if isinstance(other, int) and other > 1 and all(c % other == 0 for _, c in self.terms):
+            return _from_terms((m, c // other) for m, c in self.terms)
+        quotient = _exact_quotient(self, other)
+        return quotient if quotient is not None else sym(f"(({self})//({other}))")
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return 0 if other == 0 else sym(f"(({other})//({self}))")
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def _unordered(self, other: object) -> bool:
+        raise TypeInferenceError(
+            message("shape", f"the order of {self} and {other} is not known while tracing with symbolic sizes",
+                    "only equality of symbolic sizes is decidable", "trace with a static size here")
+        )  # fmt: skip
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unordered
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __index__(self) -> int:
+        raise TypeInferenceError(
+            message("shape", f"the size {self} is symbolic where a number is needed", "static sizes only here",
+                    "build or trace with static shapes")
+        )  # fmt: skip
+
+
+Dim = int | SymDim
+Shape = tuple[Dim, ...]
+
+
+def sym(name: str) -> SymDim:
+    """The symbolic size called `name`."""
+    return SymDim((((name,), 1),))
+
+
+def _terms(value: Dim) -> _Terms:
+    if isinstance(value, SymDim):
+        return value.terms
+    return (((), value),) if value else ()
+
+
+def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
+    total: dict[_Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = tuple(sorted((m, c) for m, c in total.items() if c))
+    if all(not m for m, _ in kept):
+        return kept[0][1] if kept else 0
+    return SymDim(kept)
+
+
+def _term_text(monomial: _Monomial, coefficient: int) -> str:
+    if not monomial:
+        return str(coefficient)
+    product = "*".join(monomial)
+    return product if coefficient == 1 else f"-{product}" if coefficient == -1 else f"{coefficient}*{product}"
+
+
+def _exact_quotient(value: SymDim, divisor: Dim) -> Dim | None:
+    """`value / divisor` when `divisor` is a single term that divides every term of `value`."""
+    terms = _terms(divisor)
+    if len(terms) != 1:
+        return None
+    atoms, coefficient = terms[0]
+    out: list[tuple[_Monomial, int]] = []
+    for monomial, c in value.terms:
+        rest = list(monomial)
+        for atom in atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if c % coefficient:
+            return None
+        out.append((tuple(rest), c // coefficient))
+    return _from_terms(out)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product of `dims` (1 for none)."""
+    return reduce(lambda a, b: a * b, dims, 1)
+
+
+def is_static(shape: Iterable[Dim]) -> bool:
+    return all(isinstance(d, int) for d in shape)
+
+
+class _Unifier(local):
+    parent: dict[SymDim, Dim] | None = None
+
+
+_unifier = _Unifier()
+
+
+@contextmanager
+def unify() -> Iterator[dict[SymDim, Dim]]:
+    """Inside this scope `same_dim` of two different named sizes answers True and ties them together.
+
+    It is how one declaration, run once on fresh symbols, tells which extents a shape-generic kernel must share."""
+    before, _unifier.parent = _unifier.parent, {}
+    try:
+        yield _unifier.parent
+    finally:
+        _unifier.parent = before
+
+
+def find(value: Dim, parent: dict[SymDim, Dim]) -> Dim:
+    """What `value` was tied to."""
+    while isinstance(value, SymDim) and value in parent:
+        value = parent[value]
+    return value
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal; two sizes not known to differ are tied inside a `unify` scope."""
+    if a == b:
+        return True
+    parent = _unifier.parent
+    if parent is None or (isinstance(a, int) and isinstance(b, int)):
+        return False
+    a, b = find(a, parent), find(b, parent)
+    if a == b:
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return False
+    if isinstance(a, int):
+        a, b = b, a
+    parent[a] = b  # type: ignore[index]
+    return True
