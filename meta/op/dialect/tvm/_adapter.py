@@ -1,0 +1,153 @@
+"""Every TVM name that `meta` uses, spelled once.
+
+TVM renames modules in most releases (`tir` became `tirx`, `arith` became `sym`, `TensorStructInfo` became
+`TensorType` on the way to 0.27), so the rest of the code imports TVM names from here. `NAMES` says where each one
+lives; a name is resolved when it is first used, so importing this module does not import TVM. The contract test
+(`tests/python/op/dialect/test_tvm_kernel.py`) resolves all of them, and every attribute that the code takes of the
+modules among them, and so says what an upgrade of TVM broke.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+SUPPORTED: Final = "0.27"
+"""The TVM release series that the names below are spelled for."""
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Packages and modules, used as `te.compute`, `topi.nn.conv2d`, ...
+        "tvm": "tvm",
+        "ffi": "tvm_ffi",
+        "te": "tvm.te",
+        "topi": "tvm.topi",
+        "tirx": "tvm.tirx",
+        "s_tir": "tvm.s_tir",
+        "dlight": "tvm.s_tir.dlight",
+        "relax": "tvm.relax",
+        "relax_transform": "tvm.relax:transform",
+        "transform": "tvm.ir:transform",
+        "runtime": "tvm.runtime",
+        # IR
+        "IRModule": "tvm:IRModule",
+        "PassContext": "tvm.ir.transform:PassContext",
+        "Sequential": "tvm.ir.transform:Sequential",
+        "module_pass": "tvm.ir.transform:module_pass",
+        "Range": "tvm.ir:Range",
+        "Op": "tvm.ir:Op",
+        "GlobalVar": "tvm.ir:GlobalVar",
+        "structural_equal": "tvm_ffi:structural_equal",
+        "structural_walk": "tvm_ffi:structural_walk",
+        "assert_structural_equal": "tvm.ir:assert_structural_equal",
+        "save_json": "tvm.ir:save_json",
+        "load_json": "tvm.ir:load_json",
+        "Analyzer": "tvm.sym:Analyzer",
+        # Loop programs
+        "PrimFunc": "tvm.tirx:PrimFunc",
+        "Expr": "tvm.ir:Expr",
+        "Var": "tvm.tirx:Var",
+        "IntImm": "tvm.tirx:IntImm",
+        "FloatImm": "tvm.tirx:FloatImm",
+        "Buffer": "tvm.tirx:Buffer",
+        "For": "tvm.tirx:For",
+        "SBlock": "tvm.s_tir:SBlock",
+        "SBlockRealize": "tvm.s_tir:SBlockRealize",
+        "BufferLoad": "tvm.tirx:BufferLoad",
+        "BufferStore": "tvm.tirx:BufferStore",
+        "IterVar": "tvm.tirx:IterVar",
+        "Tensor": "tvm.te:Tensor",
+        "create_prim_func": "tvm.te:create_prim_func",
+        "Schedule": "tvm.s_tir:Schedule",
+        "ScheduleError": "tvm.s_tir:ScheduleError",
+        "DefaultGPUSchedule": "tvm.s_tir.transform:DefaultGPUSchedule",
+        # Targets and code generation
+        "Target": "tvm.target:Target",
+        "compile": "tvm:compile",
+        "build_tir": "tvm.tirx:build",
+        "system_cpu": "tvm.target.codegen:llvm_get_system_cpu",
+        "system_triple": "tvm.target.codegen:llvm_get_system_triple",
+        "cpu_features": "tvm.target.codegen:llvm_get_cpu_features",
+        "vector_width": "tvm.target.codegen:llvm_get_vector_width",
+        "llvm_version": "tvm.target.codegen:llvm_version_major",
+        # Run time
+        "version": "tvm:__version__",
+        "cpu": "tvm:cpu",
+        "cuda": "tvm:cuda",
+        "device": "tvm_ffi:device",
+        "dtype": "tvm_ffi:dtype",
+        "Shape": "tvm_ffi:Shape",
+        "NDTensor": "tvm_ffi:Tensor",
+        "from_dlpack": "tvm_ffi:from_dlpack",
+        "get_global_func": "tvm_ffi:get_global_func",
+        "register_global_func": "tvm_ffi:register_global_func",
+        "tensor": "tvm.runtime:tensor",
+        "empty": "tvm.runtime:empty",
+        "Module": "tvm.runtime:Module",
+        "load_module": "tvm.runtime:load_module",
+        "TVMError": "tvm:error.InternalError",
+        # Relax
+        "BlockBuilder": "tvm.relax:BlockBuilder",
+        "RelaxVar": "tvm.relax:Var",
+        "DataflowVar": "tvm.relax:DataflowVar",
+        "RelaxFunction": "tvm.relax:Function",
+        "RelaxCall": "tvm.relax:Call",
+        "RelaxTuple": "tvm.relax:Tuple",
+        "RelaxTupleGetItem": "tvm.relax:TupleGetItem",
+        "RelaxConstant": "tvm.ir:Constant",
+        "ExternFunc": "tvm.relax:ExternFunc",
+        "ShapeExpr": "tvm.relax:ShapeExpr",
+        "TensorType": "tvm.relax:TensorType",
+        "ShapeType": "tvm.relax:ShapeType",
+        "TupleType": "tvm.relax:TupleType",
+        "relax_const": "tvm.relax:const",
+        "call_tir": "tvm.relax:op.call_tir",
+        "call_tir_inplace": "tvm.relax:op.call_tir_inplace",
+        "call_dps_packed": "tvm.relax:op.call_dps_packed",
+        "relax_build": "tvm.relax:build",
+        "VirtualMachine": "tvm.relax:VirtualMachine",
+    }
+)
+
+FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # (shape: Shape, dtype: dtype, device: Device, scope: str | None) -> Tensor; 0.44 us, where `empty` costs 3.7.
+        "alloc_tensor": "runtime.TVMTensorAllocWithScope",
+        "config_threadpool": "runtime.config_threadpool",
+        "num_threads": "runtime.NumThreads",
+    }
+)
+"""Names that are functions of TVM's global registry."""
+
+
+def resolve(name: str) -> Any:
+    """Import and return what `name` stands for.
+
+    Raises:
+        AttributeError: `name` is not in `NAMES` or `FUNCTIONS`, or this TVM does not have it.
+        ImportError: TVM, or the module that held the name, is not installed.
+    """
+    if name in FUNCTIONS:
+        function: Any = resolve("get_global_func")(FUNCTIONS[name], allow_missing=True)
+        if function is None:
+            raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
+        return function
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, path = NAMES[name].partition(":")
+    value: Any = importlib.import_module(module)
+    for part in path.split(".") if path else ():
+        value = getattr(value, part)
+    return value
+
+
+def __getattr__(name: str) -> Any:
+    value = resolve(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMES, *FUNCTIONS})

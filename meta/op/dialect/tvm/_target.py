@@ -1,0 +1,57 @@
+"""The compilation target of a device kind on this machine, and the identity that compiled code depends on."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meta.op.dialect.tvm import _adapter as tvm
+
+
+@cache
+def target(kind: str) -> Any:
+    """The TVM target for a device kind: "cpu" (LLVM for exactly this processor) or "cuda" (the current GPU).
+
+    Raises:
+        ValueError: another kind, or a GPU that TVM cannot find.
+    """
+    if kind == "cpu":
+        return tvm.Target({"kind": "llvm", "mcpu": tvm.system_cpu(), "mtriple": tvm.system_triple()})
+    if kind == "cuda":
+        return tvm.Target(tvm.Target.from_device(tvm.cuda(0)), host=target("cpu"))
+    raise ValueError(f"no TVM target for device kind {kind!r}; known kinds: 'cpu', 'cuda'")
+
+
+@cache
+def lanes(bits: int) -> int:
+    """Elements of `bits` bits in one vector register of this machine's CPU."""
+    return max(vector_bits() // bits, 1)
+
+
+@cache
+def vector_bits() -> int:
+    """Width of the CPU's vector registers in bits."""
+    features = cpu_features()
+    return 512 if "avx512f" in features else 256 if "avx2" in features else 128
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """Names of the features that LLVM knows this CPU to have ("avx2", "avx512f", "neon", ...)."""
+    return frozenset(str(name) for name in tvm.cpu_features(target("cpu")))
+
+
+@cache
+def identity(kind: str) -> str:
+    """Digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, our lowering sources.
+
+    A cache directory that moves to another machine, or outlives an upgrade, is so never misused.
+    """
+    lowering = sorted(Path(__file__).parent.glob("_*.py"))
+    parts = [str(target(kind)), tvm.version, str(tvm.llvm_version()), ",".join(sorted(cpu_features()))]
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for path in lowering:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
