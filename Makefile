@@ -5,33 +5,37 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
-PYTEST_ARGS ?=
 DEMO_ARGS ?=
+TEST_ARGS ?=
 BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
-SETUP := pyproject.toml setup.py
-# One thread a process, so that timings compare kernels and not thread pools (tests/conftest.py does the same for the tests).
+INSTALL := -m pip install -qq --disable-pip-version-check
+# Where check-wheel installs the wheel with its hard requirements only: an environment without torch.
+BARE := build/bare
+# One thread a process, so that timings compare kernels and not thread pools (tests/conftest.py does the same for tests).
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test bench lint format codegen codegen-check docs wheel clean
+.PHONY: help venv demo test bench lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
-	@sed -n '2,3s/^# *//p' Makefile
+	@sed -n '1,3s/^# *//p' Makefile
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 10) <= sys.version_info[:2] <= (3, 13) else "meta needs CPython 3.10 to 3.13, $(PYTHON) is " + sys.version.split()[0])'
+	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info[:2] <= (3, 13) or sys.exit("meta needs CPython 3.10 to 3.13; PYTHON=$(PYTHON) is " + sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 
 # One stamp for what the demo needs and one for development, so that `make demo` does not wait for the linters.
-$(VENV)/.run: $(SETUP) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,demo]'
+$(VENV)/.run: pyproject.toml setup.py | $(BIN)/python
+	@echo "Installing meta, apache-tvm and torch into $(VENV) (about a minute) ..."
+	@$(BIN)/python $(INSTALL) --editable '.[torch,demo]'
 	@touch $@
 
-$(VENV)/.dev: $(SETUP) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,demo,test,dev]'
+$(VENV)/.dev: pyproject.toml setup.py | $(BIN)/python
+	@echo "Installing meta, apache-tvm, torch and the development tools into $(VENV) (one to two minutes) ..."
+	@$(BIN)/python $(INSTALL) --editable '.[torch,demo,test,dev]'
 	@touch $(VENV)/.run $@
 
 venv: $(VENV)/.dev
@@ -40,15 +44,21 @@ demo: $(VENV)/.run
 	$(BIN)/python -m meta demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TEST_ARGS)
 
 bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-lint: $(VENV)/.dev
+lint: lint-style lint-imports lint-types
+
+lint-style: $(VENV)/.dev
 	$(BIN)/ruff check .
-	$(BIN)/lint-imports
-	$(BIN)/pyright
+
+lint-imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+lint-types: $(VENV)/.dev
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 codegen: $(VENV)/.dev
 	$(BIN)/python -m scripts.src_codegen
@@ -57,8 +67,19 @@ codegen-check: $(VENV)/.dev
 	$(BIN)/python -m scripts.src_codegen --check
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/docs $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/docs $(TEST_ARGS)
+
+# The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, and what
+# does not need torch works where torch is not installed.
+check-wheel: $(VENV)/.dev
+	rm -rf build dist
+	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(BIN)/python -m venv $(BARE)
+	$(BARE)/bin/python $(INSTALL) dist/*.whl pytest pytest-timeout
+	cp -r tests pyproject.toml $(BARE)
+	cd $(BARE) && bin/python -m meta --help && bin/meta --help >/dev/null
+	cd $(BARE) && bin/python -m pytest tests/python/test_wheel.py tests/python/test_without_torch.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

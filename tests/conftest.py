@@ -7,7 +7,6 @@ pytest-xdist workers and by subprocesses that tests start. Values given from out
 import os
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    """Seed the global generators of the libraries that are loaded, so that a failure repeats when its test runs alone."""
+def seeded() -> None:
+    """Seed the generators of the libraries that are loaded, so that a failure repeats when its test runs alone."""
     random.seed(_SEED)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(_SEED)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(_SEED)
-    yield
