@@ -7,11 +7,12 @@ where in the user's code it happened.
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class MetaError(Exception):
@@ -54,15 +55,21 @@ class NotSupportedError(MetaError, NotImplementedError):
     """Something recognised that this version cannot do yet."""
 
 
-def user_frame() -> str:
-    """`file:line` of the innermost frame outside this package, "" if there is none."""
+def user_location() -> tuple[str, int] | None:
+    """File and line of the innermost frame outside this package, None if there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith(_PACKAGE) and not filename.startswith("<"):
-            return f"{filename}:{frame.f_lineno}"
+            return filename, frame.f_lineno
         frame = frame.f_back
-    return ""
+    return None
+
+
+def user_frame() -> str:
+    """`file:line` of the innermost frame outside this package, "" if there is none."""
+    at = user_location()
+    return f"{at[0]}:{at[1]}" if at else ""
 
 
 def message(where: str, wrong: str, allowed: str = "", do: str = "") -> str:

@@ -7,7 +7,7 @@ is not known, so `<` raises; ask `same_dim`, which also knows about sizes that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import reduce
 from threading import local
@@ -153,7 +153,7 @@ _unifier = _Unifier()
 
 
 @contextmanager
-def unify() -> Iterator[dict[SymDim, Dim]]:
+def unify() -> Generator[dict[SymDim, Dim], None, None]:
     """Inside this scope `same_dim` of two different named sizes answers True and ties them together.
 
     It is how one declaration, run once on fresh symbols, tells which extents a shape-generic kernel must share."""

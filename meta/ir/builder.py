@@ -1,0 +1,224 @@
+"""`Builder`: write IR binding by binding.
+
+    builder = Builder()
+    with builder.function("main", [("x", tensor_type((2, 3)))]) as scope:
+        y = builder.call(softmax, (scope.params[0], -1))
+        scope.ret(y)
+    module = Module({"main": scope.function})
+
+Types are inferred as values are emitted, and each binding remembers the line of user code that caused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from threading import local
+from typing import Any, TypeVar
+
+from meta.errors import IRError, message
+from meta.ir.expr import (
+    ATOMS,
+    MAX_DEPTH,
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    OpLike,
+    Tuple,
+    TupleGetItem,
+    Var,
+    arg_types,
+)
+from meta.ir.span import Span, user_span
+from meta.ir.type import FunctionType, Type
+
+Result = Atom | Tuple | Sequence[Atom]
+
+
+class BlockScope:
+    """A block being built; `block` is there once its `with` statement has ended."""
+
+    __slots__ = ("_result", "block")
+
+    def __init__(self) -> None:
+        self._result: Atom | Tuple | None = None
+        self.block: Block
+
+    def ret(self, result: Result) -> None:
+        """Say what the block returns: an atom or several. The last call counts."""
+        self._result = result if isinstance(result, (*ATOMS, Tuple)) else Tuple(tuple(result))
+
+    def close(self, bindings: Iterable[Binding]) -> None:
+        if self._result is None:
+            raise IRError(message("builder", "a block ended without a result", do="call ret(...) inside its scope"))
+        self.block = Block(tuple(bindings), self._result)
+
+
+class FunctionScope(BlockScope):
+    """A function being built; `function` is there once its `with` statement has ended."""
+
+    __slots__ = ("attrs", "name", "params", "span")
+
+    def __init__(self, name: str, params: tuple[Var, ...], attrs: Mapping[str, Any], span: Span | None) -> None:
+        super().__init__()
+        self.name = name
+        self.params = params
+        self.attrs = attrs
+        self.span = span
+
+    @property
+    def function(self) -> Function:
+        return Function(self.params, self.block, self.attrs, self.name, self.span)
+
+
+_Scope = TypeVar("_Scope", bound=BlockScope)
+
+
+class Builder:
+    """A stack of open blocks; what is emitted goes to the innermost. With `span`, everything emitted gets that span
+    instead of the line of the caller.
+
+    `with builder:` makes it the `current()` one of this thread, where tracing finds it.
+    """
+
+    __slots__ = ("_blocks", "_definitions", "span")
+
+    def __init__(self, span: Span | None = None) -> None:
+        self._blocks: list[list[Binding]] = [[]]
+        self._definitions: dict[Var, Expr] = {}
+        self.span = span
+
+    def __enter__(self) -> Builder:
+        _stack.builders.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.builders.pop()
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The bindings of the innermost open block so far."""
+        return tuple(self._blocks[-1])
+
+    def definition(self, atom: Any) -> Expr | None:
+        """What a variable was bound to by this builder; None for parameters, constants and attribute values."""
+        return self._definitions.get(atom) if isinstance(atom, Var) else None
+
+    def bind(self, binding: Binding) -> Var:
+        """Append a binding as it is."""
+        self._blocks[-1].append(binding)
+        self._definitions[binding.var] = binding.value
+        return binding.var
+
+    def emit(self, value: Expr, name: str | None = None) -> Var:
+        """Bind `value` to a new variable."""
+        return self.bind(Binding(Var(name or "", value.type, value.span), value))
+
+    def call(
+        self,
+        op: OpLike,
+        args: Iterable[Any],
+        name: str | None = None,
+        dialect: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Var:
+        """Call an operator on arguments in schema order (see `Call`); raises what its type rule raises."""
+        values = tuple(args)
+        kind = op.infer(arg_types(values))
+        return self.emit(Call(op, values, kind, self._span(), dict(attrs or {}), dialect), name)
+
+    def call_function(self, function: Var | GlobalVar, args: Iterable[Atom], name: str | None = None) -> Var:
+        """Call a function value on atoms; raises IRError when their types are not those of its parameters."""
+        values = tuple(args)
+        return self.emit(Call(function, values, applied_type(function, values), self._span()), name)
+
+    def tuple(self, fields: Iterable[Atom], name: str | None = None) -> Var:
+        """Bind a tuple of atoms."""
+        return self.emit(Tuple(tuple(fields), self._span()), name)
+
+    def get_item(self, value: Atom, index: int, name: str | None = None) -> Var:
+        """Bind field `index` of a tuple."""
+        return self.emit(TupleGetItem(value, index, self._span()), name)
+
+    def if_(
+        self, cond: Atom, then: Callable[[], Result], orelse: Callable[[], Result], name: str | None = None
+    ) -> Var:
+        """Bind a conditional. `then` and `orelse` are called once each and emit their block by this builder."""
+        span = self._span()
+        blocks: list[Block] = []
+        for branch in (then, orelse):
+            with self.block() as scope:
+                scope.ret(branch())
+            blocks.append(scope.block)
+        if blocks[0].type != blocks[1].type:
+            raise IRError(
+                message("if", f"the branches return {blocks[0].type!r} and {blocks[1].type!r}",
+                        "both must return the same type", "cast or reshape one of them")
+            )  # fmt: skip
+        return self.emit(If(cond, blocks[0], blocks[1], span), name)
+
+    @contextmanager
+    def block(self) -> Generator[BlockScope, None, None]:
+        """A nested block: what is emitted inside goes there."""
+        with self._scope(BlockScope()) as scope:
+            yield scope
+
+    @contextmanager
+    def function(
+        self,
+        name: str = "",
+        params: Iterable[Var | tuple[str, Type]] = (),
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Generator[FunctionScope, None, None]:
+        """The body of a function; afterwards take it from the scope's `function` (and `emit` it for a closure)."""
+        span = self._span()
+        variables = tuple(p if isinstance(p, Var) else Var(p[0], p[1], span) for p in params)
+        with self._scope(FunctionScope(name, variables, dict(attrs or {}), span)) as scope:
+            yield scope
+
+    @contextmanager
+    def _scope(self, scope: _Scope) -> Generator[_Scope, None, None]:
+        if len(self._blocks) > MAX_DEPTH:
+            raise IRError(message("builder", f"blocks nest deeper than {MAX_DEPTH}", do="move code into functions"))
+        depth = len(self._blocks)
+        self._blocks.append([])
+        try:
+            yield scope
+            scope.close(self._blocks[-1])
+        finally:
+            del self._blocks[depth:]
+
+    def _span(self) -> Span | None:
+        return self.span or user_span()
+
+
+def applied_type(function: Atom, args: Sequence[Atom]) -> Type:
+    """The type of `function(*args)`; raises IRError when it is no function or takes other types."""
+    kind = function.type
+    if not isinstance(kind, FunctionType):
+        raise IRError(message("call", f"a value of type {kind!r} is called", "only functions can be called"))
+    given = tuple(a.type for a in args)
+    if given != kind.params:
+        raise IRError(
+            message("call", f"arguments of types {list(given)!r} do not fit {kind!r}",
+                    f"takes {len(kind.params)} arguments of exactly these types")
+        )  # fmt: skip
+    return kind.result
+
+
+class _Stack(local):
+    def __init__(self) -> None:
+        self.builders: list[Builder] = []
+
+
+_stack = _Stack()
+
+
+def current() -> Builder | None:
+    """The innermost builder entered by `with` in this thread, None outside of any."""
+    return _stack.builders[-1] if _stack.builders else None

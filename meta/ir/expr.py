@@ -1,0 +1,240 @@
+"""Expressions in A-normal form: every intermediate value is bound to a variable, every operand is an atom.
+
+    Function(params, Block(bindings, result))       a block binds variables to expressions, then names its result
+    Binding(var, value)                             value: Call, Tuple, TupleGetItem, If or Function
+    Var, Constant, GlobalVar                        the atoms: all that may stand as an operand
+    int, float, bool, str, tuples, Device, None     attribute values, directly among the arguments of a Call
+
+Nodes are immutable and compare by identity (`visitor.structural_equal` compares by content); passes build new ones
+and share what they leave alone. Every node has a `type` and the `span` of the user's line it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeGuard
+
+from meta.device import Device
+from meta.errors import IRError, message
+from meta.ir.dim import SymDim
+from meta.ir.span import Span
+from meta.ir.type import FunctionType, TensorType, TupleType, Type
+from meta.schema._dsl import Schema
+from meta.schema._types import TensorLike
+
+MUTATES = "mutates"
+"""Key of `Function.attrs`: {result index: index of the parameter whose storage that result replaces}."""
+INPLACE = "inplace"
+"""Key of `Call.attrs` in planned IR: {output index: position of the argument whose storage it overwrites}."""
+MAX_DEPTH = 64
+"""Deepest nesting of blocks, types and attribute values. It bounds the recursion of everything that walks IR."""
+
+
+class OpLike(Protocol):
+    """What the IR needs to know of an operator: its name, its arguments, and the type rule on argument types."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def schema(self) -> Schema: ...
+
+    def infer(self, args: tuple[Any, ...], /) -> Type:
+        """The result type for arguments in schema order, each tensor given as its `Type`, each list of tensors as a
+        tuple of types, anything else as it is. Raises a MetaError when they do not fit."""
+        ...
+
+
+def _no_attrs() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(TensorLike):
+    """A variable, bound once. Two variables may have one name: the printer tells them apart."""
+
+    name: str
+    type: Type
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(TensorLike):
+    """A tensor known now. value: anything that `numpy.asarray` takes, or that has `.numpy()`."""
+
+    value: Any
+    type: TensorType
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalVar:
+    """A function of the module, by name."""
+
+    name: str
+    type: FunctionType
+    span: Span | None = None
+
+
+Atom = Var | Constant | GlobalVar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """An operator applied to arguments in schema order, or a function (Var, GlobalVar) applied to atoms.
+
+    args: an atom for a tensor, a tuple of atoms for a list of tensors, an attribute value otherwise.
+    dialect: the dialect chosen for an operator, None before dispatch.  attrs: facts that passes leave for later ones.
+    """
+
+    op: OpLike | Var | GlobalVar
+    args: tuple[Any, ...]
+    type: Type
+    span: Span | None = None
+    attrs: Mapping[str, Any] = field(default_factory=_no_attrs)
+    dialect: str | None = None
+
+    @property
+    def callee(self) -> Var | GlobalVar | None:
+        """The function called, None when it is an operator."""
+        return self.op if isinstance(self.op, (Var, GlobalVar)) else None
+
+    @property
+    def op_name(self) -> str:
+        """`softmax`, `tvm.softmax` once dispatched; "" for the call of a function."""
+        if isinstance(self.op, (Var, GlobalVar)):
+            return ""
+        return f"{self.dialect}.{self.op.name}" if self.dialect else self.op.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tuple:
+    """A tuple of atoms."""
+
+    fields: tuple[Atom, ...]
+    span: Span | None = None
+
+    @property
+    def type(self) -> TupleType:
+        return TupleType(tuple(f.type for f in self.fields))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TupleGetItem:
+    """Field `index` (not negative) of the tuple `value`."""
+
+    value: Atom
+    index: int
+    span: Span | None = None
+
+    @property
+    def type(self) -> Type:
+        """Raises IRError when the value is no tuple or has no such field."""
+        kind = self.value.type
+        if isinstance(kind, TupleType) and 0 <= self.index < len(kind.fields):
+            return kind.fields[self.index]
+        raise IRError(message("get_item", f"there is no field {self.index} in a value of type {kind!r}"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    """One of two blocks, by a 0-d bool tensor. The blocks see the variables around them."""
+
+    cond: Atom
+    then: Block
+    orelse: Block
+    span: Span | None = None
+
+    @property
+    def type(self) -> Type:
+        return self.then.type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A function of the module, or a closure when bound to a variable, which its own body may then call.
+
+    attrs: facts of plain values, such as MUTATES.  name: a hint for readers and kernels.
+    """
+
+    params: tuple[Var, ...]
+    body: Block
+    attrs: Mapping[str, Any] = field(default_factory=_no_attrs)
+    name: str = ""
+    span: Span | None = None
+
+    @property
+    def type(self) -> FunctionType:
+        return FunctionType(tuple(p.type for p in self.params), self.body.type)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """`var = value`."""
+
+    var: Var
+    value: Expr
+
+    @property
+    def span(self) -> Span | None:
+        return self.value.span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Bindings in order, then the result: an atom, or a tuple of atoms."""
+
+    bindings: tuple[Binding, ...]
+    result: Atom | Tuple
+
+    @property
+    def type(self) -> Type:
+        return self.result.type
+
+    @property
+    def results(self) -> tuple[Atom, ...]:
+        """The atoms of the result."""
+        return self.result.fields if isinstance(self.result, Tuple) else (self.result,)
+
+
+Expr = Call | Tuple | TupleGetItem | If | Function
+AttrValue = int | float | bool | str | Device | SymDim | None | tuple["AttrValue", ...]
+
+ATOMS = (Var, Constant, GlobalVar)
+
+
+def is_atom_list(value: Any) -> TypeGuard[tuple[Atom, ...]]:
+    """Whether an argument of a call is a (non-empty) list of tensors."""
+    return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], ATOMS)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def operands(value: Expr | Atom) -> Iterator[Atom]:
+    """The atoms that `value` itself reads, in order; those inside nested blocks are not its own."""
+    match value:
+        case Call():
+            if value.callee is not None:
+                yield value.callee
+            for arg in value.args:
+                if isinstance(arg, ATOMS):
+                    yield arg
+                elif is_atom_list(arg):
+                    yield from arg
+        case Tuple():
+            yield from value.fields
+        case TupleGetItem():
+            yield value.value
+        case If():
+            yield value.cond
+        case Function():
+            pass
+        case _:
+            yield value
+
+
+def arg_types(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call as `OpLike.infer` takes them: atoms replaced by their types."""
+    return tuple(
+        a.type if isinstance(a, ATOMS) else tuple(x.type for x in a) if is_atom_list(a) else a
+        for a in args
+    )

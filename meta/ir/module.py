@@ -1,0 +1,57 @@
+"""A program: functions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from meta.errors import IRError, did_you_mean, message
+from meta.ir.expr import Function, GlobalVar
+
+
+def _no_functions() -> dict[str, Function]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """Functions by name. Immutable: `with_function` gives a new one."""
+
+    functions: Mapping[str, Function] = field(default_factory=_no_functions)
+
+    def __getitem__(self, name: str) -> Function:
+        """The function called `name`; raises IRError when there is none."""
+        found = self.functions.get(name)
+        if found is None:
+            known = ", ".join(self.functions) or "none"
+            hint = did_you_mean(name, self.functions)
+            raise IRError(message("module", f"there is no function '{name}'", f"it has: {known}", hint))
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    @property
+    def main(self) -> Function:
+        """The entry function; raises IRError when there is no "main"."""
+        return self["main"]
+
+    def global_var(self, name: str) -> GlobalVar:
+        """A reference to the function called `name`."""
+        return GlobalVar(name, self[name].type)
+
+    def with_function(self, name: str, function: Function) -> Module:
+        """This module with `function` added or replaced; the order of the others stays."""
+        return Module({**self.functions, name: function})
+
+    def without(self, *names: str) -> Module:
+        """This module without the functions called `names`."""
+        return Module({name: f for name, f in self.functions.items() if name not in names})
+
+    def __str__(self) -> str:
+        from meta.ir.printer import to_text
+
+        return to_text(self, data=False)
