@@ -1,0 +1,66 @@
+"""The code in README.md and docs/ runs, and the commands they name exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = Path(__file__).with_name("run_blocks.py")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+RUNNABLE = [page for page in PAGES if re.search(r"^ *```py", page.read_text(encoding="utf-8"), re.M)]
+
+
+def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the blocks of a page in a process of its own, so that operators it registers stay there."""
+    command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
+    done = run_page(page, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.M))
+    command = re.compile(r"(?:`|^ *\$? ?)make (?:\w+=\S+ )*([a-z][a-z-]*)(?=`|$| +#| \w+=)", re.M)
+    named = set(command.findall(page.read_text(encoding="utf-8")))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_to_files_resolve(page: Path) -> None:
+    links = re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "succeeds"),
+    [
+        ("```python\nx = 1\n```\ntext\n```pycon\n>>> x + 1\n2\n```\n", True),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", False),
+        ("```python\nassert 1 + 1 == 3\n```\n", False),
+        ("```python\nimport warnings\nwarnings.warn('loud')\n```\n", False),
+        ("```sh\nexit 1\n```\n", True),
+    ],
+)
+def test_runner(text: str, succeeds: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    assert (run_page(page, tmp_path).returncode == 0) is succeeds
+
+
+def test_runner_names_the_line_of_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n```python\nx = 1\nx.missing\n```\n", encoding="utf-8")
+    assert f'File "{page}", line 5' in run_page(page, tmp_path).stderr
