@@ -1,0 +1,213 @@
+"""IR as text, which `parser.parse` reads back.
+
+    def main(%x: Tensor[(1, 2), "float32"]) -> Tensor[(1, 2), "float32"] {
+      %0: Tensor[(1, 2), "float32"] = softmax(%x, axis=0)  # model.py:12
+      %0
+    }
+
+Arguments equal to their default are left out, tensors stand by position as long as nothing before them was left out,
+attributes by name. Two variables of one name become `%x` and `%x_1`; nameless ones are numbered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meta.errors import IRError, message
+from meta.ir.expr import (
+    ATOMS,
+    MAX_DEPTH,
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    is_atom_list,
+)
+from meta.ir.literal import attr_text, encode_data, encode_inline, tuple_text
+from meta.ir.module import Module
+from meta.ir.span import Span
+
+WIDTH = 120
+"""Function headers longer than this are broken, one parameter a line."""
+IDENTIFIER = r"[^\W\d][\w.]*"
+"""What names are made of; others are quoted (functions) or changed (variables)."""
+
+Node = Module | Function | Block | Binding | Expr | Atom
+
+
+def to_text(node: Node, *, spans: bool = True, data: bool = True) -> str:
+    """The text of a module, or of any part of it.
+
+    spans: write the user's line behind each binding.  data: write the contents of large constants; without them the
+    text is for reading only."""
+    printer = _Printer(spans)
+    match node:
+        case Module():
+            for i, (name, function) in enumerate(node.functions.items()):
+                printer.lines += [""] if i else []
+                printer.names, printer.taken, printer.count = {}, set(), 0
+                printer.function(f"def {_global_name(name)}", function, 0)
+        case Function():
+            printer.function(f"def {_global_name(node.name or 'main')}", node, 0)
+        case Block():
+            printer.block(node, 0)
+        case Binding():
+            printer.binding(node, 0)
+        case _:
+            printer.lines.append(printer.atom(node) if isinstance(node, ATOMS) else printer.simple(node))
+    printer.constant_section(data)
+    return "\n".join(printer.lines)
+
+
+def one_line(node: Binding | Expr | Atom) -> str:
+    """A binding or value on one line for error texts: nested blocks and large data are elided."""
+    printer = _Printer(spans=False)
+    if isinstance(node, Binding):
+        return f"%{printer.name(node.var)} = {printer.simple(node.value)}"
+    return printer.atom(node) if isinstance(node, ATOMS) else printer.simple(node)
+
+
+def _global_name(name: str) -> str:
+    return name if re.fullmatch(IDENTIFIER, name) else json.dumps(name, ensure_ascii=False)
+
+
+def _facts(attrs: Mapping[str, Any]) -> str:
+    return f" with {attr_text(attrs)}" if attrs else ""
+
+
+def _shown_file(file: str) -> str:
+    """A path below the working directory relative to it, others as they are."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
+
+
+class _Printer:
+    def __init__(self, spans: bool) -> None:
+        self.spans = spans
+        self.lines: list[str] = []
+        self.names: dict[Var, str] = {}
+        self.taken: set[str] = set()
+        self.count = 0
+        self.constants: dict[Constant, str] = {}
+
+    def put(self, depth: int, text: str, span: Span | None = None) -> None:
+        if depth > MAX_DEPTH + 1:
+            raise IRError(message("printer", f"blocks nest deeper than {MAX_DEPTH}"))
+        comment = f"  # {_shown_file(span.file)}:{span.line}" if self.spans and span else ""
+        self.lines.append("  " * depth + text + comment)
+
+    def function(self, head: str, function: Function, depth: int) -> None:
+        params = [f"%{self.name(p)}: {p.type!r}" for p in function.params]
+        tail = f") -> {function.body.type!r}{_facts(function.attrs)} {{"
+        if len(head) + sum(map(len, params)) + len(tail) + 2 * (depth + len(params)) <= WIDTH:
+            self.put(depth, f"{head}({', '.join(params)}{tail}", function.span)
+        else:
+            self.put(depth, f"{head}(")
+            for param in params:
+                self.put(depth + 1, f"{param},")
+            self.put(depth, tail, function.span)
+        self.block(function.body, depth + 1)
+        self.put(depth, "}")
+
+    def block(self, block: Block, depth: int) -> None:
+        for binding in block.bindings:
+            self.binding(binding, depth)
+        result = block.result
+        self.put(depth, self.simple(result) if isinstance(result, Tuple) else self.atom(result))
+
+    def binding(self, binding: Binding, depth: int) -> None:
+        value = binding.value
+        head = f"%{self.name(binding.var)}: {binding.var.type!r} = "
+        if isinstance(value, Function):
+            name = f" {_global_name(value.name)}" if value.name else ""
+            self.function(f"{head}fn{name}", value, depth)
+        elif isinstance(value, If):
+            self.put(depth, f"{head}if {self.atom(value.cond)} {{", value.span)
+            self.block(value.then, depth + 1)
+            self.put(depth, "} else {")
+            self.block(value.orelse, depth + 1)
+            self.put(depth, "}")
+        else:
+            self.put(depth, head + self.simple(value), value.span)
+
+    def simple(self, value: Expr) -> str:
+        """A value on one line."""
+        match value:
+            case Call():
+                return self.call(value)
+            case Tuple():
+                return tuple_text([self.atom(f) for f in value.fields])
+            case TupleGetItem():
+                return f"{self.atom(value.value)}.{value.index}"
+            case If():
+                return f"if {self.atom(value.cond)} {{ ... }} else {{ ... }}"
+            case Function():
+                return f"fn {value.name}({', '.join(f'%{self.name(p)}' for p in value.params)}) {{ ... }}"
+
+    def call(self, call: Call) -> str:
+        if isinstance(call.op, (Var, GlobalVar)):
+            return f"{self.atom(call.op)}({', '.join(map(self.argument, call.args))}){_facts(call.attrs)}"
+        by_position = True
+        parts: list[str] = []
+        for arg, value in zip(call.op.schema.args, call.args, strict=False):
+            if not arg.required and attr_text(value) == attr_text(arg.default):
+                by_position = False
+                continue
+            by_position = by_position and arg.is_tensor
+            parts.append(self.argument(value) if by_position else f"{arg.name}={self.argument(value)}")
+        return f"{call.op_name}({', '.join(parts)}){_facts(call.attrs)}"
+
+    def argument(self, value: Any) -> str:
+        if isinstance(value, ATOMS):
+            return self.atom(value)
+        return f"[{', '.join(map(self.atom, value))}]" if is_atom_list(value) else attr_text(value)
+
+    def atom(self, atom: Atom) -> str:
+        match atom:
+            case Var():
+                return f"%{self.name(atom)}"
+            case GlobalVar():
+                return f"@{_global_name(atom.name)}"
+            case Constant():
+                return encode_inline(atom.value, atom.type) or self.constants.setdefault(
+                    atom, f"${len(self.constants)}"
+                )
+
+    def name(self, var: Var) -> str:
+        found = self.names.get(var)
+        if found is None:
+            found = self.names[var] = self.fresh(re.sub(r"[^\w.]", "_", var.name))
+            self.taken.add(found)
+        return found
+
+    def fresh(self, wanted: str) -> str:
+        if not wanted or re.fullmatch(r"\d+", wanted):
+            self.count += 1
+            return str(self.count - 1)
+        wanted = wanted if re.match(r"[^\W\d]", wanted) else f"_{wanted}"
+        name, again = wanted, 0
+        while name in self.taken:
+            again += 1
+            name = f"{wanted}_{again}"
+        return name
+
+    def constant_section(self, data: bool) -> None:
+        if not self.constants:
+            return
+        self.lines += ["", "constants {"]
+        for constant, reference in self.constants.items():
+            text = f'"{encode_data(constant.value)}"' if data else "..."
+            self.put(1, f"{reference}: {constant.type!r} = {text}")
+        self.lines.append("}")
