@@ -6,13 +6,16 @@ where in the user's code it happened.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parent) + os.sep
+# Frames that are not the user's: this package, code without a file, and what `with` and decorators run through.
+_NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, functools.__file__)
 
 
 class MetaError(Exception):
@@ -60,7 +63,7 @@ def user_location() -> tuple[str, int] | None:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(_PACKAGE) and not filename.startswith("<"):
+        if not filename.startswith(_NOT_USER):
             return filename, frame.f_lineno
         frame = frame.f_back
     return None
