@@ -80,15 +80,18 @@ _Scope = TypeVar("_Scope", bound=BlockScope)
 
 
 class Builder:
-    """A stack of open blocks; what is emitted goes to the innermost. With `span`, everything emitted gets that span
-    instead of the line of the caller.
+    """A stack of open blocks; what is emitted goes to the innermost.
+
+    span: given to everything emitted, instead of the line of the caller.  caller_spans: whether, without a `span`,
+    the line of the caller is looked up at all (passes do not want theirs in the user's program).
 
     `with builder:` makes it the `current()` one of this thread, where tracing finds it.
     """
 
-    __slots__ = ("_blocks", "_definitions", "span")
+    __slots__ = ("_blocks", "_caller_spans", "_definitions", "span")
 
-    def __init__(self, span: Span | None = None) -> None:
+    def __init__(self, span: Span | None = None, caller_spans: bool = True) -> None:
+        self._caller_spans = caller_spans
         self._blocks: list[list[Binding]] = [[]]
         self._definitions: dict[Var, Expr] = {}
         self.span = span
@@ -128,9 +131,15 @@ class Builder:
         attrs: Mapping[str, Any] | None = None,
     ) -> Var:
         """Call an operator on arguments in schema order (see `Call`); raises what its type rule raises."""
+        return self.emit(self.call_expr(op, args, dialect, attrs), name)
+
+    def call_expr(
+        self, op: OpLike, args: Iterable[Any], dialect: str | None = None, attrs: Mapping[str, Any] | None = None
+    ) -> Call:
+        """The expression that `call` binds."""
         values = tuple(args)
         kind = op.infer(arg_types(values))
-        return self.emit(Call(op, values, kind, self._span(), dict(attrs or {}), dialect), name)
+        return Call(op, values, kind, self._span(), dict(attrs or {}), dialect)
 
     def call_function(self, function: Var | GlobalVar, args: Iterable[Atom], name: str | None = None) -> Var:
         """Call a function value on atoms; raises IRError when their types are not those of its parameters."""
@@ -145,9 +154,7 @@ class Builder:
         """Bind field `index` of a tuple."""
         return self.emit(TupleGetItem(value, index, self._span()), name)
 
-    def if_(
-        self, cond: Atom, then: Callable[[], Result], orelse: Callable[[], Result], name: str | None = None
-    ) -> Var:
+    def if_(self, cond: Atom, then: Callable[[], Result], orelse: Callable[[], Result], name: str | None = None) -> Var:
         """Bind a conditional. `then` and `orelse` are called once each and emit their block by this builder."""
         span = self._span()
         blocks: list[Block] = []
@@ -194,7 +201,7 @@ class Builder:
             del self._blocks[depth:]
 
     def _span(self) -> Span | None:
-        return self.span or user_span()
+        return self.span or (user_span() if self._caller_spans else None)
 
 
 def applied_type(function: Atom, args: Sequence[Atom]) -> Type:

@@ -204,6 +204,11 @@ AttrValue = int | float | bool | str | Device | SymDim | None | tuple["AttrValue
 ATOMS = (Var, Constant, GlobalVar)
 
 
+def is_atom(value: Any) -> TypeGuard[Atom]:
+    """Whether an argument of a call is a tensor (or function)."""
+    return isinstance(value, ATOMS)
+
+
 def is_atom_list(value: Any) -> TypeGuard[tuple[Atom, ...]]:
     """Whether an argument of a call is a (non-empty) list of tensors."""
     return isinstance(value, tuple) and len(value) > 0 and isinstance(value[0], ATOMS)  # pyright: ignore[reportUnknownArgumentType]

@@ -52,28 +52,15 @@ def to_text(node: Node, *, spans: bool = True, data: bool = True) -> str:
 
     spans: write the user's line behind each binding.  data: write the contents of large constants; without them the
     text is for reading only."""
-    printer = _Printer(spans)
-    match node:
-        case Module():
-            for i, (name, function) in enumerate(node.functions.items()):
-                printer.lines += [""] if i else []
-                printer.names, printer.taken, printer.count = {}, set(), 0
-                printer.function(f"def {_global_name(name)}", function, 0)
-        case Function():
-            printer.function(f"def {_global_name(node.name or 'main')}", node, 0)
-        case Block():
-            printer.block(node, 0)
-        case Binding():
-            printer.binding(node, 0)
-        case _:
-            printer.lines.append(printer.atom(node) if isinstance(node, ATOMS) else printer.simple(node))
+    printer = Printer(spans)
+    printer.node(node)
     printer.constant_section(data)
     return "\n".join(printer.lines)
 
 
 def one_line(node: Binding | Expr | Atom) -> str:
     """A binding or value on one line for error texts: nested blocks and large data are elided."""
-    printer = _Printer(spans=False)
+    printer = Printer(spans=False)
     if isinstance(node, Binding):
         return f"%{printer.name(node.var)} = {printer.simple(node.value)}"
     return printer.atom(node) if isinstance(node, ATOMS) else printer.simple(node)
@@ -93,14 +80,34 @@ def _shown_file(file: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else file
 
 
-class _Printer:
-    def __init__(self, spans: bool) -> None:
+class Printer:
+    """Collects lines. spans: whether to write them.  hints: whether to write the names of closures."""
+
+    def __init__(self, spans: bool, hints: bool = True) -> None:
         self.spans = spans
+        self.hints = hints
         self.lines: list[str] = []
         self.names: dict[Var, str] = {}
         self.taken: set[str] = set()
         self.count = 0
         self.constants: dict[Constant, str] = {}
+
+    def node(self, node: Node) -> None:
+        match node:
+            case Module():
+                for i, (name, function) in enumerate(node.functions.items()):
+                    self.lines += [""] if i else []
+                    self.names, self.taken, self.count = {}, set(), 0
+                    self.function(f"def {_global_name(name)}", function, 0)
+            case Function():
+                name = _global_name(node.name or "main") if self.hints else "main"
+                self.function(f"def {name}", node, 0)
+            case Block():
+                self.block(node, 0)
+            case Binding():
+                self.binding(node, 0)
+            case _:
+                self.lines.append(self.atom(node) if isinstance(node, ATOMS) else self.simple(node))
 
     def put(self, depth: int, text: str, span: Span | None = None) -> None:
         if depth > MAX_DEPTH + 1:
@@ -131,7 +138,7 @@ class _Printer:
         value = binding.value
         head = f"%{self.name(binding.var)}: {binding.var.type!r} = "
         if isinstance(value, Function):
-            name = f" {_global_name(value.name)}" if value.name else ""
+            name = f" {_global_name(value.name)}" if value.name and self.hints else ""
             self.function(f"{head}fn{name}", value, depth)
         elif isinstance(value, If):
             self.put(depth, f"{head}if {self.atom(value.cond)} {{", value.span)
@@ -150,7 +157,7 @@ class _Printer:
             case Tuple():
                 return tuple_text([self.atom(f) for f in value.fields])
             case TupleGetItem():
-                return f"{self.atom(value.value)}.{value.index}"
+                return f"{self.atom(value.value)}[{value.index}]"
             case If():
                 return f"if {self.atom(value.cond)} {{ ... }} else {{ ... }}"
             case Function():

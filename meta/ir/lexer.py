@@ -1,0 +1,164 @@
+"""Tokens of IR text, a cursor over them, and errors that show the line and the place in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+from meta.errors import IRError, message
+from meta.ir.expr import MAX_DEPTH
+from meta.ir.printer import IDENTIFIER
+from meta.ir.span import Span
+
+_TOKEN = re.compile(
+    rf"""(?P<space>\s+)
+    |(?P<comment>\#[^\n]*)
+    |(?P<string>"(?:[^"\\\n]|\\.)*")
+    |(?P<var>%[\w.]+)
+    |(?P<global>@(?:{IDENTIFIER}|"(?:[^"\\\n]|\\.)*"))
+    |(?P<ref>\$\d+)
+    |(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    |(?P<name>{IDENTIFIER})
+    |(?P<mark>\.\.\.|->|//|[(){{}}\[\],:=+*-])""",
+    re.VERBOSE,
+)
+_SPAN = re.compile(r"#\s*(?P<file>\S.*):(?P<line>\d+)\s*")
+_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """kind: string, var, global, ref, number, name, mark or end.  start: offset in the text."""
+
+    kind: str
+    text: str
+    start: int
+
+
+class Cursor:
+    """The tokens of a text and a position among them."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.position = 0
+        self.depth = 0
+        self.spans: dict[int, Span] = {}
+        self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
+        self.tokens = self._scan()
+
+    def _scan(self) -> list[Token]:
+        tokens: list[Token] = []
+        offset = 0
+        while offset < len(self.text):
+            found = _TOKEN.match(self.text, offset)
+            if found is None:
+                self.fail_at(offset, f"unexpected character {self.text[offset]!r}")
+            kind = found.lastgroup or ""
+            if kind == "comment":
+                self._comment(found[0], offset)
+            elif kind != "space":
+                tokens.append(Token(kind, found[0], offset))
+            offset = found.end()
+        return [*tokens, Token("end", "", offset)]
+
+    def _comment(self, text: str, offset: int) -> None:
+        span = _SPAN.fullmatch(text)
+        if span:
+            self.spans[self.line(offset)] = Span(span["file"], int(span["line"]))
+
+    def line(self, offset: int) -> int:
+        """The number of the line, from 1, around `offset`."""
+        return bisect_right(self._starts, offset)
+
+    def span(self) -> Span | None:
+        """What the comment says that ends the line of the last token taken; the line itself when the text has a
+        source name and no such comment."""
+        line = self.line(self.tokens[self.position - 1].start)
+        return self.spans.get(line) or (Span(self.source, line) if self.source else None)
+
+    @property
+    def token(self) -> Token:
+        """The token at the position."""
+        return self.tokens[self.position]
+
+    def looking_at(self, text: str, ahead: int = 0) -> bool:
+        """Whether the token `ahead` of the position is the mark or name `text`."""
+        token = self.tokens[min(self.position + ahead, len(self.tokens) - 1)]
+        return token.text == text and token.kind in ("mark", "name")
+
+    def take(self) -> Token:
+        token = self.token
+        self.position = min(self.position + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Take the mark or name `text` if it comes next."""
+        if not self.looking_at(text):
+            return False
+        self.take()
+        return True
+
+    def expect(self, text: str) -> Token:
+        """Take the mark or name `text`; raises IRError when something else comes."""
+        if not self.looking_at(text):
+            self.unexpected(repr(text))
+        return self.take()
+
+    def expect_kind(self, kind: str, what: str) -> Token:
+        """Take a token of `kind`; raises IRError that asks for `what` when something else comes."""
+        if self.token.kind != kind:
+            self.unexpected(what)
+        return self.take()
+
+    def string(self, what: str) -> str:
+        """Take a string; its value."""
+        return self.unquoted(self.expect_kind("string", what))
+
+    def unquoted(self, token: Token) -> str:
+        """The value of a string token, or of the string in a `@"..."` token."""
+        try:
+            return json.loads(token.text.removeprefix("@"), strict=False)
+        except json.JSONDecodeError as error:
+            self.fail_at(token.start, f"bad string: {error.msg}")
+
+    @contextmanager
+    def nested(self) -> Generator[None, None, None]:
+        """One level deeper; raises IRError beyond MAX_DEPTH."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"nesting deeper than {MAX_DEPTH}", do="move the inner parts into functions")
+        yield
+        self.depth -= 1
+
+    def unexpected(self, expected: str) -> NoReturn:
+        found = "the end of the text" if self.token.kind == "end" else repr(_clip(self.token.text))
+        self.fail(f"expected {expected}, found {found}")
+
+    def fail(self, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
+        """Raise IRError about the token at the position."""
+        self.fail_at(self.token.start, wrong, allowed, do)
+
+    def fail_at(self, offset: int, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
+        """Raise `error` about the place at `offset`."""
+        raise self.error(offset, wrong, allowed, do)
+
+    def error(self, offset: int, wrong: str, allowed: str = "", do: str = "") -> IRError:
+        """An error about the place at `offset`, showing its line and a caret below it."""
+        line = self.line(offset)
+        start = self._starts[line - 1]
+        column = offset - start
+        shown = self.text[start:].split("\n", 1)[0]
+        left = max(0, column - _SHOWN // 2)
+        where = f"{self.source or 'text'}:{line}:{column + 1}"
+        excerpt = f"\n  {shown[left : left + _SHOWN]}\n  {' ' * (column - left)}^"
+        return IRError(message("parse", f"{where}: {wrong}", allowed, do) + excerpt)
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,220 @@
+"""The parts of IR text below expressions: sizes, attribute values, types and constants.
+
+    value    = sum | "(" [value {"," value} [","]] ")" | "{" [value ":" value {"," value ":" value}] "}"
+             | string | float | "True" | "False" | "None" | "inf" | "nan" | "device" "(" string ")"
+    sum      = product {("+" | "-") product}          product = ["-"] factor {"*" factor}
+    factor   = int | name | "(" sum ")" "//" "(" sum ")"
+    type     = "Tensor" "[" value "," string ["," string] "]" | "(" [type {"," type} [","]] ")"
+             | "fn" "(" [type {"," type}] ")" "->" type | "Value" "(" value ")"
+    constant = "const" "(" (number | "[" [number {"," number}] "]") "," string ["," string] ")"
+
+Nothing is evaluated but polynomials in sizes, and products only of single terms, so the work is linear in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from meta.device import device
+from meta.dtype import canonical
+from meta.errors import MetaError
+from meta.ir.dim import Dim, Shape, SymDim, sym
+from meta.ir.expr import Constant
+from meta.ir.lexer import Cursor
+from meta.ir.literal import decode_data, decode_items
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, tensor_type
+
+_T = TypeVar("_T")
+_NAMED: dict[str, Any] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
+
+
+def listed(cursor: Cursor, item: Callable[[Cursor], _T], close: str) -> tuple[list[_T], bool]:
+    """Items up to and with the mark `close`, separated by commas, and whether a comma came last."""
+    items: list[_T] = []
+    comma = False
+    with cursor.nested():
+        while not cursor.accept(close):
+            if items and not comma:
+                cursor.unexpected(f"',' or '{close}'")
+            items.append(item(cursor))
+            comma = cursor.accept(",")
+    return items, comma
+
+
+def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
+    """`make()`, with an error of this package's raised again as one about the text at `offset`."""
+    try:
+        return make()
+    except MetaError as error:
+        raise cursor.error(offset, reason(error)) from error
+
+
+def reason(error: MetaError) -> str:
+    """The text of an error without the line of Python it names."""
+    return str(error).rsplit(" (at ", 1)[0]
+
+
+def parse_value(cursor: Cursor) -> Any:
+    """An attribute value."""
+    total = _product(cursor)
+    while cursor.token.text in ("+", "-") and cursor.token.kind == "mark":
+        sign = 1 if cursor.take().text == "+" else -1
+        total = _size(cursor, total) + _size(cursor, _product(cursor)) * sign
+    return total
+
+
+def _product(cursor: Cursor) -> Any:
+    start = cursor.token.start
+    negative = cursor.accept("-")
+    out = _factor(cursor)
+    while cursor.accept("*"):
+        factor = _size(cursor, _factor(cursor))
+        if isinstance(out, SymDim) and isinstance(factor, SymDim) and max(len(out.terms), len(factor.terms)) > 1:
+            cursor.fail_at(start, "a product of sums", "products of numbers, names and quotients")
+        out = _size(cursor, out) * factor
+    if not negative:
+        return out
+    if isinstance(out, bool) or not isinstance(out, (int, float, SymDim)):
+        cursor.fail_at(start, "'-' before something that is no number")
+    return -out
+
+
+def _size(cursor: Cursor, value: Any) -> Dim:
+    if isinstance(value, bool) or not isinstance(value, (int, SymDim)):
+        cursor.fail("arithmetic on something that is no size", "ints and names of sizes")
+    return value
+
+
+def _factor(cursor: Cursor) -> Any:
+    token = cursor.token
+    if cursor.accept("("):
+        return _parenthesized(cursor)
+    if cursor.accept("{"):
+        return dict(listed(cursor, _entry, "}")[0])
+    if token.kind == "number":
+        return parse_number(cursor)
+    if token.kind == "string":
+        return cursor.string("a string")
+    name = cursor.expect_kind("name", "a value").text
+    if name == "device" and cursor.accept("("):
+        where = cursor.string("the name of a device")
+        cursor.expect(")")
+        return checked(cursor, token.start, lambda: device(where))
+    return _NAMED[name] if name in _NAMED else sym(name)
+
+
+def _parenthesized(cursor: Cursor) -> Any:
+    start = cursor.token.start
+    items, comma = listed(cursor, parse_value, ")")
+    if len(items) != 1 or comma:
+        return tuple(items)
+    if not cursor.accept("//"):
+        return items[0]
+    top = _size(cursor, items[0])
+    cursor.expect("(")
+    bottom = _size(cursor, parse_value(cursor))
+    cursor.expect(")")
+    if bottom == 0:
+        cursor.fail_at(start, "division by zero")
+    return top // bottom
+
+
+def _entry(cursor: Cursor) -> tuple[Any, Any]:
+    start = cursor.token.start
+    key = parse_value(cursor)
+    if not isinstance(key, (int, str)):
+        cursor.fail_at(start, "a key that is neither a number nor a string")
+    cursor.expect(":")
+    return key, parse_value(cursor)
+
+
+def parse_number(cursor: Cursor) -> int | float:
+    """A number without a sign."""
+    token = cursor.expect_kind("number", "a number")
+    try:
+        return int(token.text) if token.text.isdigit() else float(token.text)
+    except ValueError:
+        cursor.fail_at(token.start, "a number with too many digits")
+
+
+def parse_type(cursor: Cursor) -> Type:
+    """A type."""
+    with cursor.nested():
+        token = cursor.token
+        if cursor.accept("("):
+            return TupleType(tuple(listed(cursor, parse_type, ")")[0]))
+        if cursor.accept("fn"):
+            cursor.expect("(")
+            params, _ = listed(cursor, parse_type, ")")
+            cursor.expect("->")
+            return FunctionType(tuple(params), parse_type(cursor))
+        if cursor.accept("Value"):
+            cursor.expect("(")
+            value = parse_value(cursor)
+            cursor.expect(")")
+            return Value(value)
+        if token.text != "Tensor":
+            cursor.unexpected('a type (Tensor[(2, 3), "float32"], a tuple of types, fn(...) -> ...)')
+        return parse_tensor_type(cursor)
+
+
+def parse_tensor_type(cursor: Cursor) -> TensorType:
+    """`Tensor[(2, n), "float32"]`, with the device behind when it is not the CPU."""
+    start = cursor.expect("Tensor").start
+    cursor.expect("[")
+    place = cursor.token.start
+    shape = parse_value(cursor)
+    if not _is_shape(shape):
+        cursor.fail_at(place, "not a shape", "a tuple of sizes: (2, 3), (n,), ()")
+    cursor.expect(",")
+    dtype, on = _dtype_and_device(cursor, "]")
+    return checked(cursor, start, lambda: tensor_type(cast(Shape, shape), dtype, on))
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(d, SymDim) or (isinstance(d, int) and not isinstance(d, bool) and d >= 0)
+        for d in value  # pyright: ignore[reportUnknownVariableType]
+    )
+
+
+def _dtype_and_device(cursor: Cursor, close: str) -> tuple[str, str]:
+    start = cursor.token.start
+    name = cursor.string("a dtype")
+    on = cursor.string("a device") if cursor.accept(",") else "cpu"
+    cursor.expect(close)
+    return checked(cursor, start, lambda: canonical(name, "parse")), on
+
+
+def parse_constant(cursor: Cursor) -> Constant:
+    """`const(1.5, "float32")`, `const([1, 2], "int64", "cuda")`."""
+    start = cursor.expect("const").start
+    cursor.expect("(")
+    scalar = not cursor.accept("[")
+    items = [parse_value(cursor)] if scalar else listed(cursor, parse_value, "]")[0]
+    if not all(isinstance(x, (bool, int, float)) for x in items):
+        cursor.fail_at(start, "a constant of something else than numbers")
+    cursor.expect(",")
+    dtype, on = _dtype_and_device(cursor, ")")
+    kind = checked(cursor, start, lambda: tensor_type(() if scalar else (len(items),), dtype, on))
+    return Constant(checked(cursor, start, lambda: decode_items(items, kind)), kind)
+
+
+def parse_constants(cursor: Cursor) -> dict[str, Constant]:
+    """The section `constants { $0: Tensor[...] = "base64" ... }`, behind its first word."""
+    out: dict[str, Constant] = {}
+    cursor.expect("{")
+    while not cursor.accept("}"):
+        reference = cursor.expect_kind("ref", "a constant such as $0, or '}'")
+        cursor.expect(":")
+        kind = parse_tensor_type(cursor)
+        cursor.expect("=")
+        if cursor.looking_at("..."):
+            cursor.fail("the data of this constant was left out when the text was printed", do="print with data=True")
+        place = cursor.token.start
+        data = cursor.string("the data as a base64 string")
+        if reference.text in out:
+            cursor.fail_at(reference.start, f"{reference.text} is defined twice")
+        out[reference.text] = Constant(checked(cursor, place, lambda: decode_data(data, kind)), kind)  # noqa: B023
+    return out
