@@ -82,6 +82,11 @@ def message(where: str, wrong: str, allowed: str = "", do: str = "") -> str:
     return f"[{where}] {parts}" + (f" (at {at})" if at else "")
 
 
+def reason(error: MetaError) -> str:
+    """The text of an error without its last part, for an error that is raised again about another place."""
+    return str(error).rsplit(" (at ", 1)[0]
+
+
 def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:
     """`did you mean 'softmax'?` for a misspelt `name`, "" when nothing in `known` is close."""
     close = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)

@@ -6,7 +6,20 @@ from collections.abc import Hashable
 from hashlib import blake2b
 from typing import Any
 
-from meta.ir.expr import ATOMS, Atom, Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var, is_atom_list
+from meta.ir.expr import (
+    ATOMS,
+    Atom,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    is_atom_list,
+)
 from meta.ir.literal import attr_text, encode_inline, to_array
 from meta.ir.printer import Node, Printer
 

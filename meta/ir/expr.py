@@ -26,7 +26,8 @@ from meta.schema._types import TensorLike
 MUTATES = "mutates"
 """Key of `Function.attrs`: {result index: index of the parameter whose storage that result replaces}."""
 INPLACE = "inplace"
-"""Key of `Call.attrs` in planned IR: {output index: position of the argument whose storage it overwrites}."""
+"""Key of `Call.attrs` in planned IR: {index of a result tensor: position of the argument whose storage it overwrites}.
+Until then calls are functional, whatever the operator declares about storage it could reuse."""
 MAX_DEPTH = 64
 """Deepest nesting of blocks, types and attribute values. It bounds the recursion of everything that walks IR."""
 
@@ -39,6 +40,11 @@ class OpLike(Protocol):
 
     @property
     def schema(self) -> Schema: ...
+
+    @property
+    def view(self) -> bool:
+        """Whether the result may share the storage of the first argument."""
+        ...
 
     def infer(self, args: tuple[Any, ...], /) -> Type:
         """The result type for arguments in schema order, each tensor given as its `Type`, each list of tensors as a

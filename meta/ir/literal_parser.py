@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from meta.device import device
 from meta.dtype import canonical
-from meta.errors import MetaError
+from meta.errors import MetaError, reason
 from meta.ir.dim import Dim, Shape, SymDim, sym
 from meta.ir.expr import Constant
 from meta.ir.lexer import Cursor
@@ -48,11 +48,6 @@ def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
         return make()
     except MetaError as error:
         raise cursor.error(offset, reason(error)) from error
-
-
-def reason(error: MetaError) -> str:
-    """The text of an error without the line of Python it names."""
-    return str(error).rsplit(" (at ", 1)[0]
 
 
 def parse_value(cursor: Cursor) -> Any:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.errors import IRError, RegistryError, did_you_mean, message
+from meta.errors import IRError, RegistryError, did_you_mean, message, reason
 from meta.ir.builder import applied_type
 from meta.ir.expr import (
     Atom,
@@ -48,7 +48,6 @@ from meta.ir.literal_parser import (
     parse_number,
     parse_type,
     parse_value,
-    reason,
 )
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, Type

@@ -1,4 +1,20 @@
-"""The TVM dialect: one TE compute per operator, scheduled by fusion pattern and compiled for the machine at hand.
+"""The TVM dialect: TE computes, schedules by pattern, and kernels compiled (and cached on disk) as they are needed."""
 
-Importing this package does not import TVM; the modules in it do so when a kernel is first built or loaded.
-"""
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
+
+
+def _probe() -> str | None:
+    return None if find_spec("tvm") else "apache-tvm is not installed"
+
+
+def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
+    from meta.op.dialect.tvm._generic import kernel
+
+    return kernel(implementation, call)
+
+
+DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel)

@@ -55,7 +55,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "For": "tvm.tirx:For",
         "SBlock": "tvm.s_tir:SBlock",
         "SBlockRealize": "tvm.s_tir:SBlockRealize",
-        "BufferLoad": "tvm.tirx:BufferLoad",
+        "TensorLoad": "tvm.ir.expr:TensorLoad",
+        "Call": "tvm.ir:Call",
         "BufferStore": "tvm.tirx:BufferStore",
         "IterVar": "tvm.tirx:IterVar",
         "Tensor": "tvm.te:Tensor",
@@ -115,8 +116,13 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         # (shape: Shape, dtype: dtype, device: Device, scope: str | None) -> Tensor; 0.44 us, where `empty` costs 3.7.
         "alloc_tensor": "runtime.TVMTensorAllocWithScope",
+        # (tensor, shape: Shape, dtype: dtype, byte_offset: int) -> Tensor over the same memory
+        "create_view": "runtime.TVMTensorCreateView",
+        # (source: Tensor, target: Tensor); either may be on any device
+        "copy_from_to": "runtime.TVMTensorCopyFromTo",
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
+        "register_op": "ir.RegisterOp",
     }
 )
 """Names that are functions of TVM's global registry."""

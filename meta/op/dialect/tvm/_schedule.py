@@ -1,12 +1,90 @@
-"""Schedules by fusion pattern."""
+"""Schedules by fusion pattern.
+
+`schedule` turns a TIR function as TE or Relax made it into one that runs fast, on any target, without changing what
+it computes. Rules are tried from the most specific to the most general; one that does not fit says so by returning
+None or by TVM's `ScheduleError`, and the last one fits everything.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _blocks as blocks
+from meta.op.dialect.tvm._schedule_gpu import schedule_gpu
+from meta.op.dialect.tvm._schedule_injective import injective, inline_producers
+from meta.op.dialect.tvm._schedule_matmul import contraction
+from meta.op.dialect.tvm._schedule_rows import rows
+
+PATTERNS: Final = ("elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque")
+
+Rule = Callable[[Any], Any]
+"""A rule schedules the `Schedule` that it is given and returns it, or returns None where it does not apply."""
 
 
 def schedule(func: Any, pattern: str, target: Any) -> Any:
-    """The scheduled function."""
-    return func
+    """The scheduled function.
+
+    Args:
+        func: a `PrimFunc` over buffers.
+        pattern: a hint, one of `PATTERNS`; with another value (or one that does not fit) `classify` decides.
+        target: what the function is for.
+    """
+    if str(target.kind.name) == "cuda":
+        return schedule_gpu(func, pattern, target)
+    if pattern not in PATTERNS:
+        pattern = classify(func)
+    for rule in _RULES.get(pattern, ()):
+        scheduled = _attempt(rule, func)
+        if scheduled is not None:
+            return scheduled
+    return _attempt(_safe, func) or func
+
+
+def classify(func: Any) -> str:
+    """The pattern of a function, by what its blocks do."""
+    try:
+        found = blocks.blocks_of(tvm.Schedule(func))
+    except tvm.ScheduleError:
+        return "opaque"
+    if not found or not all(b.spatial or b.reduction for b in found):
+        return "opaque"
+    reductions = [b for b in found if b.reduction]
+    if not reductions:
+        return "elemwise" if all(blocks.elementwise(b) for b in found) else "injective"
+    if any(blocks.contraction_of(b) is not None for b in reductions):
+        return "out_ewise_fusable"
+    return "reduce" if len(reductions) == 1 else "softmax"
+
+
+def _attempt(rule: Rule, func: Any) -> Any:
+    """The function as the rule leaves it, or None."""
+    try:
+        sch = rule(tvm.Schedule(func))
+    except tvm.ScheduleError:
+        return None
+    return None if sch is None else sch.mod["main"]
+
+
+def _safe(sch: Any) -> Any:
+    """Only what an extent of zero needs: reductions set their result before they look at elements, not at the first."""
+    for b in blocks.blocks_of(sch):
+        if b.reduction:
+            loops = sch.get_loops(b.rv)
+            sch.decompose_reduction(b.rv, loops[len(b.kinds.rstrip("R"))])
+    return sch
+
+
+def _blockwise(sch: Any) -> Any:
+    """Inline what can be, then give each block that remains its own good loop nest."""
+    inline_producers(sch)
+    for b in blocks.blocks_of(sch):
+        if b.spatial:
+            injective(sch, b)
+        elif b.reduction:
+            rows_of_one(sch, b)
+    return sch
+
+
+_RULES: Final[dict[str, tuple[Rule, ...]]] = {}

@@ -1,0 +1,76 @@
+"""meta: an operator registry framework on Apache TVM.
+
+    import meta
+    x = meta.array([[1.0, 2.0]])
+    x.requires_grad = True
+    meta.softmax(x).sum().backward()
+
+Every name is imported when it is first used, so that `import meta` costs milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from meta._generated.functions import *  # noqa: F403
+    from meta.autograd.api import Function as Function
+    from meta.autograd.api import enable_grad as enable_grad
+    from meta.autograd.api import no_grad as no_grad
+    from meta.device import Device as Device
+    from meta.device import device as device
+    from meta.ndarray import NDArray as NDArray
+    from meta.ndarray import array as array
+    from meta.ndarray import asarray as asarray
+    from meta.ndarray import from_dlpack as from_dlpack
+    from meta.ndarray import from_numpy as from_numpy
+    from meta.op.dispatch import with_dialect as with_dialect
+
+_HOMES: dict[str, str] = {
+    "Device": "meta.device",
+    "Function": "meta.autograd.api",
+    "NDArray": "meta.ndarray",
+    "array": "meta.ndarray",
+    "asarray": "meta.ndarray",
+    "device": "meta.device",
+    "enable_grad": "meta.autograd.api",
+    "from_dlpack": "meta.ndarray",
+    "from_numpy": "meta.ndarray",
+    "no_grad": "meta.autograd.api",
+    "with_dialect": "meta.op.dispatch",
+}
+_MODULES = frozenset(
+    {"amp", "autograd", "errors", "frontend", "interpreter", "ir", "model", "nn", "op", "optim", "passes", "profiler",
+     "random", "testing", "vm"}
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        return import_module(f"meta.{name}")
+    else:
+        value = _operator(name)
+    globals()[name] = value
+    return value
+
+
+def _operator(name: str) -> Any:
+    from meta._generated.table import FAMILIES
+
+    if name in FAMILIES:
+        return getattr(import_module("meta._generated.functions"), name)
+    from meta.errors import did_you_mean
+
+    known = [*FAMILIES, *_HOMES, *_MODULES]
+    raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, known)}".strip())
+
+
+def __dir__() -> list[str]:
+    from meta._generated.table import FAMILIES
+
+    return sorted({*globals(), *_HOMES, *_MODULES, *FAMILIES})

@@ -1,0 +1,34 @@
+"""The form in which generated code states a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+GradientFunction = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradRule:
+    """How one operator is differentiated.
+
+    function: `function(needs, *args, *outputs, *output gradients)` -> one gradient (or None) for each position in
+        `differentiable`. `needs` says which of those are wanted. Arguments and outputs whose value is not in
+        `saved_args` / `saved_outputs` arrive as their types; it only asks them for shapes and dtypes.
+    differentiable: positions in the schema of the arguments that have gradients.
+    saved_args, saved_outputs: positions of the values that the function reads.
+    outputs: number of results.  differentiable_outputs: which of them gradients flow from.
+    undefined: results whose absent gradient the function takes as None; those of others are filled with zeros.
+    unavailable: argument position -> why its gradient does not exist.
+    """
+
+    op: str
+    function: GradientFunction
+    differentiable: tuple[int, ...]
+    saved_args: frozenset[int] = frozenset()
+    saved_outputs: frozenset[int] = frozenset()
+    outputs: int = 1
+    differentiable_outputs: frozenset[int] = frozenset({0})
+    undefined: frozenset[int] = frozenset()
+    unavailable: dict[int, str] = field(default_factory=dict[int, str])

@@ -1,0 +1,218 @@
+"""The tape: a node for each recorded operator call, linked to the nodes of its arguments."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+from meta.errors import GradientError, message
+from meta.ir.type import TensorType
+from meta.scope import modes
+
+if TYPE_CHECKING:
+    from meta.autograd.rule import GradRule
+    from meta.ndarray import NDArray
+
+Edge = tuple["Node", int] | None
+"""The node and output index a gradient goes to; None for an argument that is not tracked."""
+Edges = tuple["Edge | tuple[Edge, ...]", ...]
+Hook = Callable[["NDArray"], "NDArray | None"]
+
+
+class Node:
+    """One recorded call, or (class Leaf) an array that gradients end in."""
+
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "out_types", "outs", "rule", "versions")
+
+    rule: GradRule
+    edges: Edges
+    args: tuple[Any, ...] | None
+    """Arguments in schema order: values that the gradient reads, types of the others. None once freed."""
+    outs: tuple[Any, ...] | None
+    out_types: tuple[TensorType, ...]
+    versions: tuple[tuple[NDArray, int], ...]
+    hooks: dict[int, list[Hook]] | None
+
+
+class Leaf(Node):
+    """An array created by the user that requires a gradient."""
+
+    __slots__ = ("array",)
+
+    array: weakref.ref[NDArray]
+
+
+accumulate_lock = Lock()
+
+
+def table() -> dict[str, GradRule]:
+    """The generated gradient rules by operator name."""
+    global table
+    from meta._generated.gradients import RULES
+
+    def loaded() -> dict[str, GradRule]:
+        return RULES
+
+    table = loaded
+    return RULES
+
+
+def any_tracked(args: Iterable[Any]) -> bool:
+    """Whether any array among `args` (lists are searched) is part of a graph."""
+    for arg in args:
+        if isinstance(arg, (tuple, list)):
+            if any_tracked(arg):  # pyright: ignore[reportUnknownArgumentType]
+                return True
+        elif getattr(arg, "_node", None) is not None:
+            return True
+    return False
+
+
+def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
+    """Link `result`, just computed by `op` from `args` (schema order), into the graph; returns `result`.
+
+    Nothing is recorded under `no_grad`, for operators without a gradient, or for results that are not floating."""
+    if not modes.grad_enabled:
+        return result
+    rule = table().get(op)
+    if rule is None:
+        return result
+    node = Node()
+    node.rule = rule
+    node.hooks = None
+    node.edges = edges = tuple([_edge(args[p]) for p in rule.differentiable])
+    if not any(edges):
+        return result
+    saved = rule.saved_args
+    node.args = tuple([arg if i in saved else _type_only(arg) for i, arg in enumerate(args)])
+    node.versions = _versions([args[i] for i in saved])
+    if rule.outputs == 1:
+        return _record_single(node, rule, result)
+    return _record_many(node, rule, result)
+
+
+def _record_single(node: Node, rule: GradRule, result: NDArray) -> NDArray:
+    out_type = result._type  # pyright: ignore[reportPrivateUsage]
+    if not dtypes.is_float(out_type.dtype):
+        return result
+    node.out_types = (out_type,)
+    if rule.saved_outputs:
+        alias = result._alias()  # pyright: ignore[reportPrivateUsage]
+        node.outs = (alias,)
+        node.versions = (*node.versions, *_versions((alias,)))
+    else:
+        node.outs = (out_type,)
+    result._node = node  # pyright: ignore[reportPrivateUsage]
+    return result
+
+
+def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+    node.out_types = tuple(r.type for r in results)
+    # `outputs` is -1 for operators whose number of results depends on the call (split): all of them count.
+    flows = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
+    aliases = {i: results[i]._alias() for i in rule.saved_outputs}  # pyright: ignore[reportPrivateUsage]
+    node.outs = tuple(aliases.get(i, r.type) for i, r in enumerate(results))
+    node.versions = (*node.versions, *_versions(aliases.values()))
+    for i in flows:
+        if dtypes.is_float(results[i].dtype):
+            results[i]._node = node  # pyright: ignore[reportPrivateUsage]
+            results[i]._index = i  # pyright: ignore[reportPrivateUsage]
+    return results
+
+
+def _edge(arg: Any) -> Any:
+    if arg.__class__ in (tuple, list):
+        edges = tuple([_edge(item) for item in arg])
+        return edges if any(edges) else None
+    node = getattr(arg, "_node", None)
+    return None if node is None else (node, arg._index)
+
+
+def _type_only(arg: Any) -> Any:
+    if arg.__class__ in (tuple, list):
+        return tuple([_type_only(item) for item in arg])
+    found = getattr(arg, "_type", None)
+    return arg if found is None else found
+
+
+def _versions(values: Iterable[Any]) -> tuple[tuple[NDArray, int], ...]:
+    out: list[tuple[NDArray, int]] = []
+    for value in values:
+        if value.__class__ in (tuple, list):
+            out.extend(_versions(value))
+        elif hasattr(value, "_version"):
+            out.append((value, _version(value)))
+    return tuple(out)
+
+
+def _version(x: NDArray) -> int:
+    count = x._version  # pyright: ignore[reportPrivateUsage]
+    return 0 if count is None else count[0]
+
+
+def check_versions(node: Node) -> None:
+    """Raise GradientError when a value saved for backward was written in place since."""
+    for x, then in node.versions:
+        if _version(x) != then:
+            raise GradientError(
+                message(node.rule.op, f"a value of shape {x.shape} that its gradient needs was modified in place "
+                        f"(version {_version(x)}, saved at {then})", "values saved for backward stay as they are",
+                        "write to a copy, or call backward before the write")
+            )  # fmt: skip
+
+
+def written(op: str, x: NDArray) -> NDArray:
+    """Check that `x` may be written in place, count the write, and return `x`.
+
+    Raises GradientError for an array in a gradient graph while gradients are recorded."""
+    if x._node is not None and modes.grad_enabled:  # pyright: ignore[reportPrivateUsage]
+        what = "a leaf that requires grad" if isinstance(x._node, Leaf) else "computed from arrays that require grad"  # pyright: ignore[reportPrivateUsage]
+        raise GradientError(
+            message(op, f"the array of shape {x.shape} written in place is {what}", "arrays outside of any graph",
+                    "write under `with meta.no_grad():`, or to x.detach() of a copy")
+        )  # fmt: skip
+    count = x._version  # pyright: ignore[reportPrivateUsage]
+    if count is None:
+        x._version = [1]  # pyright: ignore[reportPrivateUsage]
+    else:
+        count[0] += 1
+    return x
+
+
+def set_requires_grad(x: NDArray, wanted: bool) -> None:
+    """Start or stop accumulating gradients into `x.grad`. Raises GradientError for integers and computed arrays."""
+    node = x._node  # pyright: ignore[reportPrivateUsage]
+    if node is not None and not isinstance(node, Leaf):
+        if wanted:
+            return
+        raise GradientError(
+            message("requires_grad", "the array was computed from others that require grad", "leaves only",
+                    "use x.detach()")
+        )  # fmt: skip
+    if wanted and not dtypes.is_float(x.dtype):
+        raise GradientError(
+            message("requires_grad", f"the array has dtype {x.dtype}", f"allowed: {', '.join(dtypes.FLOATS)}")
+        )
+    if wanted and node is None:
+        leaf = Leaf()
+        leaf.edges = ()
+        leaf.hooks = None
+        leaf.array = weakref.ref(x)
+        x._node = leaf  # pyright: ignore[reportPrivateUsage]
+    elif not wanted:
+        x._node = None  # pyright: ignore[reportPrivateUsage]
+
+
+def register_hook(x: NDArray, hook: Hook) -> Callable[[], None]:
+    """See NDArray.register_hook."""
+    node, index = x._node, x._index  # pyright: ignore[reportPrivateUsage]
+    if node is None:
+        raise GradientError(message("register_hook", "the array does not require grad", "arrays that require grad"))
+    if node.hooks is None:
+        node.hooks = {}
+    hooks = node.hooks.setdefault(index, [])
+    hooks.append(hook)
+    return lambda: hooks.remove(hook)

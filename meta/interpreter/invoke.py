@@ -1,0 +1,314 @@
+"""The general path of an operator call, and the runners that the generated fast path finds in a dictionary.
+
+A generated function looks up `run = cache[argument types and attributes]` and calls it. Everything that happens once -
+binding and normalising arguments, type inference, dispatch, building the kernel - happens here, and ends by putting a
+runner into that dictionary. Traced symbols, active scopes (dialect preference, autocast, observers) and scalar
+operands also come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta import storage
+from meta.autograd import tape
+from meta.device import Device
+from meta.errors import ArgumentError, message
+from meta.ir.type import TensorType, TupleType, Type, Value
+from meta.ndarray import NDArray
+from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
+from meta.op.registry import Op, as_type
+from meta.op.rules import first_tensor
+from meta.scope import modes, scopes
+from meta.symbol import Symbol
+
+Runner = Callable[..., Any]
+CACHE_LIMIT = 4096
+"""Entries per operator; a program that meets more distinct shapes starts over, instead of growing for ever."""
+
+
+class OpState:
+    """What eager execution knows about one operator."""
+
+    __slots__ = ("fast", "op", "scoped")
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.fast: dict[Any, Runner] = {}
+        """Runners by the key that the generated function computes; plain calls only (no scopes, no scalars)."""
+        self.scoped: dict[Any, Runner] = {}
+        """Runners by (raw arguments, dialect preference)."""
+
+
+_states: dict[str, OpState] = {}
+
+
+def state(op: Op) -> OpState:
+    """The one OpState of `op`."""
+    return _states.setdefault(op.name, OpState(op))
+
+
+def clear_caches() -> None:
+    """Forget every runner (dialects or plevels changed)."""
+    for known in _states.values():
+        known.fast.clear()
+        known.scoped.clear()
+
+
+def invoke(known: OpState, *args: Any) -> Any:
+    """Call an operator with arguments in schema order, not yet normalised.
+
+    Returns an NDArray, a tuple of them, a Symbol (or tuple) while tracing, or a plain value for operators such as
+    `shape`. Raises ArgumentError, TypeInferenceError, DeviceError, DispatchError."""
+    op = known.op
+    if scopes.active and modes.autocast is not None:
+        args = modes.autocast(op, args)
+    raw = _raw_key(args)
+    run = known.scoped.get(raw) if raw is not None and not modes.observers else None
+    if run is None:
+        args = op.schema.bind(op.name, args, {})
+        if any(map(_is_symbolic, args)):
+            return _emit(op, args)
+        run = _prepare(known, args, raw)
+        if not callable(run):
+            return run
+    result = run(*[args[i] for i in op.schema.tensor_positions])
+    if tape.any_tracked(args):
+        return tape.record(op.name, result, args)
+    return result
+
+
+def _raw_key(args: tuple[Any, ...]) -> Any:
+    """A key for arguments as they came, None when there is none (symbols, unhashable values)."""
+    parts: list[Any] = [modes.dialects]
+    for arg in args:
+        if isinstance(arg, NDArray):
+            parts.append(arg.type)
+        elif isinstance(arg, Symbol):
+            return None
+        elif isinstance(arg, (tuple, list)):
+            inner = _raw_key(tuple(arg))  # pyright: ignore[reportUnknownArgumentType]
+            if inner is None:
+                return None
+            parts.append(inner)
+        else:
+            parts.append((arg.__class__, arg))
+    key = tuple(parts)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def fast_key(op: Op, args: tuple[Any, ...]) -> Any:
+    """The key that the generated function of `op` computes from normalised arguments (see scripts.src_codegen)."""
+    parts: list[Any] = []
+    for arg, value in zip(op.schema.args, args, strict=True):
+        if arg.type.role == "tensors":
+            parts.append(tuple(t.type for t in value))
+        elif arg.type.role == "attr":
+            parts.append(value)
+            if arg.type.exact:
+                parts.append(value.__class__)
+        else:
+            parts.append(None if value is None else value.type)
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
+    return any(
+        arg.type.role == "scalar" and isinstance(value, (bool, int, float))
+        for arg, value in zip(op.schema.args, args, strict=True)
+    )
+
+
+def _is_symbolic(arg: Any) -> bool:
+    if isinstance(arg, tuple):
+        return any(map(_is_symbolic, arg))  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(arg, Symbol)
+
+
+def _prepare(known: OpState, args: tuple[Any, ...], raw: Any) -> Any:
+    """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
+    op = known.op
+    types = tuple(map(as_type, args))
+    out = op.declare(*types)
+    if isinstance(out, Value):
+        return out.value
+    call = CallInfo(op, types, out, device_of(args, out))
+    run = runner(call)
+    _remember(known.scoped, raw, run)
+    if not scopes.active and not _has_scalar(op, args):
+        _remember(known.fast, fast_key(op, args), run)
+    return run
+
+
+def _remember(cache: dict[Any, Runner], key: Any, run: Runner) -> None:
+    if key is None:
+        return
+    if len(cache) >= CACHE_LIMIT:
+        cache.clear()
+    cache[key] = run
+
+
+def device_of(args: tuple[Any, ...], out: Type) -> Device:
+    """Where a call runs: where its first tensor is, else where its result shall be."""
+    found = first_tensor(tuple(map(as_type, args))) or first_tensor(tuple(flat_types((out,))))
+    if found is None:
+        raise ArgumentError(message("dispatch", "no tensor among arguments and results"))
+    return found.device
+
+
+def _emit(op: Op, args: tuple[Any, ...]) -> Any:
+    """Record a call in the builder of the trace and wrap its result."""
+    from meta.ir.builder import current
+
+    out = current().call(op, tuple(map(_atom, args)))
+    return wrap_traced(out)
+
+
+def _atom(arg: Any) -> Any:
+    if isinstance(arg, Symbol):
+        return arg.atom
+    if isinstance(arg, NDArray):
+        from meta.ir.expr import Constant
+
+        return Constant(arg, arg.type)
+    return tuple(map(_atom, arg)) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownArgumentType]
+
+
+def wrap_traced(value: Any) -> Any:
+    """What a traced function sees of a builder's result: symbols, tuples of symbols, or plain values."""
+    from meta.ir.builder import current
+
+    kind = getattr(value, "type", None)
+    if isinstance(kind, TensorType):
+        return Symbol(value)
+    if isinstance(kind, TupleType):
+        return tuple(wrap_traced(current().get_item(value, i)) for i in range(len(kind.fields)))
+    return value
+
+
+# --- runners ---------------------------------------------------------------------------------------------------------
+
+
+def runner(call: CallInfo) -> Runner:
+    """`run(*tensor arguments) -> result` for calls of exactly these types and attributes."""
+    if call.op.view:
+        return _view_runner(call)
+    chosen = choose(call)
+    kernel = chosen.dialect.kernel(chosen, call)
+    if call.op.inplace:
+        return _inplace_runner(call, kernel)
+    if isinstance(call.out, TupleType):
+        return _many(kernel, call)
+    roles = [a.type.role for a in call.op.schema.args if a.is_tensor]
+    plain = "tensors" not in roles and len(call.tensors()) == len(roles)
+    if plain and len(roles) <= 3:
+        return _SIMPLE[len(roles)](kernel, storage.allocator(call.outputs()[0]), call.outputs()[0])
+    return _general(kernel, storage.allocator(call.outputs()[0]), call.outputs()[0])
+
+
+def _nullary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    def run() -> NDArray:
+        out = new()
+        kernel(out)
+        return NDArray(out, out_type)
+
+    return run
+
+
+def _unary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    def run(x: NDArray) -> NDArray:
+        out = new()
+        kernel(x._data, out)
+        return NDArray(out, out_type)
+
+    return run
+
+
+def _binary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    def run(x1: NDArray, x2: NDArray) -> NDArray:
+        out = new()
+        kernel(x1._data, x2._data, out)
+        return NDArray(out, out_type)
+
+    return run
+
+
+def _ternary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    def run(x1: NDArray, x2: NDArray, x3: NDArray) -> NDArray:
+        out = new()
+        kernel(x1._data, x2._data, x3._data, out)
+        return NDArray(out, out_type)
+
+    return run
+
+
+_SIMPLE = (_nullary, _unary, _binary, _ternary)
+
+
+def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    def run(*args: Any) -> NDArray:
+        out = new()
+        kernel(*flat_data(args), out)
+        return NDArray(out, out_type)
+
+    return run
+
+
+def _many(kernel: Kernel, call: CallInfo) -> Runner:
+    makers = [(storage.allocator(t), t) for t in call.outputs()]
+
+    def run(*args: Any) -> tuple[NDArray, ...]:
+        outs = [new() for new, _ in makers]
+        kernel(*flat_data(args), *outs)
+        return tuple(NDArray(out, t) for out, (_, t) in zip(outs, makers, strict=True))
+
+    return run
+
+
+def _view_runner(call: CallInfo) -> Runner:
+    """The same memory under another shape."""
+    out_type = call.outputs()[0]
+    shape, dtype = out_type.shape, out_type.dtype
+
+    def run(x: NDArray, *_: Any) -> NDArray:
+        out = x._alias()
+        out._data = storage.view(x._data, shape, dtype)  # type: ignore[arg-type]  # static in eager mode
+        out._type = out_type
+        return out
+
+    return run
+
+
+def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
+    """Results named in `op.inplace` are written into (and returned as) the argument that they replace."""
+    op = call.op
+    names = [op.schema.names[i] for i in op.schema.tensor_positions]
+    targets = [names.index(op.inplace[i]) if i in op.inplace else None for i in range(len(call.outputs()))]
+    types = call.outputs()
+    single = not isinstance(call.out, TupleType)
+
+    def run(*args: Any) -> Any:
+        outs = [
+            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if at is None else tape.written(op.name, args[at])  # type: ignore[arg-type]
+            for at, t in zip(targets, types, strict=True)
+        ]
+        kernel(*flat_data(args), *[out._data for out in outs])
+        return outs[0] if single else tuple(outs)
+
+    return run
+
+
+def flat_data(args: Any) -> list[Any]:
+    """The raw tensors of a runner's arguments: lists flattened, absent ones and scalars left out."""
+    out: list[Any] = []
+    for arg in args:
+        if isinstance(arg, NDArray):
+            out.append(arg._data)
+        elif isinstance(arg, (tuple, list)):
+            out.extend(item._data for item in arg)
+    return out

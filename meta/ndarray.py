@@ -1,0 +1,254 @@
+"""NDArray: an eager value. Storage is a TVM-FFI tensor; methods and operators are generated from the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+from meta import storage
+from meta._generated.methods import TensorMethods
+from meta.device import CPU, Device, device
+from meta.errors import ArgumentError, GradientError, message
+from meta.ir.type import TensorType, tensor_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from meta.autograd.tape import Node
+
+_UNSET: dict[str, Any] = {"grad": None, "_hooks": None}
+"""Values of the slots that most arrays never fill; filling them would cost every operator call."""
+
+
+class NDArray(TensorMethods):
+    """A tensor with values, on a device, that knows how it was computed when gradients are wanted.
+
+    shape: tuple of ints.  dtype: name, such as "float32".  device: a meta Device.
+    grad: the accumulated gradient, an NDArray of the same type, or None.
+    """
+
+    __slots__ = ("__weakref__", "_data", "_hooks", "_index", "_node", "_type", "_version", "grad")
+
+    __array_ufunc__ = None  # numpy arrays leave `array + meta_array` to us
+
+    _data: Any
+    _type: TensorType
+    _node: Node | None
+    _index: int
+    _version: list[int] | None
+    grad: NDArray | None
+
+    def __init__(self, data: Any, type: TensorType) -> None:
+        self._data = data
+        self._type = type
+        self._node = None
+        self._index = 0
+        self._version = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _UNSET:
+            return _UNSET[name]
+        raise AttributeError(f"NDArray has no attribute {name!r}")
+
+    @property
+    def type(self) -> TensorType:
+        """Shape, dtype and device as one interned object."""
+        return self._type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._type.shape  # type: ignore[return-value]  # arrays have static shapes
+
+    @property
+    def dtype(self) -> str:
+        return self._type.dtype
+
+    @property
+    def device(self) -> Device:
+        return self._type.device
+
+    @property
+    def ndim(self) -> int:
+        return self._type.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._type.size  # type: ignore[return-value]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data."""
+        return self._type.nbytes  # type: ignore[return-value]
+
+    # --- other libraries ---------------------------------------------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A NumPy array: a view of the same memory on the CPU, a copy from other devices.
+
+        Raises GradientError for an array that requires gradients, as writes to it would go unseen: use
+        `x.detach().numpy()`."""
+        if self._node is not None:
+            raise GradientError(
+                message("numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()")
+            )
+        return storage.to_numpy(self._data, self.dtype, self.shape, self.device)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        out = self.detach().numpy()
+        if dtype is not None and out.dtype != dtype:
+            return out.astype(dtype)
+        return out.copy() if copy else out
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        return self._data.__dlpack__(stream=stream, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._data.__dlpack_device__()
+
+    def item(self) -> bool | int | float:
+        """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
+        if self.size != 1:
+            raise ArgumentError(message("item", f"the array has shape {self.shape}", "allowed: one element"))
+        return self.detach().numpy().reshape(()).item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self.detach().numpy().tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if dtypes.is_float(self.dtype):
+            raise ArgumentError(message("index", f"the array has dtype {self.dtype}", "allowed: an integer dtype"))
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise ArgumentError(message("len", "the array is 0-d", "at least one dimension"))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[NDArray]:
+        return (self[i] for i in range(len(self)))
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "scalar"
+        grad = ", requires_grad" if self._node is not None else ""
+        return f"{self.detach().numpy()}\n<NDArray [{shape}] @ {self.device}, dtype={self.dtype}{grad}>"
+
+    # --- placement ---------------------------------------------------------------------------------------------------
+
+    def to(self, device: Device | str | None = None, dtype: Any = None) -> NDArray:
+        """This array on `device` with `dtype`; itself when nothing changes. Differentiable."""
+        out: NDArray = self if dtype is None else self.cast(dtype)
+        return out if device is None else out.device_copy(device)
+
+    # --- gradients ---------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to or through this array. Set it on arrays that no operator computed."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        from meta.autograd.tape import set_requires_grad
+
+        set_requires_grad(self, wanted)
+
+    def backward(self, dy: NDArray | None = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Accumulate gradients into `.grad` of every array below this one that requires them.
+
+        dy: gradient of this array, of the same shape and dtype; may be left out when there is one element.
+        retain_graph: keep what backward needs, to call it again.  create_graph: record the gradients too.
+        Raises GradientError (no graph, freed graph, dy needed) and TypeInferenceError (dy of another shape)."""
+        from meta.autograd.engine import backward
+
+        backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
+
+    def detach(self) -> NDArray:
+        """The same memory without its history."""
+        return self._alias()
+
+    def _alias(self) -> NDArray:
+        """Another array over the same memory, sharing the count of in-place writes."""
+        out = NDArray(self._data, self._type)
+        version = self._version
+        if version is None:
+            version = self._version = [0]
+        out._version = version
+        return out
+
+    def register_hook(self, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
+        """Call `hook(gradient)` when this array's gradient is computed; a result replaces it. Returns a remover."""
+        from meta.autograd.tape import register_hook
+
+        return register_hook(self, hook)
+
+
+def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
+    """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
+
+    dtype defaults to that of the data; Python floats give float32, ints int64. Raises ArgumentError for data that
+    has no supported dtype or is ragged, DeviceError for a device that is not there."""
+    return asarray(data, dtype, device, copy=True)
+
+
+def asarray(data: Any, dtype: Any = None, on: Device | str = CPU, copy: bool = False) -> NDArray:
+    """Like `array`, sharing the memory of `data` where it can."""
+    if isinstance(data, NDArray):
+        out = data.detach() if not copy else _copy(data)
+        return out.to(device=on, dtype=dtype)
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        return from_dlpack(data, copy=copy).to(device=on, dtype=dtype)
+    host = _to_numpy(data, dtype)
+    tensor = storage.from_numpy(host, copy=copy)
+    out = NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype)))
+    return out if device(on) is CPU else out.to(device=on)
+
+
+def _copy(x: NDArray) -> NDArray:
+    out = storage.empty(x.shape, x.dtype, x.device)
+    storage.copy_into(x._data, out)  # pyright: ignore[reportPrivateUsage]
+    return NDArray(out, x.type)
+
+
+def _to_numpy(data: Any, dtype: Any) -> Any:
+    import numpy as np
+
+    try:
+        host = np.asarray(data)
+    except ValueError as error:
+        raise ArgumentError(message("array", f"cannot make an array: {error}", "numbers in equal-length lists")) from None
+    if host.dtype.kind == "O":
+        raise ArgumentError(message("array", f"{type(data).__name__} holds objects", "numbers in equal-length lists"))
+    if dtype is None and not hasattr(data, "dtype") and host.dtype == np.float64:
+        dtype = "float32"
+    wanted = dtypes.to_numpy(dtypes.canonical(host.dtype if dtype is None else dtype, "array"))
+    return host if host.dtype == wanted else host.astype(wanted)
+
+
+def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
+    """An array over the memory of a DLPack exporter (torch, NumPy, CuPy, ...), or over a copy of it.
+
+    Memory that is strided, read-only or not 64-byte aligned is always copied. Raises ArgumentError for an object
+    without DLPack or with an unsupported dtype."""
+    data, shape, dtype, where = storage.from_dlpack(exporter)
+    out = NDArray(data, tensor_type(shape, dtype, where))
+    return _copy(out) if copy else out
+
+
+def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:
+    """An array over the memory of a NumPy array (copied when strided, read-only or not 64-byte aligned)."""
+    return asarray(host)

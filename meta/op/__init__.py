@@ -1,0 +1,1 @@
+"""Operators: declarations, gradients, dialects and the dispatch between them."""

@@ -1,0 +1,1 @@
+"""Backends: one package a dialect, one module a family of operators."""

@@ -1,0 +1,36 @@
+"""The reference dialect: NumPy on the host, slow and plain. It is tried last, and it is the oracle of the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.device import CPU
+from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel, flat_types
+
+
+def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
+    """Call the payload `function(*args in schema order) -> array(s)` on NumPy views of the tensors."""
+    from meta.storage import to_numpy
+
+    function = implementation.payload
+    types = call.tensors()
+
+    def run(*tensors: Any) -> None:
+        arrays = [to_numpy(x, t.dtype, t.shape, CPU) for x, t in zip(tensors, (*types, *call.outputs()), strict=True)]  # type: ignore[arg-type]
+        inputs = iter(arrays[: len(types)])
+        results = function(*(_fill(arg, inputs) for arg in call.args))
+        for out, result in zip(arrays[len(types) :], results if isinstance(results, tuple) else (results,), strict=True):
+            out[...] = result
+
+    return run
+
+
+def _fill(arg: Any, inputs: Any) -> Any:
+    """An argument with arrays for its types."""
+    count = len(flat_types((arg,)))
+    if not count:
+        return arg
+    return [next(inputs) for _ in range(count)] if isinstance(arg, tuple) else next(inputs)
+
+
+DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel)

@@ -1,0 +1,220 @@
+"""Dialects: backends that implement operators, and the choice between them.
+
+A dialect implements a base operator with an `Implementation`: a priority (plevel), a checker of the actual argument
+types, and whatever its own `kernel` function needs. The highest plevel that accepts a call wins; `with_dialect`
+replaces that order. Nothing is chosen without a reason that `explain` can repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from threading import RLock
+from typing import Any
+
+from meta.device import Device
+from meta.errors import DispatchError, RegistryError, did_you_mean, message
+from meta.ir.type import TensorType, Type
+from meta.op.registry import Op
+from meta.scope import modes, scoped
+
+Kernel = Callable[..., Any]
+"""`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
+lists flattened, absent ones and Python scalars left out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallInfo:
+    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
+
+    op: Op
+    args: tuple[Any, ...]
+    out: Type
+    device: Device
+
+    def tensors(self) -> tuple[TensorType, ...]:
+        """The types of the inputs a kernel is called with."""
+        return tuple(flat_types(self.args))
+
+    def outputs(self) -> tuple[TensorType, ...]:
+        """The types of the results."""
+        return tuple(flat_types((self.out,)))
+
+    def bind(self) -> dict[str, Any]:
+        """Arguments by name."""
+        return dict(zip(self.op.schema.names, self.args, strict=True))
+
+
+def flat_types(args: Sequence[Any]) -> list[TensorType]:
+    """The tensor types in a nest of arguments or result types, in order."""
+    out: list[TensorType] = []
+    for arg in args:
+        if isinstance(arg, TensorType):
+            out.append(arg)
+            continue
+        fields = getattr(arg, "fields", arg)
+        if isinstance(fields, tuple):
+            out.extend(flat_types(fields))  # pyright: ignore[reportUnknownArgumentType]
+    return out
+
+
+Checker = Callable[[CallInfo], str | None]
+"""None to accept, else the reason to refuse."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One dialect's implementation of one operator; `payload` is the dialect's own business."""
+
+    op: str
+    dialect: Dialect
+    plevel: int
+    payload: Any
+    accepts: Checker | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.dialect.name}.{self.op}"
+
+    def refusal(self, call: CallInfo) -> str | None:
+        """Why this implementation does not take `call`, None when it does."""
+        off = self.dialect.unavailable()
+        if off:
+            return f"off: {off}"
+        if call.device.kind not in self.dialect.devices:
+            return f"not on {call.device.kind}"
+        return self.accepts(call) if self.accepts else None
+
+
+@dataclass(eq=False)
+class Dialect:
+    """A backend: where it runs, whether it is there, its default plevel, and how it makes kernels.
+
+    probe: None when usable on this machine, else the reason why not; asked once.
+    kernel: (implementation, call) -> Kernel.
+    """
+
+    name: str
+    devices: frozenset[str]
+    plevel: int
+    probe: Callable[[], str | None]
+    kernel: Callable[[Implementation, CallInfo], Kernel]
+    _reason: list[str | None] = field(default_factory=list[str | None])
+
+    def unavailable(self) -> str | None:
+        if not self._reason:
+            self._reason.append(self.probe())
+        return self._reason[0]
+
+    def implement(
+        self, op: str, payload: Any, *, plevel: int | None = None, accepts: Checker | None = None
+    ) -> Implementation:
+        """Register an implementation of `op`; raises RegistryError for a second one, or an equal plevel."""
+        made = Implementation(op, self, self.plevel if plevel is None else plevel, payload, accepts)
+        known = _implementations.setdefault(op, [])
+        for other in known:
+            if other.dialect is self or other.plevel == made.plevel:
+                raise RegistryError(
+                    message("registry", f"{made.name} at plevel {made.plevel} meets {other.name} at {other.plevel}",
+                            "one implementation a dialect and distinct plevels")
+                )  # fmt: skip
+        known.append(made)
+        known.sort(key=lambda i: -i.plevel)
+        return made
+
+
+DIALECTS: tuple[str, ...] = ("cudnn", "torch", "tvm", "reference")
+"""Packages under meta/op/dialect, each with a `DIALECT` and one module a family; the import of one is put off until a
+family of operators is first dispatched."""
+
+_implementations: dict[str, list[Implementation]] = {}
+_loaded_families: set[str] = set()
+_lock = RLock()
+
+
+def load_family(family: str) -> None:
+    """Import what every usable dialect has for a family of operators."""
+    if family in _loaded_families:
+        return
+    with _lock:
+        for name in DIALECTS:
+            package = f"meta.op.dialect.{name}"
+            if find_spec(package) is None or dialect(name).unavailable():
+                continue
+            if find_spec(f"{package}.{family}") is not None:
+                import_module(f"{package}.{family}")
+        _loaded_families.add(family)
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect called `name`; raises RegistryError, with near names."""
+    if name not in DIALECTS:
+        raise RegistryError(
+            message("with_dialect", f"no dialect is called {name!r}", f"known: {', '.join(DIALECTS)}",
+                    did_you_mean(name, DIALECTS))
+        )  # fmt: skip
+    return import_module(f"meta.op.dialect.{name}").DIALECT
+
+
+def implementations(op: Op) -> list[Implementation]:
+    """All implementations of `op`, highest plevel first."""
+    load_family(op.family)
+    return _implementations.get(op.name, [])
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An implementation and why it was refused (None: it accepts)."""
+
+    implementation: Implementation
+    refusal: str | None
+
+    def __str__(self) -> str:
+        i = self.implementation
+        return f"{i.dialect.name} (plevel {i.plevel}): {self.refusal or 'accepts'}"
+
+
+def candidates(call: CallInfo) -> list[Candidate]:
+    """Every implementation of the call's operator in the order they are tried, each with its answer."""
+    return [Candidate(i, _preference_refusal(i) or i.refusal(call)) for i in _in_order(implementations(call.op))]
+
+
+def _in_order(found: list[Implementation]) -> list[Implementation]:
+    if modes.dialects is None:
+        return found
+    order = {name: i for i, name in enumerate(modes.dialects)}
+    return sorted(found, key=lambda i: order.get(i.dialect.name, len(order)))
+
+
+def _preference_refusal(i: Implementation) -> str | None:
+    if modes.dialects is None:
+        return "plevel 0: by name only" if i.plevel <= 0 else None
+    if i.dialect.name not in modes.dialects:
+        return f"not among with_dialect({list(modes.dialects)})"
+    return None
+
+
+def choose(call: CallInfo) -> Implementation:
+    """The implementation that runs `call`; raises DispatchError listing every candidate and its reason."""
+    tried = candidates(call)
+    for candidate in tried:
+        if candidate.refusal is None:
+            for observer in modes.observers:
+                observer(call, candidate)
+            return candidate.implementation
+    listed = "; ".join(map(str, tried)) or "no dialect implements it"
+    shown = ", ".join(f"{k}={v!r}" for k, v in call.bind().items())
+    raise DispatchError(message(call.op.name, f"no dialect accepts {call.op.name}({shown})", listed))
+
+
+def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:
+    """Only the named dialects, in this order of preference; a context manager and a decorator.
+
+    Raises RegistryError for an unknown name."""
+    chosen = (names,) if isinstance(names, str) else tuple(names)
+    for name in chosen:
+        dialect(name)
+    return scoped("dialects", chosen)

@@ -1,0 +1,1 @@
+"""Gradients: `derivatives.yaml`, and the functions that it names, one module a family."""

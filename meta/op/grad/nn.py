@@ -1,0 +1,13 @@
+"""Gradients of neural-network operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+
+
+def softmax_dx_dy(y: Any, dy: Any, axis: int, dz: Any) -> Any:
+    """Gradient of z = y * (dy - sum(y * dy)) with respect to y."""
+    total = meta.sum(y * dy, axis, True)
+    return dz * (dy - total) - dy * meta.sum(dz * y, axis, True)

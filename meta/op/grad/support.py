@@ -1,0 +1,19 @@
+"""Helpers that gradient formulas call by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.ir.type import TensorType
+
+__all__ = ["fit"]
+
+
+def fit(dy: Any, x: TensorType) -> Any:
+    """`dy` as a gradient of `x`: summed over the axes that broadcasting added or stretched, cast to its dtype.
+
+    `x` may be a tensor or its type."""
+    if dy.shape != x.shape:
+        dy = meta.sum_to(dy, x.shape)
+    return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)

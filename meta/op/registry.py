@@ -1,0 +1,140 @@
+"""The operator registry: what is declared about each operator, and look-ups by name.
+
+    @declare("softmax", schema=nn.softmax, pattern="softmax", amp="never", relay="nn.softmax")
+    def softmax(x: TensorType, axis: int) -> TensorType: ...
+
+The decorated function is the declaration and the type function at once: argument types in, result type out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Literal
+
+from meta.errors import RegistryError, did_you_mean, message
+from meta.ir.type import TensorType, Type
+from meta.schema._dsl import Schema
+
+Pattern = Literal["elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque"]
+Amp = Literal["always", "never", "infer"]
+TypeFunction = Callable[..., Type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One base operator and the facts about it.
+
+    name: public name.  family: basename of the files that describe it (`nn`, `unary`, ...).
+    schema: its arguments.  declare: the type function.  doc: one paragraph for users.
+    pattern: how it fuses and which schedule fits.
+    amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" follows its inputs.
+    inplace: result index -> name of the argument whose storage that result takes over.
+    aten, onnx, relay: the operator's names elsewhere.
+    method: whether arrays have it as a method.  operator: the Python special method it implements ("__add__").
+    view: the result shares the storage of the first tensor and only the shape differs.
+    outputs: names of the results, for docs and gradient formulas, when there are several.
+    private: not part of the public namespace (backward ops are public: people build on them).
+    """
+
+    name: str
+    family: str
+    schema: Schema
+    declare: TypeFunction
+    doc: str
+    pattern: Pattern = "opaque"
+    amp: Amp = "infer"
+    inplace: Mapping[int, str] = field(default_factory=dict[int, str])
+    aten: str = ""
+    onnx: str = ""
+    relay: str = ""
+    method: bool = False
+    operator: str = ""
+    view: bool = False
+    outputs: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return get, (self.name,)
+
+    def infer(self, args: Sequence[Any]) -> Type:
+        """The result type of a call with `args` in schema order: tensors by anything with a `.type`, or by their
+        TensorType. Raises TypeInferenceError when they do not fit."""
+        return self.declare(*map(as_type, args))
+
+
+def as_type(arg: Any) -> Any:
+    """An argument as a type function sees it: tensors become their types, attributes stay."""
+    if isinstance(arg, TensorType):
+        return arg
+    found = getattr(arg, "type", None)
+    if isinstance(found, TensorType):
+        return found
+    if isinstance(arg, (tuple, list)):
+        return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return arg
+
+
+_ops: dict[str, Op] = {}
+_loaded = False
+
+
+def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callable[[TypeFunction], TypeFunction]:
+    """Register the decorated type function as the declaration of operator `name`; `facts` are fields of `Op`.
+
+    Raises RegistryError when the name is taken."""
+
+    def register(function: TypeFunction) -> TypeFunction:
+        family = facts.pop("family", function.__module__.rsplit(".", 1)[-1])
+        add(Op(name, family, schema, function, doc or _doc(function), **facts))
+        return function
+
+    return register
+
+
+def add(op: Op) -> Op:
+    """Register `op`; raises RegistryError when the name is taken."""
+    if op.name in _ops:
+        raise RegistryError(message("registry", f"operator '{op.name}' is declared twice", "one declaration a name"))
+    unknown = set(op.inplace.values()) - set(op.schema.names)
+    if unknown:
+        raise RegistryError(message(op.name, f"inplace names {sorted(unknown)}", f"arguments are {op.schema!r}"))
+    _ops[op.name] = op
+    return op
+
+
+def _doc(function: TypeFunction) -> str:
+    return (function.__doc__ or "").strip()
+
+
+def load() -> None:
+    """Import every declaration module once."""
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    package = import_module("meta.op.declare")
+    for module in iter_modules(package.__path__):
+        import_module(f"meta.op.declare.{module.name}")
+
+
+def get(name: str) -> Op:
+    """The operator called `name`; raises RegistryError, with near names, when there is none."""
+    found = _ops.get(name)
+    if found is None:
+        load()
+        found = _ops.get(name)
+    if found is None:
+        hint = did_you_mean(name, _ops)
+        raise RegistryError(message("registry", f"no operator is called '{name}'", f"{len(_ops)} are registered", hint))
+    return found
+
+
+def all_ops() -> Iterator[Op]:
+    """Every operator, by family, then by name."""
+    load()
+    return iter(sorted(_ops.values(), key=lambda op: (op.family, op.name)))

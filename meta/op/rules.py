@@ -1,0 +1,167 @@
+"""Type rules that declarations share: broadcasting, promotion, axes, checks.
+
+Every rule takes the operator's name first, for its errors. Sizes are compared by `same_dim`, so each rule also
+works on symbolic sizes and teaches the shape-generic kernel builder which extents belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meta import dtype as dtypes
+from meta.errors import DeviceError, TypeInferenceError, message
+from meta.ir.dim import Dim, Shape, product, same_dim
+from meta.ir.type import TensorType, tensor_type
+
+ScalarOrType = TensorType | bool | int | float
+
+
+def require(op: str, condition: bool, wrong: str, allowed: str = "", do: str = "") -> None:
+    """Raise TypeInferenceError with the four-part text unless `condition`."""
+    if not condition:
+        raise TypeInferenceError(message(op, wrong, allowed, do))
+
+
+def same_device(op: str, *types: TensorType) -> None:
+    """All on one device; raises DeviceError."""
+    for t in types[1:]:
+        if t.device is not types[0].device:
+            raise DeviceError(
+                message(op, f"operands are on {types[0].device} and {t.device}", "all on one device",
+                        f'move one: x.to(device="{types[0].device}")')
+            )  # fmt: skip
+
+
+def require_float(op: str, name: str, t: TensorType) -> None:
+    require(op, dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}", f"allowed: {', '.join(dtypes.FLOATS)}",
+            f'cast it: {name}.cast("float32")')  # fmt: skip
+
+
+def require_int(op: str, name: str, t: TensorType) -> None:
+    require(op, dtypes.is_int(t.dtype), f"'{name}' has dtype {t.dtype}", f"allowed: {', '.join(dtypes.INTS)}",
+            f'cast it: {name}.cast("int64")')  # fmt: skip
+
+
+def require_rank(op: str, name: str, t: TensorType, *ranks: int) -> None:
+    allowed = " or ".join(map(str, ranks))
+    require(op, t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"needs rank {allowed}")
+
+
+def require_same_dtype(op: str, **types: TensorType) -> None:
+    (first, head), *rest = types.items()
+    for name, t in rest:
+        require(op, t.dtype == head.dtype, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}",
+                "one dtype for both", f'cast one: {name}.cast("{head.dtype}")')  # fmt: skip
+
+
+def require_same_shape(op: str, **types: TensorType) -> None:
+    (first, head), *rest = types.items()
+    for name, t in rest:
+        require(op, same_shape(head.shape, t.shape),
+                f"'{first}' has shape {show(head.shape)}, '{name}' has {show(t.shape)}", "equal shapes")  # fmt: skip
+
+
+def same_shape(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def show(shape: Shape) -> str:
+    """A shape as errors print it: (2, 3)."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def axis_index(op: str, axis: int, ndim: int, what: str = "axis") -> int:
+    """`axis` counted from the front; raises TypeInferenceError when outside [-ndim, ndim)."""
+    bound = max(ndim, 1)
+    require(op, -bound <= axis < bound, f"{what} {axis} is out of range for rank {ndim}",
+            f"allowed: {-bound} to {bound - 1}")  # fmt: skip
+    return axis % bound
+
+
+def axis_indices(op: str, axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Distinct, sorted axes counted from the front; None means all of them."""
+    if axes is None:
+        return tuple(range(ndim))
+    out = tuple(axis_index(op, axis, ndim) for axis in axes)
+    require(op, len(set(out)) == len(out), f"axis {tuple(axes)} names an axis twice", "distinct axes")
+    return tuple(sorted(out))
+
+
+def reduced_shape(op: str, shape: Shape, axes: Sequence[int] | None, keepdims: bool) -> Shape:
+    """The shape after reducing `axes` (None: all)."""
+    gone = axis_indices(op, axes, len(shape)) if shape else ()
+    if keepdims:
+        return tuple(1 if i in gone else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in gone)
+
+
+def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
+    """NumPy's rule: align at the right, sizes equal or 1. Raises TypeInferenceError naming the axis."""
+    rank = max(map(len, shapes), default=0)
+    return tuple(_broadcast_axis(op, shapes, back) for back in range(rank, 0, -1))
+
+
+def _broadcast_axis(op: str, shapes: Sequence[Shape], back: int) -> Dim:
+    out: Dim = 1
+    for shape in shapes:
+        if len(shape) < back or shape[-back] == 1:
+            continue
+        if out == 1:
+            out = shape[-back]
+            continue
+        if not same_dim(out, shape[-back]):
+            listed = " and ".join(map(show, shapes))
+            raise TypeInferenceError(
+                message(op, f"shapes {listed} do not broadcast: {out} against {shape[-back]} at axis {-back}",
+                        "sizes equal, or one of them 1", "reshape or broadcast_to first")
+            )  # fmt: skip
+    return out
+
+
+def promoted_dtype(*args: ScalarOrType) -> str:
+    """The common dtype of tensors and Python scalars (meta.dtype's promotion; scalars only raise the category)."""
+    tensors = [a.dtype for a in args if isinstance(a, TensorType)]
+    scalars = [a for a in args if not isinstance(a, TensorType)]
+    if not tensors:
+        return ("bool", "int64", "float32")[max(map(dtypes.scalar_category, scalars))]
+    out = tensors[0]
+    for dtype in tensors[1:]:
+        out = dtypes.promote(out, dtype)
+    for value in scalars:
+        out = dtypes.promote_scalar(out, value)
+    return out
+
+
+def broadcast_type(op: str, *args: ScalarOrType, dtype: str | None = None) -> TensorType:
+    """The type of an elementwise operation on tensors and scalars: broadcast shape, promoted dtype."""
+    tensors = [a for a in args if isinstance(a, TensorType)]
+    same_device(op, *tensors)
+    shape = broadcast_shapes(op, *(t.shape for t in tensors))
+    return tensor_type(shape, dtype or promoted_dtype(*args), tensors[0].device)
+
+
+def first_tensor(args: Iterable[object]) -> TensorType | None:
+    """The first tensor type among `args` (lists are searched too), None when there is none."""
+    for arg in args:
+        if isinstance(arg, TensorType):
+            return arg
+        if isinstance(arg, tuple):
+            found = first_tensor(arg)  # pyright: ignore[reportUnknownArgumentType]
+            if found is not None:
+                return found
+    return None
+
+
+def resolve_reshape(op: str, old: Shape, new: Shape) -> Shape:
+    """`new` with a size of -1 worked out. Raises TypeInferenceError when the numbers of elements differ."""
+    unknown = [i for i, d in enumerate(new) if d == -1]
+    require(op, len(unknown) <= 1, f"shape {show(new)} has {len(unknown)} sizes of -1", "at most one")
+    total = product(old)
+    if unknown:
+        rest = product(d for i, d in enumerate(new) if i != unknown[0])
+        fits = rest != 0 and same_dim((total // rest) * rest, total)
+        require(op, fits, f"{show(old)} does not reshape to {show(new)}", "a shape with as many elements")
+        new = tuple(total // rest if d == -1 else d for d in new)
+    require(op, same_dim(product(new), total), f"{show(old)} has {total} elements, {show(new)} {product(new)}",
+            "equal numbers of elements")  # fmt: skip
+    return new

@@ -1,0 +1,115 @@
+"""`Schema` and `Arg`: the little language in which the arguments of operators are written down.
+
+    softmax = Schema("softmax", Arg("x", Tensor, doc="Input of any shape."), Arg("axis", Int, -1, doc="..."))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta.errors import ArgumentError, did_you_mean, message
+from meta.schema._types import ArgType, Reject
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument: its name, kind, default (REQUIRED for none) and one sentence of documentation."""
+
+    name: str
+    type: ArgType
+    default: Any = REQUIRED
+    doc: str = ""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether a tensor may be passed here."""
+        return self.type.role != "attr"
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    def normalize(self, op: str, value: Any) -> Any:
+        """The normal form of `value`; raises ArgumentError naming `op` and this argument."""
+        try:
+            return self.type.normalize(value)
+        except Reject as hint:
+            shown = f"{type(value).__name__} {_short(value)}"
+            raise ArgumentError(
+                message(op, f"argument '{self.name}' is {shown}", f"allowed: {self.type.allowed}", str(hint))
+            ) from None
+
+
+class Schema:
+    """Argument names, kinds, defaults and docs of one or more operators, in call order."""
+
+    __slots__ = ("args", "index", "name", "names", "tensor_positions")
+
+    def __init__(self, name: str, *args: Arg) -> None:
+        self.name = name
+        self.args = args
+        self.names: tuple[str, ...] = tuple(arg.name for arg in args)
+        self.index: Mapping[str, int] = {arg.name: i for i, arg in enumerate(args)}
+        self.tensor_positions: tuple[int, ...] = tuple(i for i, arg in enumerate(args) if arg.is_tensor)
+        _check_schema(self)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(_arg_text, self.args))})"
+
+    def bind(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Positional and keyword arguments of a call of `op` -> normalised values in schema order.
+
+        Raises ArgumentError for too many, unknown, doubled or missing arguments and for values of the wrong kind."""
+        if len(args) > len(self.args):
+            raise ArgumentError(
+                message(op, f"{len(args)} arguments given", f"takes at most {len(self.args)}: {self!r}")
+            )
+        values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
+        for name, value in kwargs.items():
+            position = self.index.get(name)
+            if position is None:
+                hint = did_you_mean(name, self.names)
+                raise ArgumentError(message(op, f"unknown argument '{name}'", f"takes {self!r}", hint))
+            if values[position] is not REQUIRED:
+                raise ArgumentError(message(op, f"argument '{name}' given twice", f"takes {self!r}"))
+            values[position] = value
+        return tuple(self._value(op, arg, value) for arg, value in zip(self.args, values, strict=True))
+
+    def _value(self, op: str, arg: Arg, value: Any) -> Any:
+        if value is not REQUIRED:
+            return arg.normalize(op, value)
+        if arg.required:
+            raise ArgumentError(message(op, f"argument '{arg.name}' is missing", f"takes {self!r}"))
+        return arg.normalize(op, arg.default)
+
+
+def _arg_text(arg: Arg) -> str:
+    return f"{arg.name}: {arg.type}" + ("" if arg.required else f" = {arg.default!r}")
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _check_schema(schema: Schema) -> None:
+    """A schema is code of ours: its mistakes are found when it is built, not when it is used."""
+    seen_default = False
+    for arg in schema.args:
+        if arg.required and seen_default:
+            raise ValueError(f"schema {schema.name}: required '{arg.name}' follows an argument with a default")
+        seen_default = seen_default or not arg.required
+        if not arg.required:
+            arg.normalize(schema.name, arg.default)
+    if len(schema.index) != len(schema.args):
+        raise ValueError(f"schema {schema.name}: an argument name occurs twice")

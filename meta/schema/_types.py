@@ -1,0 +1,182 @@
+"""The kinds of argument an operator can have, each with its normal form.
+
+A kind normalises a Python value or says what it would have accepted. Tensors are recognised by the base class
+`TensorLike`, so that a schema knows neither arrays nor traced expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from meta import dtype as dtypes
+from meta.device import Device as DeviceObject
+from meta.device import device as parse_device
+from meta.errors import MetaError
+
+Role = Literal["tensor", "tensors", "scalar", "attr"]
+
+
+class TensorLike:
+    """Base of everything an operator takes as a tensor: eager arrays and traced symbols."""
+
+    __slots__ = ()
+
+
+class Reject(Exception):
+    """A value that a kind does not take; the argument says why when `allowed` alone does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgType:
+    """A kind of argument.
+
+    name: the kind in error texts and docs.  annotation: its Python annotation in generated code.
+    role: "tensor", "tensors" (a list of them), "scalar" (a tensor or a Python number) or "attr" (a plain value).
+    allowed: the phrase after "allowed:".  normalize: value -> normal form, or raises Reject.
+    exact: whether equal values of different Python classes (1, 1.0, True) must not share a cache entry.
+    """
+
+    name: str
+    annotation: str
+    role: Role
+    allowed: str
+    normalize: Callable[[Any], Any]
+    optional: bool = False
+    exact: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def Optional(kind: ArgType) -> ArgType:
+    """`kind`, or None."""
+    inner = kind.normalize
+    return replace(
+        kind,
+        name=f"{kind.name}?",
+        annotation=f"{kind.annotation} | None",
+        allowed=f"{kind.allowed}, or None",
+        normalize=lambda value: None if value is None else inner(value),
+        optional=True,
+    )
+
+
+def Choice(*options: str) -> ArgType:
+    """One of a few strings."""
+
+    def normalize(value: Any) -> str:
+        if isinstance(value, str) and value in options:
+            return value
+        raise Reject
+
+    text = ", ".join(map(repr, options))
+    return ArgType("Choice", f"Literal[{text}]", "attr", f"one of {text}", normalize)
+
+
+def _tensor(value: Any) -> Any:
+    if isinstance(value, TensorLike):
+        return value
+    if hasattr(value, "__array__") or isinstance(value, (list, tuple)):
+        raise Reject("wrap it: meta.array(...)")
+    raise Reject
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_tensor(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    raise Reject
+
+
+def _int(value: Any) -> Any:
+    if isinstance(value, bool) or isinstance(value, float):
+        raise Reject
+    if isinstance(value, int) or _is_symbolic(value):
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, TensorLike):
+        return int(value.__index__())
+    raise Reject
+
+
+def _is_symbolic(value: Any) -> bool:
+    """A symbolic size (meta.ir.dim lives above this layer, so it is known by its class's name)."""
+    return type(value).__name__ == "SymDim"
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (bool, TensorLike)):
+        raise Reject
+    if isinstance(value, (int, float)):
+        return float(value)
+    if _is_numpy_scalar(value):
+        return float(value)
+    raise Reject
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, TensorLike)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, (TensorLike, bool, int, float)):
+        return value
+    if _is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float)):
+        return value.item()
+    return _tensor(value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, TensorLike):
+        raise Reject
+    return _scalar(value)
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if type(value).__name__ in ("bool_", "bool") and _is_numpy_scalar(value):
+        return bool(value)
+    raise Reject
+
+
+def _str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise Reject
+
+
+def _int_tuple(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_int(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return (_int(value),)
+
+
+def _dtype(value: Any) -> str:
+    try:
+        return dtypes.canonical(value)
+    except MetaError:
+        raise Reject from None
+
+
+def _device(value: Any) -> DeviceObject:
+    if not isinstance(value, (str, DeviceObject)):
+        raise Reject
+    try:
+        return parse_device(value)
+    except MetaError:
+        raise Reject from None
+
+
+Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
+OptionalTensor = Optional(Tensor)
+TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
+Scalar = ArgType("Scalar", "Tensor | float", "scalar", "a tensor or a number", _scalar, exact=True)
+Number = ArgType("Number", "float", "attr", "a number", _number, exact=True)
+Int = ArgType("Int", "int", "attr", "an int", _int, exact=True)
+Float = ArgType("Float", "float", "attr", "a float or an int", _float, exact=True)
+Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, exact=True)
+Str = ArgType("Str", "str", "attr", "a string", _str)
+IntTuple = ArgType("IntTuple", "int | Sequence[int]", "attr", "an int or a tuple of ints", _int_tuple, exact=True)
+DType = ArgType("DType", "DTypeLike", "attr", "one of " + ", ".join(dtypes.ALL), _dtype)
+Device = ArgType("Device", "DeviceLike", "attr", '"cpu", "cuda" or "cuda(N)"', _device)

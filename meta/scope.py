@@ -1,0 +1,56 @@
+"""Thread-local modes: gradient recording, dialect preference, autocast, observers of calls.
+
+The eager fast path must not pay for modes nobody uses. `scopes.active` counts, over all threads, the open scopes that
+change how operators are chosen; while it is zero the fast path does not look any further. Gradient mode is not among
+them: it is consulted only when an argument is tracked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, local
+from typing import Any
+
+
+class Scopes:
+    """The count of open scopes (see the module docstring)."""
+
+    __slots__ = ("_lock", "active")
+
+    def __init__(self) -> None:
+        self.active = 0
+        self._lock = Lock()
+
+    def change(self, by: int) -> None:
+        with self._lock:
+            self.active += by
+
+
+class Modes(local):
+    """What is in force in this thread."""
+
+    grad_enabled: bool = True
+    dialects: tuple[str, ...] | None = None
+    """Names of the only dialects allowed, in order of preference; None for all by plevel."""
+    autocast: Any = None
+    """The autocast policy: a callable (op, args) -> args."""
+    observers: tuple[Callable[[Any, Any], None], ...] = ()
+    """Called as observer(call, candidate) for every operator chosen."""
+
+
+scopes = Scopes()
+modes = Modes()
+
+
+@contextmanager
+def scoped(name: str, value: Any) -> Iterator[None]:
+    """Set an operator-choosing mode of this thread inside a `with` block."""
+    before = getattr(modes, name)
+    scopes.change(1)
+    setattr(modes, name, value)
+    try:
+        yield
+    finally:
+        setattr(modes, name, before)
+        scopes.change(-1)

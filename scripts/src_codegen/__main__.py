@@ -1,0 +1,53 @@
+"""`python -m scripts.src_codegen [--check]`: write the generated files, or fail when they are not what it would write."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from meta.op.registry import Op, all_ops
+from scripts.src_codegen import docs, functions, gradients, methods, symbolic, table
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
+    "meta/_generated/functions.py": functions.render,
+    "meta/_generated/gradients.py": gradients.render,
+    "meta/_generated/methods.py": methods.render,
+    "meta/_generated/symbolic.py": symbolic.render,
+    "meta/_generated/table.py": table.render,
+    "docs/reference/operators.md": docs.render,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write (or with --check compare) every generated file; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m scripts.src_codegen", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
+    check = parser.parse_args(argv).check
+    ops = tuple(all_ops())
+    texts = {path: render(ops) for path, render in OUTPUTS.items()}
+    stale = [path for path, text in texts.items() if _read(ROOT / path) != text]
+    if check:
+        for path in stale:
+            diff = difflib.unified_diff(
+                (_read(ROOT / path) or "").splitlines(), texts[path].splitlines(), f"{path} (on disk)", f"{path} (fresh)", lineterm=""
+            )
+            print("\n".join(list(diff)[:40]))
+        print(f"{len(stale)} of {len(texts)} generated files are stale" if stale else "generated files are fresh")
+        return int(bool(stale))
+    for path in stale:
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(texts[path], encoding="utf-8")
+        print(f"wrote {path}")
+    return 0
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""Gradient formulas: parsed, checked against the registry, compiled to Python, with what they read worked out.
+
+A formula is an expression over operators (calls by name), helpers of meta.op.grad.support, the names of the forward
+arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and `needs` (which gradients are wanted). An operator
+that itself has an argument `y` or `dy` (the backward operators) calls its result `z` and the gradient `dz`. A bare
+name is a function in meta/op/grad/<family>.py; its parameter names say what it reads, and a parameter annotated
+`TensorType` asks for the type alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from meta.errors import RegistryError, did_you_mean
+from meta.op.registry import Op, get
+from meta.schema._dsl import Arg
+
+_INDEXED = re.compile(r"\b(d?[yz])\.(\d+)\b")
+_TYPE_ONLY = ("shape", "dtype", "ndim", "size", "device", "type")
+_OPERATORS: Mapping[type, str] = {
+    ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
+    ast.MatMult: "matmul", ast.FloorDiv: "floor_divide",
+}  # fmt: skip
+
+
+class FormulaError(RegistryError):
+    """A formula that does not parse or does not fit the registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A compiled formula: Python source, and the names it reads by value (`values`) and only by type (`types`)."""
+
+    source: str
+    values: frozenset[str]
+    imports: frozenset[str]
+
+
+def compile_formula(op: Op, text: str) -> Formula:
+    """Compile one formula of `op`. Raises FormulaError that quotes it."""
+    text = str(text).strip()
+    if text.isidentifier() and text not in _scope(op):
+        return _function_reference(op, text)
+    compiler = _Compiler(op, text)
+    try:
+        tree = ast.parse(_INDEXED.sub(r"\1_\2", text), mode="eval").body
+    except SyntaxError as error:
+        raise FormulaError(f"{op.name}: '{text}' is not an expression: {error.msg}") from None
+    source, _ = compiler.visit(tree)
+    return Formula(source, frozenset(compiler.values), frozenset(compiler.imports))
+
+
+def result_names(op: Op, stem: str) -> list[str]:
+    """`y` for one result, `y_0, y_1, ...` for several, `y` (a tuple) when their number depends on the call; with z for
+    y where an argument has that name. `stem` is "y" or "dy"."""
+    if {"y", "dy"} & set(op.schema.names):
+        stem = stem.replace("y", "z")
+    if not op.outputs or op.outputs == ("*",):
+        return [stem]
+    return [f"{stem}_{i}" for i in range(len(op.outputs))]
+
+
+def _scope(op: Op) -> dict[str, str]:
+    """Names a formula may use -> "tensor" or "attr"."""
+    scope = {arg.name: "tensor" if arg.is_tensor else "attr" for arg in op.schema.args}
+    scope |= dict.fromkeys([*result_names(op, "y"), *result_names(op, "dy")], "tensor")
+    return scope | {"needs": "attr"}
+
+
+def _function_reference(op: Op, name: str) -> Formula:
+    function = find_function(op, name)
+    scope = _scope(op)
+    values: set[str] = set()
+    passed: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        local = _INDEXED.sub(r"\1_\2", parameter.name)
+        if local not in scope:
+            raise FormulaError(f"{op.name}: {name}() asks for '{parameter.name}'; there are {', '.join(scope)}")
+        if scope[local] == "tensor" and "TensorType" not in str(parameter.annotation):
+            values.add(local)
+        passed.append(local)
+    module = function.__module__.rsplit(".", 1)[-1]
+    return Formula(f"grad_{module}.{name}({', '.join(passed)})", frozenset(values), frozenset({module}))
+
+
+def find_function(op: Op, name: str) -> Callable[..., Any]:
+    """The function `name` in the gradient module of `op`'s family, or in the support module."""
+    for module in (f"meta.op.grad.{op.family}", "meta.op.grad.support"):
+        if find_spec(module) is not None:
+            found = getattr(import_module(module), name, None)
+            if found is not None:
+                return found
+    known = ", ".join(_scope(op))
+    raise FormulaError(
+        f"{op.name}: '{name}' is no argument ({known}) and no function in meta/op/grad/{op.family}.py or support.py"
+    )
+
+
+class _Compiler:
+    """Walks one formula; each visit returns (source, "tensor" | "attr")."""
+
+    def __init__(self, op: Op, text: str) -> None:
+        self.op = op
+        self.text = text
+        self.scope = _scope(op)
+        self.values: set[str] = set()
+        self.imports: set[str] = set()
+
+    def fail(self, why: str) -> FormulaError:
+        return FormulaError(f"{self.op.name}: in '{self.text}': {why}")
+
+    def visit(self, node: ast.AST) -> tuple[str, str]:
+        handler = getattr(self, f"visit_{type(node).__name__}", None)
+        if handler is None:
+            raise self.fail(f"{type(node).__name__} is not allowed in a formula")
+        return handler(node)
+
+    def visit_Name(self, node: ast.Name) -> tuple[str, str]:
+        kind = self.scope.get(node.id)
+        if kind is None:
+            raise self.fail(f"unknown name '{node.id}' {did_you_mean(node.id, self.scope)}")
+        if kind == "tensor":
+            self.values.add(node.id)
+        return node.id, kind
+
+    def visit_Constant(self, node: ast.Constant) -> tuple[str, str]:
+        return repr(node.value), "attr"
+
+    def visit_Tuple(self, node: ast.Tuple) -> tuple[str, str]:
+        return "(" + "".join(self.visit(e)[0] + ", " for e in node.elts) + ")", "attr"
+
+    def visit_Attribute(self, node: ast.Attribute) -> tuple[str, str]:
+        if not isinstance(node.value, ast.Name) or self.scope.get(node.value.id) != "tensor":
+            raise self.fail("only tensors have attributes here")
+        if node.attr not in _TYPE_ONLY:
+            raise self.fail(f"'.{node.attr}' is not one of {', '.join(_TYPE_ONLY)}")
+        return f"{node.value.id}.{node.attr}", "attr"
+
+    def visit_Subscript(self, node: ast.Subscript) -> tuple[str, str]:
+        source, kind = self.visit(node.value)
+        return f"{source}[{self.visit(node.slice)[0]}]", kind
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> tuple[str, str]:
+        source, kind = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return f"(not {source})", "attr"
+        if kind == "tensor":
+            return f"f.negative({source})", "tensor"
+        return f"(-{source})", "attr"
+
+    def visit_BinOp(self, node: ast.BinOp) -> tuple[str, str]:
+        name = _OPERATORS.get(type(node.op))
+        if name is None:
+            raise self.fail(f"operator {type(node.op).__name__} is not allowed")
+        (left, a), (right, b) = self.visit(node.left), self.visit(node.right)
+        if "tensor" in (a, b):
+            return f"f.{name}({left}, {right})", "tensor"
+        return f"({ast.unparse(ast.BinOp(ast.Name('A'), node.op, ast.Name('B'))).replace('A', left).replace('B', right)})", "attr"
+
+    def visit_IfExp(self, node: ast.IfExp) -> tuple[str, str]:
+        test, body, orelse = self.visit(node.test)[0], self.visit(node.body), self.visit(node.orelse)
+        return f"({body[0]} if {test} else {orelse[0]})", body[1]
+
+    def visit_Compare(self, node: ast.Compare) -> tuple[str, str]:
+        parts = [self.visit(e)[0] for e in (node.left, *node.comparators)]
+        symbols = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not"}
+        out = parts[0]
+        for op, part in zip(node.ops, parts[1:], strict=True):
+            out += f" {symbols[type(op)]} {part}"
+        return f"({out})", "attr"
+
+    def visit_Call(self, node: ast.Call) -> tuple[str, str]:
+        if not isinstance(node.func, ast.Name):
+            raise self.fail("only operators and helpers are called")
+        name = node.func.id
+        support = import_module("meta.op.grad.support")
+        if name in support.__all__:
+            return self._support_call(node, getattr(support, name))
+        args = [self.visit(a) for a in node.args]
+        keywords = {k.arg: self.visit(k.value) for k in node.keywords if k.arg}
+        listed = ", ".join([a for a, _ in args] + [f"{k}={v}" for k, (v, _) in keywords.items()])
+        try:
+            called = get(name)
+        except RegistryError as error:
+            raise self.fail(str(error)) from None
+        self._check_call(called, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
+        return f"f.{name}({listed})", "tensor"
+
+    def _support_call(self, node: ast.Call, function: Callable[..., Any]) -> tuple[str, str]:
+        """A helper; a parameter annotated TensorType reads only the type of its argument."""
+        self.imports.add("support")
+        parameters = list(inspect.signature(function).parameters.values())
+        parts: list[str] = []
+        for parameter, arg in zip(parameters, node.args, strict=False):
+            by_type = "TensorType" in str(parameter.annotation) and isinstance(arg, ast.Name)
+            before = set(self.values)
+            parts.append(self.visit(arg)[0])
+            if by_type:
+                self.values = before
+        parts += [f"{k.arg}={self.visit(k.value)[0]}" for k in node.keywords]
+        return f"grad_support.{function.__name__}({', '.join(parts)})", "tensor"
+
+    def _check_call(self, called: Op, args: list[str], keywords: dict[str, str]) -> None:
+        names = called.schema.names
+        if len(args) > len(names) or not set(keywords) <= set(names):
+            raise self.fail(f"{called.schema!r} does not take these arguments")
+        given = dict(zip(names, args, strict=False)) | keywords
+        for arg in called.schema.args:
+            self._check_argument(called, arg, given.get(arg.name))
+
+    def _check_argument(self, called: Op, arg: Arg, kind: str | None) -> None:
+        if kind is None and arg.required:
+            raise self.fail(f"{called.name} needs '{arg.name}'")
+        if kind == "tensor" and not arg.is_tensor:
+            raise self.fail(f"{called.name}'s '{arg.name}' is no tensor")
+        if kind == "attr" and arg.type.role == "tensor" and not arg.type.optional:
+            raise self.fail(f"{called.name}'s '{arg.name}' is a tensor")

@@ -1,0 +1,104 @@
+"""meta/_generated/functions.py: the typed public functions, which are also the eager fast path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta.op.registry import Op
+from meta.schema._dsl import Arg
+from scripts.src_codegen.signature import by_family, definition, docstring, header, parameter, tensor_args
+
+_IMPORTS = '''
+# A call looks up a runner by the types of its arguments; everything else happens once, in meta.interpreter.invoke.
+# ruff: noqa: A001, A002, E501
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from meta._generated.methods import TensorMethods
+from meta.autograd.tape import record
+from meta.interpreter.invoke import invoke, state
+from meta.op.registry import get
+from meta.scope import scopes
+
+if TYPE_CHECKING:
+    from meta.device import Device
+    from meta.ndarray import NDArray
+
+    DeviceLike = Device | str
+    DTypeLike = Any
+
+T = TypeVar("T", bound=TensorMethods)
+'''
+
+
+def render(ops: Sequence[Op]) -> str:
+    from scripts.src_codegen.gradients import differentiable_positions
+
+    parts = [header("The public operators, eager and traced."), _IMPORTS]
+    for family, group in by_family(ops).items():
+        parts.append(f"\n# --- {family} " + "-" * (113 - len(family)) + "\n")
+        parts.extend(_function(op, differentiable_positions(op)) for op in group)
+    return "".join(parts)
+
+
+def result_type(op: Op, tensor: str) -> str:
+    """The annotation of an operator's result."""
+    if op.name in VALUE_OPS:
+        return VALUE_OPS[op.name]
+    if not op.outputs:
+        return tensor
+    return f"tuple[{tensor}, ...]" if op.outputs == ("*",) else f"tuple[{', '.join([tensor] * len(op.outputs))}]"
+
+
+VALUE_OPS = {"shape": "tuple[int, ...]"}
+"""Operators whose result is a plain value."""
+
+
+def _function(op: Op, differentiable: Sequence[int]) -> str:
+    tensor = "T" if tensor_args(op) else "NDArray"
+    head = definition(op.name, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
+    names = ", ".join(op.schema.names)
+    call = f"invoke(_s_{op.name}{', ' if names else ''}{names})"
+    lines = [f"\n_s_{op.name} = state(get(\"{op.name}\"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n", head + "\n", docstring(op, "    ")]
+    if op.name in VALUE_OPS:
+        return "".join([*lines, f"    return {call}\n\n"])
+    runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
+    lines.append(
+        f"    try:\n        run = _r_{op.name}[{_key(op)}]\n"
+        f"    except (KeyError, AttributeError, TypeError):\n        run = None\n"
+        f"    if run is None or scopes.active:\n        return {call}\n"
+    )
+    if not differentiable:
+        return "".join([*lines, f"    return run({runs})\n\n"])
+    lines.append(f"    y = run({runs})\n")
+    tracked = " or ".join(_tracked(op.schema.args[i]) for i in differentiable)
+    comma = "," if len(op.schema.names) == 1 else ""
+    lines.append(f"    if {tracked}:\n        return record(\"{op.name}\", y, ({names}{comma}))\n    return y\n\n")
+    return "".join(lines)
+
+
+def _key(op: Op) -> str:
+    """The cache key; meta.interpreter.invoke.fast_key computes the same from normalised arguments."""
+    parts = [part for arg in op.schema.args for part in _key_parts(arg)]
+    return ", ".join(parts) if parts else "()"
+
+
+def _key_parts(arg: Arg) -> list[str]:
+    if arg.type.role == "tensors":
+        return [f"tuple([t._type for t in {arg.name}])"]
+    if arg.is_tensor:
+        typed = f"{arg.name}._type"
+        return [f"None if {arg.name} is None else {typed}" if arg.type.optional else typed]
+    return [arg.name, f"{arg.name}.__class__"] if arg.type.exact else [arg.name]
+
+
+def _tracked(arg: Arg) -> str:
+    if arg.type.role == "tensors":
+        return f"any([t._node is not None for t in {arg.name}])"
+    if arg.type.optional:
+        return f"({arg.name} is not None and {arg.name}._node is not None)"
+    return f"{arg.name}._node is not None"

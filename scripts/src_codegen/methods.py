@@ -1,0 +1,80 @@
+"""meta/_generated/methods.py: operators as methods and Python operators of arrays and symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta.op.registry import Op
+from scripts.src_codegen.functions import result_type
+from scripts.src_codegen.signature import annotation, by_family, default, definition, docstring, header
+
+_IMPORTS = '''
+# ruff: noqa: A001, A002, E501
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import meta._generated as _generated
+from meta.op.indexing import Index
+from meta.schema._types import TensorLike
+
+if TYPE_CHECKING:
+    from meta.device import Device
+
+    DeviceLike = Device | str
+    DTypeLike = Any
+
+
+class TensorMethods(TensorLike):
+    """What arrays and symbols share: every operator that takes a tensor first, as a method."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Index) -> Self:
+        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.op.indexing)."""
+        from meta.op.indexing import getitem
+
+        return getitem(self, index)
+'''
+
+REFLECTED = {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__",
+             "__and__", "__or__", "__xor__", "__lshift__", "__rshift__"}  # fmt: skip
+
+
+def render(ops: Sequence[Op]) -> str:
+    parts = [header("Operators as methods."), _IMPORTS]
+    for group in by_family(ops).values():
+        for op in group:
+            parts.extend(_methods(op))
+    return "".join(parts)
+
+
+def _methods(op: Op) -> list[str]:
+    out: list[str] = []
+    if op.operator:
+        out.append(_special(op, op.operator, reflected=False))
+    if op.operator in REFLECTED:
+        out.append(_special(op, op.operator.replace("__", "__r", 1), reflected=True))
+    if op.method:
+        out.append(_method(op))
+    return out
+
+
+def _special(op: Op, name: str, *, reflected: bool) -> str:
+    rest = op.schema.args[1:]
+    if not rest or not rest[0].is_tensor:
+        return f"\n    def {name}(self) -> Self:\n        return _generated.functions.{op.name}(self)\n"
+    ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+    operands = "other, self" if reflected else "self, other"
+    kind = annotation(rest[0], "Self")
+    return f"\n    def {name}(self, other: {kind}) -> Self:{ignore}\n        return _generated.functions.{op.name}({operands})\n"
+
+
+def _method(op: Op) -> str:
+    rest = op.schema.args[1:]
+    parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
+    head = definition(op.name, parameters, result_type(op, "Self"), "    ")
+    names = ", ".join(["self", *(a.name for a in rest)])
+    return f"\n{head}\n{docstring(op, '        ', skip=1)}        return _generated.functions.{op.name}({names})\n"

@@ -1,0 +1,58 @@
+"""What an installed meta-tvm brings along: requirements, command, data files. check-wheel runs this on the wheel."""
+
+import importlib
+import subprocess
+import sys
+from importlib import metadata, resources
+
+import pytest
+from packaging.requirements import Requirement
+
+REQUIREMENTS = [Requirement(text) for text in metadata.requires("meta-tvm") or ()]
+BUILT_ON = {"apache-tvm", "numpy", "ml-dtypes"}
+PURE_PYTHON = {"lark", "rich"}
+
+
+def needed(extra: str = "") -> dict[str, Requirement]:
+    """Requirements by name: the hard ones, or those that `extra` adds."""
+    return {
+        each.name.replace("_", "-"): each
+        for each in REQUIREMENTS
+        if (each.marker is None and not extra) or (each.marker is not None and each.marker.evaluate({"extra": extra}))
+    }
+
+
+def test_hard_requirements_are_tvm_numpy_and_pure_python() -> None:
+    assert set(needed()) == BUILT_ON | PURE_PYTHON
+
+
+@pytest.mark.parametrize("name", sorted(PURE_PYTHON))
+def test_small_requirements_are_pure_python(name: str) -> None:
+    files = metadata.files(name)
+    assert files
+    assert not [file for file in files if file.suffix in (".so", ".pyd", ".dylib")]
+
+
+def test_torch_is_an_extra() -> None:
+    assert str(needed("torch")["torch"].specifier) == "==2.13.0"
+
+
+def test_tvm_is_pinned() -> None:
+    assert str(needed()["apache-tvm"].specifier) == f"=={metadata.version('apache-tvm')}"
+
+
+@pytest.mark.parametrize(("package", "file"), [("meta", "py.typed"), ("meta.op.grad", "derivatives.yaml")])
+def test_data_files_are_installed(package: str, file: str) -> None:
+    assert resources.files(package).joinpath(file).is_file()
+
+
+def test_console_command() -> None:
+    (command,) = metadata.entry_points(group="console_scripts", name="meta")
+    module, _, function = command.value.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_module_command_prints_help() -> None:
+    done = subprocess.run([sys.executable, "-m", "meta", "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "demo" in done.stdout
