@@ -35,6 +35,8 @@ class Modes(local):
     """Names of the only dialects allowed, in order of preference; None for all by plevel."""
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
+    trace: Any = None
+    """The trace being recorded in this thread; it hands out random keys as symbols (`random_key(device)`)."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every operator chosen."""
 
