@@ -1,0 +1,268 @@
+"""The rules of well-formed IR: small functions that yield what is wrong with a binding, a block or a function.
+
+`verifier` says which of them hold at which level and runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from meta.dtype import canonical
+from meta.errors import MetaError, reason
+from meta.ir.analysis import Live, Storage, leaf_types, visit_live
+from meta.ir.builder import applied_type
+from meta.ir.expr import (
+    INPLACE,
+    MUTATES,
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    arg_types,
+    is_atom,
+    is_atom_list,
+    operands,
+)
+from meta.ir.literal import attr_text, to_array
+from meta.ir.module import Module
+from meta.ir.type import TensorType, tensor_type
+
+
+@dataclass(slots=True)
+class Context:
+    """What is known at a binding: the variables in scope, all that were ever bound, and where it stands."""
+
+    module: Module | None
+    name: str
+    function: Function
+    visible: set[Var] = field(default_factory=set[Var])
+    bound: set[Var] = field(default_factory=set[Var])
+
+
+BindingRule = Callable[[Binding, Context], Iterator[str]]
+BlockRule = Callable[[Block, Context], Iterator[str]]
+FunctionRule = Callable[[Context], Iterator[tuple[str, Binding | None]]]
+
+
+# Rules on one binding
+
+
+def atoms_only(binding: Binding, _: Context) -> Iterator[str]:
+    value = binding.value
+    if not isinstance(value, (Call, Tuple, TupleGetItem, If, Function)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield f"a {type(value).__name__} is bound; values are calls, tuples, fields, conditionals and functions"
+        return
+    for operand in operands(value):
+        if not is_atom(operand):
+            yield f"an operand is a {type(operand).__name__}"
+    if isinstance(value, Call):
+        given = value.args if value.callee is not None else [x for a in value.args if is_atom_list(a) for x in a]
+        yield from (f"an argument is {x!r}" for x in given if not is_atom(x))
+
+
+def defined_before_use(binding: Binding, context: Context) -> Iterator[str]:
+    yield from _undefined(operands(binding.value), context)
+
+
+def bound_once(binding: Binding, context: Context) -> Iterator[str]:
+    params = binding.value.params if isinstance(binding.value, Function) else ()
+    for var in (binding.var, *params):
+        if var in context.bound:
+            yield f"%{var.name} is bound a second time"
+
+
+def globals_exist(binding: Binding, context: Context) -> Iterator[str]:
+    if context.module is None:
+        return
+    for atom in operands(binding.value):
+        if isinstance(atom, GlobalVar):
+            yield from _global(atom, context.module)
+
+
+def arity(binding: Binding, _: Context) -> Iterator[str]:
+    call = binding.value
+    if isinstance(call, Call) and not isinstance(call.op, (Var, GlobalVar)) and not _has_arity(call):
+        yield f"{len(call.args)} arguments for {call.op.schema!r}"
+
+
+def arguments_normal(binding: Binding, _: Context) -> Iterator[str]:
+    call = binding.value
+    if not isinstance(call, Call) or isinstance(call.op, (Var, GlobalVar)) or not _has_arity(call):
+        return
+    for arg, value in zip(call.op.schema.args, call.args, strict=True):
+        try:
+            normal = arg.normalize(call.op.name, value)
+        except MetaError as error:
+            yield reason(error)
+            continue
+        if not is_atom(value) and not is_atom_list(value) and attr_text(normal) != attr_text(value):
+            yield f"argument '{arg.name}' is {value!r}, its normal form is {normal!r}"
+
+
+def type_agrees(binding: Binding, _: Context) -> Iterator[str]:
+    try:
+        kind = _inferred(binding.value)
+    except MetaError as error:
+        yield f"it cannot be typed: {reason(error)}"
+        return
+    for what, found in (("value", binding.value.type), ("variable", binding.var.type)):
+        if found != kind:
+            yield f"the {what} has type {found!r}, inferred is {kind!r}"
+
+
+def branches_agree(binding: Binding, _: Context) -> Iterator[str]:
+    value = binding.value
+    if not isinstance(value, If):
+        return
+    if value.then.type != value.orelse.type:
+        yield f"the branches return {value.then.type!r} and {value.orelse.type!r}"
+    kind = value.cond.type
+    if not isinstance(kind, TensorType) or kind is not tensor_type((), "bool", kind.device):
+        yield f"the condition has type {kind!r}, not a 0-d bool tensor"
+
+
+def constants_fit(binding: Binding, _: Context) -> Iterator[str]:
+    for atom in operands(binding.value):
+        if isinstance(atom, Constant):
+            yield from _constant(atom)
+
+
+def dialect_chosen(binding: Binding, _: Context) -> Iterator[str]:
+    call = binding.value
+    if isinstance(call, Call) and call.callee is None and not call.dialect:
+        yield f"{call.op_name} has no dialect"
+
+
+def functional(binding: Binding, _: Context) -> Iterator[str]:
+    if isinstance(binding.value, Call) and INPLACE in binding.value.attrs:
+        yield f"the call overwrites arguments ('{INPLACE}' among its attributes)"
+
+
+# Rules on one block, when all its bindings have been seen
+
+
+def results_bound(block: Block, context: Context) -> Iterator[str]:
+    for atom in block.results:
+        if not is_atom(atom):
+            yield f"a result is a {type(atom).__name__}"
+    yield from _undefined(block.results, context)
+
+
+def results_exist(block: Block, context: Context) -> Iterator[str]:
+    for atom in block.results:
+        if isinstance(atom, GlobalVar) and context.module is not None:
+            yield from _global(atom, context.module)
+        if isinstance(atom, Constant):
+            yield from _constant(atom)
+
+
+# Rules on a whole function of the module
+
+
+def parameters_distinct(context: Context) -> Iterator[tuple[str, Binding | None]]:
+    if len(set(context.function.params)) != len(context.function.params):
+        yield "a variable is a parameter twice", None
+
+
+def mutations_fit(context: Context) -> Iterator[tuple[str, Binding | None]]:
+    function = context.function
+    mutates: dict[Any, Any] = function.attrs.get(MUTATES, {})
+    results = [atom.type for atom in function.body.results]
+    params = [param.type for param in function.params]
+    for result, param in mutates.items():
+        if not _is_index(result, len(results)) or not _is_index(param, len(params)):
+            yield f"'{MUTATES}' maps result {result} to parameter {param}; there is no such pair", None
+        elif results[result] != params[param]:
+            yield f"'{MUTATES}' maps a result {results[result]!r} to a parameter {params[param]!r}", None
+    if len(set(mutates.values())) != len(mutates):
+        yield f"'{MUTATES}' names a parameter twice", None
+
+
+def overwrites_dead(context: Context) -> Iterator[tuple[str, Binding | None]]:
+    """An argument that is overwritten is no constant, is not read later under any name, and belongs to the caller
+    only when the function says that it mutates that parameter."""
+    storage = Storage(context.function)
+    mutated = set(context.function.attrs.get(MUTATES, {}).values())
+    found: list[tuple[str, Binding | None]] = []
+
+    def visit(binding: Binding, live: Live) -> None:
+        call = binding.value
+        if not isinstance(call, Call):
+            return
+        for output, position in call.attrs.get(INPLACE, {}).items():
+            for wrong in _overwrite(call, output, position, storage, live, mutated):
+                found.append((wrong, binding))
+
+    visit_live(context.function, visit)
+    yield from reversed(found)
+
+
+def _overwrite(
+    call: Call, output: int, position: int, storage: Storage, live: Live, mutated: set[int]
+) -> Iterator[str]:
+    outputs = leaf_types(call.type)
+    if not _is_index(output, len(outputs)) or not _is_index(position, len(call.args)):
+        yield f"output {output} is to overwrite argument {position}; there is no such pair"
+        return
+    arg = call.args[position]
+    if not is_atom(arg) or arg.type != outputs[output]:
+        yield f"output {output} is to overwrite argument {position}, which is no {outputs[output]!r}"
+        return
+    overwritten = storage.buffers(arg)
+    readers = sorted(f"%{v.name}" for v in live if storage.buffers(v) & overwritten)
+    if readers:
+        yield f"argument {position} is overwritten, but {', '.join(readers)} is read later"
+    for buffer in overwritten:
+        if buffer.kind == "constant":
+            yield f"argument {position} is a constant and overwritten"
+        if buffer.kind == "parameter" and buffer.index not in mutated:
+            yield f"argument {position} is a parameter and overwritten, but the function does not mutate it"
+
+
+# Helpers of the rules
+
+
+def _undefined(atoms: Iterable[Atom], context: Context) -> Iterator[str]:
+    for atom in atoms:
+        if isinstance(atom, Var) and atom not in context.visible:
+            yield f"%{atom.name or '?'} is read but not bound here"
+
+
+def _global(atom: GlobalVar, module: Module) -> Iterator[str]:
+    if atom.name not in module:
+        yield f"@{atom.name} is no function of the module"
+    elif module[atom.name].type != atom.type:
+        yield f"@{atom.name} is named with type {atom.type!r}, it has {module[atom.name].type!r}"
+
+
+def _constant(constant: Constant) -> Iterator[str]:
+    value = constant.value if hasattr(constant.value, "dtype") else to_array(constant.value)
+    shape, dtype = tuple(value.shape), canonical(value.dtype)
+    if shape != constant.type.shape or dtype != constant.type.dtype:
+        yield f"a constant holds {dtype} of shape {shape}, its type is {constant.type!r}"
+
+
+def _has_arity(call: Call) -> bool:
+    return isinstance(call.op, (Var, GlobalVar)) or len(call.args) == len(call.op.schema.args)
+
+
+def _inferred(value: Expr) -> Any:
+    if not isinstance(value, Call):
+        return value.type
+    if isinstance(value.op, (Var, GlobalVar)):
+        return applied_type(value.op, value.args)
+    return value.op.infer(arg_types(value.args))
+
+
+def _is_index(value: Any, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
