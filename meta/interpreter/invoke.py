@@ -165,8 +165,9 @@ def _emit(op: Op, args: tuple[Any, ...]) -> Any:
     """Record a call in the builder of the trace and wrap its result."""
     from meta.ir.builder import current
 
-    out = current().call(op, tuple(map(_atom, args)))
-    return wrap_traced(out)
+    builder = current()
+    call = builder.call_expr(op, tuple(map(_atom, args)))
+    return call.type.value if isinstance(call.type, Value) else wrap_traced(builder.emit(call))
 
 
 def _atom(arg: Any) -> Any:

@@ -16,7 +16,7 @@ Parsing is recursive descent with bounded depth; nothing in the text is ever eva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from meta.errors import IRError, RegistryError, did_you_mean, message, reason
@@ -49,34 +49,21 @@ from meta.ir.literal_parser import (
     parse_type,
     parse_value,
 )
+from meta.ir.lookup import OpLookup, find_op, set_op_lookup
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, Type
 from meta.schema._dsl import REQUIRED
 
-OpLookup = Callable[[str], OpLike]
-"""The operator of a name; raises RegistryError when there is none."""
-
-
-def _no_lookup(name: str) -> OpLike:
-    raise RegistryError(message("parse", f"'{name}' is not known: no operator lookup is installed",
-                                do="import meta.op, or pass ops=..."))  # fmt: skip
-
-
-class _Hooks:
-    lookup: OpLookup = staticmethod(_no_lookup)
-
-
-def set_op_lookup(lookup: OpLookup) -> None:
-    """Install the lookup that `parse` uses when it is given none."""
-    _Hooks.lookup = staticmethod(lookup)
+__all__ = ["OpLookup", "parse", "parse_function", "set_op_lookup"]
 
 
 def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
     """The module that `text` describes.
 
-    ops: finds operators by name.  source: the name of the text for errors; where given, bindings without a span
-    comment get the line of the text as their span. Raises IRError with line, column and what was expected."""
-    return _Parser(Cursor(text, source), ops or _Hooks.lookup).module()
+    ops: finds operators by name, in the registry unless given.  source: the name of the text for errors; where given,
+    bindings without a span comment get the line of the text as their span.
+    Raises IRError with line, column and what was expected."""
+    return _Parser(Cursor(text, source), ops or find_op).module()
 
 
 def parse_function(text: str, ops: OpLookup | None = None, source: str = "") -> Function:
@@ -333,18 +320,19 @@ class _Parser:
         match token.kind:
             case "var":
                 found = next((s[token.text] for s in reversed(self.scopes) if token.text in s), None)
-                known = [name for scope in self.scopes for name in scope]
             case "global":
                 name = cursor.unquoted(token) if token.text.startswith('@"') else token.text[1:]
                 header = self.globals.get(name)
                 found = GlobalVar(name, header.type) if header else None
-                known = [f"@{name}" for name in self.globals]
             case "ref":
                 found = self.constants.get(token.text)
-                known = list(self.constants)
             case _:
                 cursor.unexpected(what)
         if found is None:
-            cursor.fail(f"{token.text} is not defined here", do=did_you_mean(token.text, known))
+            cursor.fail(f"{token.text} is not defined here", do=did_you_mean(token.text, self.known()))
         cursor.take()
         return found
+
+    def known(self) -> list[str]:
+        """All that an atom could name here."""
+        return [*(n for scope in self.scopes for n in scope), *(f"@{n}" for n in self.globals), *self.constants]

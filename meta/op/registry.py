@@ -15,6 +15,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal
 
 from meta.errors import RegistryError, did_you_mean, message
+from meta.ir.lookup import set_op_lookup
 from meta.ir.type import TensorType, Type
 from meta.schema._dsl import Schema
 
@@ -138,3 +139,6 @@ def all_ops() -> Iterator[Op]:
     """Every operator, by family, then by name."""
     load()
     return iter(sorted(_ops.values(), key=lambda op: (op.family, op.name)))
+
+
+set_op_lookup(get)
