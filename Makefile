@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install -qq --disable-pip-version-check
 # Where check-wheel installs the wheel with its hard requirements only: an environment without torch.
 BARE := build/bare
+TORCH_FREE_TESTS := $(addprefix tests/python/,test_distribution.py test_without_torch.py)
 # One thread a process, so that timings compare kernels and not thread pools (tests/conftest.py does the same for tests).
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM_THREADS=1
 
@@ -76,9 +77,11 @@ check-wheel: $(VENV)/.dev
 	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m venv $(BARE)
 	$(BARE)/bin/python $(INSTALL) dist/*.whl pytest pytest-timeout
+	$(BARE)/bin/python -m pip check
+	! $(BARE)/bin/python -c 'import torch' 2>/dev/null
 	cp -r tests pyproject.toml $(BARE)
-	cd $(BARE) && bin/python -m meta --help && bin/meta --help >/dev/null
-	cd $(BARE) && bin/python -m pytest tests/python/test_wheel.py tests/python/test_without_torch.py
+	cd $(BARE) && bin/meta --help
+	cd $(BARE) && bin/python -m pytest $(TORCH_FREE_TESTS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .cache .pytest_cache .ruff_cache
