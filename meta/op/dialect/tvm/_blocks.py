@@ -46,9 +46,8 @@ class Block:
 
     @property
     def reduction(self) -> bool:
-        """Whether it is spatial variables, then at least one reduction variable, with an initial value."""
-        s = self.kinds.rstrip("R")
-        return self.node.init is not None and len(s) < len(self.kinds) and set(s) <= {"S"}
+        """Whether it is a reduction with an initial value, over spatial and reduction variables alone."""
+        return self.node.init is not None and "R" in self.kinds and "O" not in self.kinds
 
     @property
     def written(self) -> list[Any]:
@@ -70,6 +69,32 @@ def block(sch: Any, rv: Any) -> Block:
     node = sch.get(rv)
     kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
     return Block(rv, node, kinds, tuple(static(v.dom.extent) for v in node.iter_vars))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop around a block: its handle, and the positions of the block variables that move with it."""
+
+    rv: Any
+    kind: str  # "R" if a reduction variable moves with it, else "S"
+    positions: frozenset[int]
+
+
+def loops_of(sch: Any, b: Block) -> list[Loop]:
+    """The loops around a block, outermost first; which variable moves with which is read off the block's bindings."""
+    handles = list(sch.get_loops(b.rv))
+    if not handles:
+        return []
+    values: list[Any] = []
+    tvm.structural_walk(
+        sch.get(handles[-1]), (tvm.SBlockRealize, lambda r: values.extend(r.iter_values) if not values else None)
+    )
+    loops: list[Loop] = []
+    for handle in handles:
+        var = sch.get(handle).loop_var
+        positions = frozenset(i for i, value in enumerate(values) if uses(value, var))
+        loops.append(Loop(handle, "R" if any(b.kinds[i] == "R" for i in positions) else "S", positions))
+    return loops
 
 
 def static(extent: Any) -> Any:

@@ -13,9 +13,8 @@ from typing import Any, Final
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _blocks as blocks
 from meta.op.dialect.tvm._schedule_gpu import schedule_gpu
-from meta.op.dialect.tvm._schedule_injective import injective, inline_producers
-from meta.op.dialect.tvm._schedule_matmul import contraction
-from meta.op.dialect.tvm._schedule_rows import rows
+from meta.op.dialect.tvm._schedule_injective import elementwise
+from meta.op.dialect.tvm._schedule_rows import row_wise, separate
 
 PATTERNS: Final = ("elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque")
 
@@ -53,15 +52,13 @@ def classify(func: Any) -> str:
     reductions = [b for b in found if b.reduction]
     if not reductions:
         return "elemwise" if all(blocks.elementwise(b) for b in found) else "injective"
-    if any(blocks.contraction_of(b) is not None for b in reductions):
-        return "out_ewise_fusable"
     return "reduce" if len(reductions) == 1 else "softmax"
 
 
 def _attempt(rule: Rule, func: Any) -> Any:
     """The function as the rule leaves it, or None."""
     try:
-        sch = rule(tvm.Schedule(func))
+        sch = rule(tvm.Schedule(func, error_render_level="fast"))
     except tvm.ScheduleError:
         return None
     return None if sch is None else sch.mod["main"]
@@ -71,20 +68,17 @@ def _safe(sch: Any) -> Any:
     """Only what an extent of zero needs: reductions set their result before they look at elements, not at the first."""
     for b in blocks.blocks_of(sch):
         if b.reduction:
-            loops = sch.get_loops(b.rv)
-            sch.decompose_reduction(b.rv, loops[len(b.kinds.rstrip("R"))])
+            sch.decompose_reduction(b.rv, next(loop.rv for loop in blocks.loops_of(sch, b) if loop.kind == "R"))
     return sch
 
 
-def _blockwise(sch: Any) -> Any:
-    """Inline what can be, then give each block that remains its own good loop nest."""
-    inline_producers(sch)
-    for b in blocks.blocks_of(sch):
-        if b.spatial:
-            injective(sch, b)
-        elif b.reduction:
-            rows_of_one(sch, b)
-    return sch
-
-
-_RULES: Final[dict[str, tuple[Rule, ...]]] = {}
+_SPATIAL: Final = (elementwise, row_wise, separate)
+_REDUCING: Final = (row_wise, separate)
+_RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "elemwise": _SPATIAL,
+    "broadcast": _SPATIAL,
+    "injective": _SPATIAL,
+    "reduce": _REDUCING,
+    "softmax": _REDUCING,
+    "out_ewise_fusable": _REDUCING,
+}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
+
+
+_LOWERING: Final = ("_blocks", "_kernel", "_library", "_math", "_target")
+"""Modules, beside the schedules, that what is compiled depends on."""
 
 
 @cache
@@ -49,7 +53,8 @@ def identity(kind: str) -> str:
 
     A cache directory that moves to another machine, or outlives an upgrade, is so never misused.
     """
-    lowering = sorted(Path(__file__).parent.glob("_*.py"))
+    folder = Path(__file__).parent
+    lowering = sorted([*folder.glob("_schedule*.py"), *(folder / f"{name}.py" for name in _LOWERING)])
     parts = [str(target(kind)), tvm.version, str(tvm.llvm_version()), ",".join(sorted(cpu_features()))]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering:

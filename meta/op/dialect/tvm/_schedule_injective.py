@@ -1,0 +1,111 @@
+"""CPU schedules of blocks that compute each element on its own, and what to inline into what."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _blocks as blocks
+from meta.op.dialect.tvm import _target
+from meta.op.dialect.tvm._blocks import Block
+
+PARALLEL_WORK: Final = 1 << 19
+"""Additions' worth of work below which waking another thread costs more than it saves."""
+
+_CALL_WORK: Final = 8  # a transcendental function, in additions
+HINT: Final = "pragma_loop_partition_hint"
+"""Annotation that has TVM split a loop into a part without bounds checks, which vectorises, and a tail."""
+
+
+def elementwise(sch: Any) -> Any:
+    """Rule: everything inlined, one loop over each output."""
+    inline_producers(sch)
+    found = blocks.blocks_of(sch)
+    if not all(b.spatial for b in found):
+        return None
+    for b in found:
+        injective(sch, b)
+    return sch
+
+
+def inline_producers(sch: Any) -> None:
+    """Inline spatial blocks into their consumers unless that repeats expensive work."""
+    outputs = sch.mod["main"].params
+    for b in blocks.blocks_of(sch):
+        if not b.spatial or any(w.same_as(o) for w in b.written for o in outputs):
+            continue
+        consumers = [blocks.block(sch, rv) for rv in sch.get_consumers(b.rv)]
+        if consumers and all(_worth_inlining(b, c, len(consumers)) for c in consumers):
+            try:
+                sch.compute_inline(b.rv)
+            except tvm.ScheduleError:
+                continue  # for instance an index map that cannot be inverted; the block keeps its buffer
+
+
+def _worth_inlining(producer: Block, consumer: Block, consumers: int) -> bool:
+    if not blocks.expensive(producer):
+        return True
+    same_volume = len(producer.extents) == len(consumer.extents) and all(
+        any(blocks.same_extent(e, f) for f in consumer.extents) for e in producer.extents
+    )
+    return consumers == 1 and same_volume
+
+
+def injective(sch: Any, b: Block, skip: int = 0) -> None:
+    """Schedule the loops of a spatial block, the first `skip` of which are shared with others and stay.
+
+    One loop if every access is at the block's own position; else the innermost dimension alone. What LLVM's own
+    vectoriser does with that loop is good; vectors of several registers hide the latency of polynomials better.
+    """
+    loops = sch.get_loops(b.rv)[skip:]
+    if not loops:
+        return
+    extents = b.extents[skip:] if len(b.extents) >= skip + len(loops) else b.extents
+    total = blocks.volume(extents)
+    flat = skip == 0 and blocks.elementwise(b)
+    if flat:
+        loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
+    inner_extent = total if flat else extents[-1]
+    width = vector_width(b, inner_extent) if flat or contiguous(b) else None
+    if width is not None:
+        outer, inner = sch.split(loops[-1], factors=[None, width])
+        sch.vectorize(inner)
+        loops = [*loops[:-1], outer]
+    if skip == 0 and is_large(b, total):
+        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
+
+
+def unchecked(sch: Any) -> Any:
+    """The schedule of the same module without TVM's preconditions, for steps that are right by construction.
+
+    Those refuse blocks that were decomposed, and bound checks over symbolic extents that they cannot analyse.
+    """
+    return tvm.Schedule(sch.mod, enable_check=False, error_render_level="fast")
+
+
+def is_large(b: Block, total: int | None) -> bool:
+    """Whether `total` elements of the block are worth several threads."""
+    return total is not None and total * (_CALL_WORK if blocks.expensive(b) else 1) >= PARALLEL_WORK
+
+
+def vector_width(b: Block, extent: Any) -> int | None:
+    """Lanes for a loop of that extent: what divides it, four registers' worth at most; None to leave it to LLVM."""
+    if not isinstance(extent, int) or not blocks.expensive(b):
+        return None
+    native = _target.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
+    return next((w for w in (4 * native, 2 * native, native) if extent % w == 0 and extent >= w), None)
+
+
+def contiguous(b: Block) -> bool:
+    """Whether the last variable moves along the last dimension of each access, by one, or does not move it at all."""
+    last = b.node.iter_vars[-1].var
+    store = b.node.body
+    if not isinstance(store, tvm.BufferStore):
+        return False
+    accesses = [store.indices, *(load.indices for load in blocks.loads_of(b))]
+    return all(
+        not any(
+            blocks.uses(i, last) for i in (indices if not indices or not indices[-1].same_as(last) else indices[:-1])
+        )
+        for indices in accesses
+    )

@@ -1,0 +1,163 @@
+"""CPU schedules of reductions, and of what works row by row: softmax, norms and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.op.dialect.tvm import _blocks as blocks
+from meta.op.dialect.tvm import _target
+from meta.op.dialect.tvm._blocks import Block
+from meta.op.dialect.tvm._schedule_injective import (
+    HINT,
+    PARALLEL_WORK,
+    injective,
+    inline_producers,
+    is_large,
+    unchecked,
+)
+
+_COLUMN_TILE: Final = 4  # vector registers of accumulators when the reduced axis is not the contiguous one
+
+
+def row_wise(sch: Any) -> Any:
+    """Rule: one loop over rows, in it every pass over the row while it is in the first-level cache."""
+    inline_producers(sch)
+    found = blocks.blocks_of(sch)
+    if not all(b.spatial or b.reduction for b in found) or all(b.spatial for b in found):
+        return None
+    shared = _shared_rows(found)
+    if shared == 0:
+        return None
+    _schedule_passes(sch, found, shared)
+    sch = unchecked(sch)
+    found = blocks.blocks_of(sch)
+    _initialise_first(sch, found)
+    rows = [sch.get_loops(b.rv)[:shared] for b in found]
+    if len(found) > 1:
+        # `compute_at` would do the same, but loses the bound checks of split loops and so reads past the end of rows.
+        sch.merge(*(loops[-1] for loops in rows))
+    work = [blocks.volume(b.extents) for b in found]
+    if all(w is not None for w in work) and sum(w or 0 for w in work) >= PARALLEL_WORK:
+        outer = sch.get_loops(found[0].rv)[:shared]
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    return sch
+
+
+def separate(sch: Any) -> Any:
+    """Rule: every block by itself."""
+    inline_producers(sch)
+    found = blocks.blocks_of(sch)
+    if not all(b.spatial or b.reduction for b in found):
+        return None
+    _schedule_passes(sch, found, 0)
+    sch = unchecked(sch)
+    found = blocks.blocks_of(sch)
+    for b in found:
+        first = blocks.loops_of(sch, b)[:1]
+        if b.reduction and first and first[0].kind == "S" and is_large(b, blocks.volume(b.extents)):
+            sch.parallel(first[0].rv)
+    _initialise_first(sch, found)
+    return sch
+
+
+def _schedule_passes(sch: Any, found: list[Block], shared: int) -> None:
+    """Schedule what is below the `shared` row loops of each block."""
+    partials = _split_sums(sch, found)
+    for b in blocks.blocks_of(sch):
+        if b.spatial:
+            injective(sch, b, shared)
+        elif b.name in partials:
+            _lanes(sch, b)
+        elif not _along_rows(b) and b.kinds.count("S") > shared:
+            _columns(sch, b, shared)
+
+
+def _initialise_first(sch: Any, found: list[Block]) -> None:
+    """Set results before the first element is looked at: faster, and right where there is no element.
+
+    Late, because the blocks that this leaves count as incomplete and bar most other primitives."""
+    for b in found:
+        if b.reduction:
+            sch.decompose_reduction(b.rv, next(loop.rv for loop in blocks.loops_of(sch, b) if loop.kind == "R"))
+
+
+def _shared_rows(found: list[Block]) -> int:
+    """How many leading spatial dimensions all blocks go through alike, so that they can share those loops.
+
+    Alike: same extents, and whatever one block hands to another stays within the row.
+    """
+    shared = min(len(b.kinds) - len(b.kinds.lstrip("S")) - (b.reduction and not _along_rows(b)) for b in found)
+    first = found[0].extents
+    produced = [buffer for b in found for buffer in b.written]
+    for i in range(shared):
+        if not all(blocks.same_extent(b.extents[i], first[i]) and _stays_in_row(b, i, produced) for b in found):
+            return i
+    return shared
+
+
+def _stays_in_row(b: Block, i: int, produced: list[Any]) -> bool:
+    """Whether dimension `i` of everything that the blocks produce is accessed at the block's own variable `i`."""
+    var = b.node.iter_vars[i].var
+    regions = [*b.node.writes, *(r for r in b.node.reads if any(r.source.same_as(p) for p in produced))]
+    return all(len(r.region) > i and r.region[i].min.same_as(var) for r in regions)
+
+
+def _along_rows(b: Block) -> bool:
+    """Whether the innermost reduced variable moves along the last dimension of what is read, by one."""
+    last = b.node.iter_vars[-1].var
+    moved = [load for load in blocks.loads_of(b) if any(blocks.uses(i, last) for i in load.indices)]
+    return bool(moved) and all(
+        load.indices[-1].same_as(last) and not any(blocks.uses(i, last) for i in load.indices[:-1]) for load in moved
+    )
+
+
+def _split_sums(sch: Any, found: list[Block]) -> set[str]:
+    """Give each reduction along rows one accumulator per vector lane; the names of the blocks that fill them."""
+    partials: set[str] = set()
+    for b in found:
+        if not b.reduction or not _along_rows(b) or len(b.node.writes) != 1:
+            continue
+        native = _target.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
+        extent = b.extents[-1]
+        if isinstance(extent, int) and extent < 2 * native:
+            continue
+        registers = 4 if isinstance(extent, int) and extent >= 32 * native else 1
+        loop = sch.get_loops(b.rv)[-1]
+        _, inner = sch.split(loop, factors=[None, registers * native])
+        partial = sch.rfactor(inner, len(b.kinds.rstrip("R")))
+        partials.add(str(sch.get(partial).name_hint))
+        if registers > 1:
+            final = sch.get_loops(b.rv)[-1]
+            _, inner = sch.split(final, factors=[registers, native])
+            partials.add(str(sch.get(sch.rfactor(inner, len(b.kinds.rstrip("R")))).name_hint))
+    return partials
+
+
+def _lanes(sch: Any, b: Block) -> None:
+    """Accumulators side by side: the lane loop innermost, in vectors, with the tail of the row split off."""
+    loops = blocks.loops_of(sch, b)
+    result = b.node.writes[0].region[-1].min
+    position = next(i for i, v in enumerate(b.node.iter_vars) if v.var.same_as(result))
+    lane = next(loop.rv for loop in loops if position in loop.positions)
+    reduced = [loop.rv for loop in loops if loop.kind == "R"]
+    sch.reorder(*reduced, lane)
+    sch.vectorize(lane)
+    sch.annotate(reduced[-1], HINT, 1)
+
+
+def _columns(sch: Any, b: Block, shared: int) -> None:
+    """The reduced axis is not the contiguous one: sum whole vectors, a tile of columns at a time."""
+    loops = blocks.loops_of(sch, b)
+    reduced = [loop.rv for loop in loops if loop.kind == "R"]
+    position = len(b.kinds.rstrip("R")) - 1
+    column = next(loop.rv for loop in loops[shared:] if position in loop.positions)
+    extent = b.extents[position]
+    native = _target.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
+    width = next(
+        (w * native for w in (_COLUMN_TILE, 2, 1) if isinstance(extent, int) and extent % (w * native) == 0), None
+    )
+    if width is not None:
+        _, column = sch.split(column, factors=[None, width])
+    sch.reorder(*reduced, column)
+    if width is not None:
+        sch.vectorize(column)
