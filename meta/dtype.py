@@ -33,7 +33,7 @@ def canonical(dtype: object, where: str = "dtype") -> str:
     Raises ArgumentError when it names no supported dtype."""
     if isinstance(dtype, str) and dtype in _BITS:
         return dtype
-    if dtype in (bool, int, float):
+    if isinstance(dtype, type) and dtype in (bool, int, float):
         return {bool: "bool", int: "int64", float: "float32"}[dtype]  # type: ignore[index]
     name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))
     name = name.rsplit(".", 1)[-1].strip("'>")
