@@ -1,0 +1,134 @@
+"""Arrays in and out of tests: pairs of equal meta arrays and torch tensors, comparison, seeds and devices."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from meta import dtype as dtypes
+from meta.device import Device
+from meta.errors import DeviceError
+from meta.ndarray import NDArray, asarray
+from meta.testing.tolerance import compare
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def to_torch(value: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A torch tensor with a copy of the values of a NumPy array (also of ml_dtypes.bfloat16)."""
+    import numpy as np
+    import torch
+
+    if str(value.dtype) == "bfloat16":
+        return torch.from_numpy(np.array(value).view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(value))
+
+
+def to_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """The values of a meta array, torch tensor or anything that NumPy takes, as a NumPy array."""
+    import numpy as np
+
+    if isinstance(value, NDArray):
+        return value.detach().numpy()
+    if type(value).__module__.partition(".")[0] == "torch":
+        host = value.detach().cpu().resolve_conj().contiguous()
+        if str(host.dtype) == "torch.bfloat16":
+            import torch
+
+            return host.view(torch.uint16).numpy().view(dtypes.to_numpy("bfloat16"))
+        return host.numpy()
+    return np.asarray(value)
+
+
+def randn_torch(
+    shape: Sequence[int], *, device: Device | str = "cpu", dtype: str = "float32", requires_grad: bool = False,
+    positive: bool = False, mean: float = 0.0, std: float = 1.0,
+) -> tuple[NDArray, torch.Tensor]:  # fmt: skip
+    """Normally distributed values as a meta array and an equal torch tensor.
+
+    positive: absolute values plus a little, for logarithms and roots.  mean, std: of the distribution.
+    Both are leaves that require a gradient if `requires_grad`. Seeded by `numpy.random.seed` (see `with_seed`)."""
+    import numpy as np
+
+    host = np.asarray(np.random.normal(mean, std, tuple(shape)))
+    if positive:
+        host = np.abs(host) + 1e-5
+    host = host.astype(dtypes.to_numpy(dtypes.canonical(dtype)))
+    ours = asarray(host, on=device, copy=True)
+    theirs = to_torch(host).to(str(ours.device).replace("(", ":").rstrip(")"))
+    if requires_grad:
+        ours.requires_grad = True
+        theirs.requires_grad_(True)
+    return ours, theirs
+
+
+def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5) -> None:
+    """Raise AssertionError unless all values are within atol + rtol * |expected|.
+
+    Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
+    need not. Floating values only: integers and booleans compare exactly."""
+    if isinstance(actual, (list, tuple)) or isinstance(expected, (list, tuple)):
+        if not isinstance(actual, (list, tuple)) or not isinstance(expected, (list, tuple)):
+            raise AssertionError(f"check: {type(actual).__name__} against {type(expected).__name__}")
+        if len(actual) != len(expected):  # pyright: ignore[reportUnknownArgumentType]
+            raise AssertionError(f"check: {len(actual)} values against {len(expected)}")  # pyright: ignore[reportUnknownArgumentType]
+        for a, b in zip(actual, expected, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            check(a, b, rtol=rtol, atol=atol)
+        return
+    a, b = to_numpy(actual), to_numpy(expected)
+    exact = not dtypes.is_float(str(a.dtype)) and not dtypes.is_float(str(b.dtype))
+    compare("check", a, b.astype(a.dtype), tolerance=(0.0, 0.0) if exact else (rtol, atol))
+
+
+def with_seed(seed: int | None = None) -> Callable[[F], F]:
+    """A decorator that seeds Python's, NumPy's and torch's generators and, when the test fails, says with what.
+
+    seed: None draws one, or takes it from the environment variable META_TEST_SEED."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = os.environ.get("META_TEST_SEED")
+            chosen = int(given) if given else random.SystemRandom().randrange(2**31) if seed is None else seed
+            _seed_all(chosen)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                error.add_note(f"seed {chosen}: repeat with META_TEST_SEED={chosen}") if hasattr(error, "add_note") else None
+                raise
+
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _seed_all(seed: int) -> None:
+    import sys
+
+    import numpy as np
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def get_testable_devices() -> list[str]:
+    """Names of the devices of this machine that tests run on: "cpu", and "cuda" where there is one.
+
+    The environment variable META_TEST_DEVICES (names separated by commas) replaces the list."""
+    given = os.environ.get("META_TEST_DEVICES")
+    if given:
+        return [name.strip() for name in given.split(",")]
+    try:
+        asarray([0.0], on="cuda")
+    except DeviceError:
+        return ["cpu"]
+    return ["cpu", "cuda"]

@@ -1,0 +1,77 @@
+"""A call of an operator with concrete arguments, independent of whose arrays those are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from meta.interpreter.invoke import invoke, state
+from meta.ndarray import NDArray, asarray
+from meta.op.registry import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator with positional and keyword arguments; arrays are NumPy's, torch's or meta's, alone or in lists."""
+
+    op: Op
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def arrays(self) -> list[Any]:
+        """Every array among the arguments, in order, lists flattened."""
+        return [a for value in (*self.args, *self.kwargs.values()) for a in _items(value) if is_array(a)]
+
+    def positions(self) -> list[int]:
+        """For each of `arrays()`, the position in the schema of the argument that it is (in)."""
+        index = self.op.schema.index
+        places = [*enumerate(self.args), *((index[k], v) for k, v in self.kwargs.items())]
+        return [at for at, value in places for a in _items(value) if is_array(a)]
+
+    def map(self, function: Callable[[Any], Any]) -> Call:
+        """The same call with `function(array)` for each array."""
+
+        def convert(value: Any) -> Any:
+            if isinstance(value, (list, tuple)):
+                return [convert(v) for v in value] if any(map(is_array, value)) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return function(value) if is_array(value) else value
+
+        return Call(self.op, tuple(map(convert, self.args)), {k: convert(v) for k, v in self.kwargs.items()})
+
+    def with_arrays(self, arrays: Iterable[Any]) -> Call:
+        """The same call with other arrays, in the order of `arrays()`."""
+        fresh = iter(arrays)
+        return self.map(lambda _: next(fresh))
+
+    def bound(self) -> tuple[Any, ...]:
+        """The arguments in schema order, normalised."""
+        return self.op.schema.bind(self.op.name, self.args, self.kwargs)
+
+    def to_meta(self) -> Call:
+        """The same call with copies of its arrays as meta arrays."""
+        return self.map(lambda a: asarray(a, copy=True))
+
+    def run(self) -> Any:
+        """The operator's result on meta arrays."""
+        return invoke(state(self.op), *self.op.schema.bind(self.op.name, self.args, self.kwargs))
+
+    def apply(self, function: Callable[..., Any]) -> Any:
+        """The result of another function of the same arguments."""
+        return function(*self.args, **self.kwargs)
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is an array of any library (NumPy's scalars are numbers, not arrays)."""
+    import numpy as np
+
+    return isinstance(value, (NDArray, np.ndarray)) or type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def flat_results(value: Any) -> list[Any]:
+    """The results of a call as a list."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,111 @@
+"""What every operator must do, as functions of a sample row: each raises AssertionError with what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.ir.type import TensorType, TupleType, Value
+from meta.ndarray import NDArray
+from meta.testing.arrays import to_numpy, to_torch
+from meta.testing.call import Call, flat_results, is_array
+from meta.testing.samples import Sample
+from meta.testing.tolerance import FORWARD, compare
+
+
+def call_of(sample: Sample, dtype: str = "") -> Call:
+    """The sample's call, with NumPy arrays."""
+    args, kwargs = sample.numpy(dtype)
+    return Call(sample.operator, args, kwargs)
+
+
+def check_forward(sample: Sample, dtype: str = "") -> None:
+    """The result agrees with the reference, and its run-time types with the inferred ones."""
+    host = call_of(sample, dtype)
+    call = host.to_meta()
+    result = call.run()
+    check_types(call, result)
+    check_values(sample, host, dtype, result)
+    for before, after in zip(host.arrays(), call.arrays(), strict=True):
+        if call.op.inplace:
+            break
+        compare(f"{sample.op}: an input after the call", to_numpy(after), before, tolerance=(0.0, 0.0))
+
+
+def check_types(call: Call, result: Any) -> None:
+    """Shape and dtype of the memory behind every result are what the type function said."""
+    inferred = call.op.infer(call.bound())
+    if isinstance(inferred, Value):
+        assert result == inferred.value, f"{call.op.name} gave {result!r}, inferred {inferred.value!r}"
+        return
+    expected = inferred.fields if isinstance(inferred, TupleType) else (inferred,)
+    results = flat_results(result)
+    assert isinstance(result, tuple) == isinstance(inferred, TupleType), f"{call.op.name} gave {type(result).__name__}"
+    assert len(results) == len(expected), f"{call.op.name} gave {len(results)} results, inferred {len(expected)}"
+    for i, (x, t) in enumerate(zip(results, expected, strict=True)):
+        assert x.type is t, f"{call.op.name}: result {i} is {x.type!r}, inferred {t!r}"
+        memory = (tuple(x._data.shape), str(x._data.dtype))  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(t, TensorType)
+        assert memory == (t.shape, t.dtype), f"{call.op.name}: the memory of result {i} is {memory}, inferred {t!r}"
+
+
+def check_values(sample: Sample, host: Call, dtype: str, result: Any, what: str = "") -> None:
+    """`result` agrees with the sample's reference (or satisfies its check)."""
+    name = what or sample.op
+    if sample.check is not None:
+        arrays = tuple(to_numpy(r) for r in flat_results(result))
+        sample.check(arrays if isinstance(result, tuple) else arrays[0], *host.args, **host.kwargs)
+        return
+    results = flat_results(result)
+    if not isinstance(results[0], NDArray):
+        expected = host.map(to_torch).apply(_reference(sample))
+        assert _plain(result) == _plain(expected), f"{name} gave {result!r}, expected {expected!r}"
+        return
+    wanted, exact = references(sample, host, results)
+    for i, (ours, theirs, oracle) in enumerate(zip(results, wanted, exact, strict=True)):
+        if theirs is None:
+            continue
+        where = f"{name}: result {i}" if len(results) > 1 else name
+        compare(where, to_numpy(ours), theirs, oracle=oracle, tolerance=tolerance_of(sample, ours.dtype))
+
+
+def tolerance_of(sample: Sample, dtype: str) -> tuple[float, float]:
+    return sample.tol.get(dtype) or FORWARD.get(dtype, (0.0, 0.0))
+
+
+def references(sample: Sample, host: Call, results: list[Any]) -> tuple[list[Any], list[Any]]:
+    """What the reference gives for the values of `host`: in their dtype, and in float64.
+
+    A reference that torch cannot run in some dtype is its float64 result, rounded. A result may be None: not compared."""
+    ref = _reference(sample)
+    exact = [_host(r) for r in flat_results(host.map(lambda a: to_torch(wide(a))).apply(ref))]
+    try:
+        wanted = [_host(r) for r in flat_results(host.map(to_torch).apply(ref))]
+    except (RuntimeError, NotImplementedError, TypeError):
+        # torch lacks many kernels for half floats and integers on the CPU.
+        wanted = [None if e is None else e.astype(dtypes.to_numpy(r.dtype)) for e, r in zip(exact, results, strict=False)]
+    assert len(wanted) == len(results), f"{sample.op} gave {len(results)} results, the reference {len(wanted)}"
+    return wanted, exact
+
+
+def _reference(sample: Sample) -> Any:
+    assert sample.ref is not None, f"{sample!r} has no reference"
+    return sample.ref
+
+
+def wide(array: Any) -> Any:
+    """Floating values in float64; others as they are."""
+    import numpy as np
+
+    return array.astype(np.float64) if dtypes.is_float(str(array.dtype)) else array
+
+
+def _host(value: Any) -> Any:
+    return None if value is None else to_numpy(value)
+
+
+def _plain(value: Any) -> Any:
+    """A plain result in comparable form: torch.Size and lists are tuples."""
+    if is_array(value):
+        return to_numpy(value).tolist()
+    return tuple(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,241 @@
+"""One row an operator: example arguments and a reference, from which every generic test runs.
+
+    Sample("softmax", T(3, 4), axis=1, ref=lambda x, axis: torch.softmax(x, axis))
+    ErrorCase("softmax", T(3), axis=5, error=TypeInferenceError, match="axis 5 is out of range")
+
+A `T` stands for a random tensor. Its values follow from the row alone, so a failure repeats when its test runs alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+from meta.errors import MetaError
+from meta.ir.type import TensorType, tensor_type
+from meta.op.registry import Op, get
+from meta.schema._types import TensorLike
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FLOAT_DTYPES = ("float32", "float64", "float16", "bfloat16")
+OTHER_DTYPES = ("int32", "int64", "bool")
+
+
+class T:
+    """A random tensor of a sample.
+
+    shape: sizes.  dtype: float32 is replaced by the dtype that a test runs in, any other one is kept.
+    low, high: values are uniform in [low, high); by default [-1, 1) for floats and [-5, 5) for integers (from 0 for
+        unsigned ones).  avoid: points (kinks, poles) that values keep a distance of 5 % of the range from.
+    distinct: evenly spaced values in random order, for operators that compare values.
+    """
+
+    __slots__ = ("avoid", "distinct", "dtype", "high", "low", "shape")
+
+    def __init__(
+        self, *shape: int, dtype: str = "float32", low: float | None = None, high: float | None = None,
+        avoid: Sequence[float] = (), distinct: bool = False,
+    ) -> None:  # fmt: skip
+        self.shape = shape
+        self.dtype = dtypes.canonical(dtype)
+        is_float = dtypes.is_float(self.dtype)
+        self.low = low if low is not None else -1.0 if is_float else 0 if self.dtype == "uint8" else -5
+        self.high = high if high is not None else 1.0 if is_float else 5
+        self.avoid = tuple(avoid)
+        self.distinct = distinct
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        return shape if self.dtype == "float32" else f"{shape}:{self.dtype}"
+
+    def dtype_in(self, dtype: str) -> str:
+        """This tensor's dtype in a test that runs in `dtype`."""
+        return dtype if dtype and self.dtype == "float32" else self.dtype
+
+    def values(self, dtype: str, seed: str) -> np.ndarray[Any, Any]:
+        """The tensor as NumPy array, in a test that runs in `dtype`; `seed` is any text."""
+        import numpy as np
+
+        rng = np.random.default_rng(zlib.crc32(seed.encode()))
+        mine = self.dtype_in(dtype)
+        if mine == "bool":
+            return rng.random(self.shape) < 0.5
+        if dtypes.is_float(mine):
+            return self._floats(rng).astype(dtypes.to_numpy(mine))
+        if dtypes.is_float(self.dtype):
+            return self._scaled(rng, mine).astype(mine)
+        if self.distinct:
+            return rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape))).reshape(self.shape).astype(mine)
+        return rng.integers(int(self.low), int(self.high), self.shape).astype(mine)
+
+    def _floats(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        span = self.high - self.low
+        if self.distinct:
+            count = max(_count(self.shape), 1)
+            out = rng.permutation(self.low + span * (np.arange(count) + 0.5) / count)[: _count(self.shape)]
+            return out.reshape(self.shape)
+        out = rng.uniform(self.low, self.high, self.shape)
+        for point in self.avoid:
+            side = np.where(out < point, -1.0, 1.0)
+            near = np.abs(out - point) < 0.05 * span
+            out = np.where(near, point + side * span * (0.05 + 0.05 * rng.random(self.shape)), out)
+        return out
+
+    def _scaled(self, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, Any]:
+        """Integers for a floating tensor: its range eight times as wide, with the same signs and without `avoid`."""
+        import numpy as np
+
+        if self.distinct:
+            return rng.permutation(np.arange(_count(self.shape)) + max(int(self.low), 0)).reshape(self.shape)
+        out = np.rint(self._floats(rng) * 8)
+        if self.low > 0:
+            out = np.maximum(out, 1)
+        if 0 in self.avoid:
+            out = np.where(out == 0, 1, out)
+        return np.abs(out) if dtype.startswith("u") else out
+
+
+def _count(shape: Sequence[int]) -> int:
+    out = 1
+    for size in shape:
+        out *= size
+    return out
+
+
+class Sample:
+    """A call of an operator with what it should give.
+
+    op, args, kwargs: the call; `T` (also in lists) stands for random tensors.
+    ref: the same function in torch, or on anything that gives tensors, NumPy arrays or numbers: called with torch
+        tensors in place of `T` and otherwise the same arguments. Also the float64 oracle.
+    check: for results that follow no formula (random numbers), instead of `ref`: called as `check(result, *args,
+        **kwargs)` with NumPy arrays (a tuple of them for several results), raises AssertionError.
+    grad: whether gradients are tested; None asks the registry.
+    dtypes: the dtypes to run in; None for the floating ones that the operator accepts.
+    tol: {dtype: (rtol, atol)} where the tolerances of `meta.testing.tolerance` do not do; needs a `reason`.
+    id: the row's name in test ids, by default its arguments.
+    """
+
+    __slots__ = ("args", "check", "dtypes", "grad", "id", "kwargs", "op", "reason", "ref", "tol")
+
+    def __init__(
+        self, op: str, *args: Any, ref: Callable[..., Any] | None = None, check: Callable[..., None] | None = None,
+        grad: bool | None = None, dtypes: Sequence[str] | None = None, id: str = "",  # noqa: A002
+        tol: Mapping[str, tuple[float, float]] | None = None, reason: str = "", **kwargs: Any,
+    ) -> None:  # fmt: skip
+        if (ref is None) == (check is None):
+            raise ValueError(f"sample of {op}: give either ref or check")
+        if tol and not reason:
+            raise ValueError(f"sample of {op}: tolerances of its own need a reason")
+        self.op, self.args, self.kwargs = op, args, kwargs
+        self.ref, self.check, self.grad = ref, check, grad
+        self.dtypes = None if dtypes is None else tuple(dtypes)
+        self.tol, self.reason = dict(tol or {}), reason
+        self.id = id or describe(args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"{self.op}-{self.id}"
+
+    @property
+    def operator(self) -> Op:
+        return get(self.op)
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether the dtype of a test run changes anything in this row."""
+        return any(t.dtype == "float32" for t in leaves(self.args, self.kwargs))
+
+    def run_dtypes(self, others: Sequence[str] = ()) -> tuple[str, ...]:
+        """The dtypes this row runs in: the floating ones (and those of `others`) that the type function accepts.
+
+        ("",) for a row without floating tensors, which runs as it is written."""
+        if not self.is_floating:
+            return ("",)
+        if self.dtypes is not None:
+            return self.dtypes
+        accepted = tuple(d for d in (*FLOAT_DTYPES, *others) if self.accepts(d))
+        # A row nothing accepts still runs, to fail with the operator's own error.
+        return accepted or ("float32",)
+
+    def accepts(self, dtype: str) -> bool:
+        """Whether the type function takes this call with floating tensors in `dtype`."""
+        op = self.operator
+        stand_in = self.map(lambda t, _: _Typed(tensor_type(t.shape, t.dtype_in(dtype))))
+        try:
+            op.infer(op.schema.bind(op.name, *stand_in))
+        except MetaError:
+            return False
+        return True
+
+    def numpy(self, dtype: str = "") -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with NumPy arrays for tensors."""
+        return self.map(lambda t, at: t.values(dtype, f"{self.op}/{self.id}/{at}"))
+
+    def map(self, function: Callable[[T, str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with `function(t, place)` for each `T`."""
+        args = tuple(_map(a, function, str(i)) for i, a in enumerate(self.args))
+        return args, {k: _map(v, function, k) for k, v in self.kwargs.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed(TensorLike):
+    """A tensor without values, for asking type functions."""
+
+    type: TensorType
+
+
+def _map(value: Any, function: Callable[[T, str], Any], at: str) -> Any:
+    if isinstance(value, T):
+        return function(value, at)
+    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):  # pyright: ignore[reportUnknownVariableType]
+        return [_map(v, function, f"{at}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return value
+
+
+def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[T]:
+    """Every `T` among the arguments."""
+    out: list[T] = []
+    for value in (*args, *kwargs.values()):
+        items = value if isinstance(value, (list, tuple)) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        out.extend(item for item in items if isinstance(item, T))  # pyright: ignore[reportUnknownVariableType]
+    return out
+
+
+def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Arguments as a test id: `3x4-axis=1`."""
+    parts = [_text(a) for a in args] + [f"{k}={_text(v)}" for k, v in kwargs.items()]
+    return "-".join(parts).replace(" ", "").replace("'", "") or "call"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "(" + ",".join(_text(v) for v in value) + ")"  # pyright: ignore[reportUnknownVariableType]
+    return repr(value)
+
+
+class ErrorCase:
+    """A call that must be refused: with an error of class `error`, whose text contains `match`."""
+
+    __slots__ = ("args", "error", "id", "kwargs", "match", "op")
+
+    def __init__(
+        self, op: str, *args: Any, error: type[MetaError], match: str, id: str = "", **kwargs: Any  # noqa: A002
+    ) -> None:
+        self.op, self.args, self.kwargs = op, args, kwargs
+        self.error, self.match = error, match
+        self.id = id or match.replace(" ", "_")[:48]
+
+    def __repr__(self) -> str:
+        return f"{self.op}-{self.id}"
+
+    def numpy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with NumPy arrays for tensors."""
+        args = tuple(_map(a, lambda t, at: t.values("", at), "") for a in self.args)
+        return args, {k: _map(v, lambda t, at: t.values("", at), k) for k, v in self.kwargs.items()}

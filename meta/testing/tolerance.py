@@ -1,0 +1,80 @@
+"""How close is close enough: one table, and the oracle rule.
+
+A value passes within `atol + rtol * |expected|` of the reference. It also passes when it is that close to the float64
+oracle after adding twice the largest error of the reference itself: where the reference is inexact, being different from
+it is no fault. (torch's decomposition tests use the same idea.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+FORWARD: dict[str, tuple[float, float]] = {
+    "float64": (1e-7, 1e-7),
+    "float32": (1.3e-6, 1e-5),
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+}
+"""(rtol, atol) by dtype, those of torch.testing.assert_close; other dtypes compare exactly."""
+GRADIENT = {dtype: (4 * rtol, 4 * atol) for dtype, (rtol, atol) in FORWARD.items()}
+
+
+def compare(
+    what: str, actual: Array, expected: Array, *, oracle: Array | None = None,
+    tolerance: tuple[float, float] | None = None,
+) -> None:  # fmt: skip
+    """Raise AssertionError, naming `what` and the worst element, unless `actual` is close to `expected`.
+
+    oracle: the same result in float64, for the oracle rule. tolerance: (rtol, atol), by default those of the dtype.
+    Shapes and dtypes must agree; NaN equals NaN, infinities equal those of their sign."""
+    if actual.shape != expected.shape:
+        raise AssertionError(f"{what}: shape {actual.shape}, expected {expected.shape}")
+    if actual.dtype != expected.dtype:
+        raise AssertionError(f"{what}: dtype {actual.dtype}, expected {expected.dtype}")
+    rtol, atol = tolerance or FORWARD.get(str(actual.dtype), (0.0, 0.0))
+    bad = far(actual, expected, rtol, atol)
+    if bad.any() and oracle is not None:
+        bad &= far(actual, oracle, rtol, atol + 2 * _error(expected, oracle))
+    if bad.any():
+        raise AssertionError(f"{what}: {_report(actual, expected, oracle, bad)} (rtol {rtol:g}, atol {atol:g})")
+
+
+def far(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
+    """Where two arrays differ by more than atol + rtol * |expected|; NaN equals NaN."""
+    import numpy as np
+
+    if not dtypes.is_float(str(actual.dtype)) and not dtypes.is_float(str(expected.dtype)):
+        return np.asarray(actual != expected)
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(a - b) <= atol + rtol * np.abs(b)
+    # |inf - inf| is NaN, and any finite number is within rtol * inf of infinity.
+    near = np.where(np.isfinite(b), near, a == b)
+    return ~(near | (np.isnan(a) & np.isnan(b)))
+
+
+def _error(reference: Array, oracle: Array) -> float:
+    """The largest error of the reference, over the elements where it and the oracle are finite."""
+    import numpy as np
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = np.abs(reference.astype(np.float64) - oracle.astype(np.float64))
+    errors = errors[np.isfinite(errors)]
+    return float(errors.max()) if errors.size else 0.0
+
+
+def _report(actual: Array, expected: Array, oracle: Array | None, bad: Array) -> str:
+    import numpy as np
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
+    text = f"{int(bad.sum())} of {bad.size} elements differ; at {tuple(map(int, worst))} {actual[worst]!s}, expected {expected[worst]!s}"
+    return text if oracle is None else f"{text}, in float64 {oracle[worst]!s}"
