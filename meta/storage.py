@@ -30,6 +30,8 @@ def from_numpy(array: Any, copy: bool = False) -> Any:
     import tvm_ffi
 
     dtype = dtypes.canonical(array.dtype)
+    if not array.size:  # NumPy gives arrays without elements strides that kernels take for strided memory
+        return empty(tuple(array.shape), dtype)
     if copy or not _sharable(array):
         array = _aligned_copy(array)
     if dtype != "bfloat16":
