@@ -41,6 +41,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "GlobalVar": "tvm.ir:GlobalVar",
         "structural_equal": "tvm_ffi:structural_equal",
         "structural_walk": "tvm_ffi:structural_walk",
+        "structural_map": "tvm_ffi:structural_map",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",
         "save_json": "tvm.ir:save_json",
         "load_json": "tvm.ir:load_json",
@@ -52,6 +53,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "IntImm": "tvm.tirx:IntImm",
         "FloatImm": "tvm.tirx:FloatImm",
         "Buffer": "tvm.tirx:Buffer",
+        "BufferType": "tvm.tirx.buffer:BufferType",
         "For": "tvm.tirx:For",
         "SBlock": "tvm.s_tir:SBlock",
         "SBlockRealize": "tvm.s_tir:SBlockRealize",
@@ -123,6 +125,8 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
         "register_op": "ir.RegisterOp",
+        # (scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span)
+        "buffer_type": "tirx.BufferType",
     }
 )
 """Names that are functions of TVM's global registry."""
@@ -136,6 +140,7 @@ def resolve(name: str) -> Any:
         ImportError: TVM, or the module that held the name, is not installed.
     """
     if name in FUNCTIONS:
+        importlib.import_module("tvm")  # its library registers the functions when it is loaded
         function: Any = resolve("get_global_func")(FUNCTIONS[name], allow_missing=True)
         if function is None:
             raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
