@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meta.ndarray import from_dlpack as from_dlpack
     from meta.ndarray import from_numpy as from_numpy
     from meta.op.dispatch import with_dialect as with_dialect
+    from meta.tracing import trace as trace
 
 _HOMES: dict[str, str] = {
     "Device": "meta.device",
@@ -40,6 +41,7 @@ _HOMES: dict[str, str] = {
     "from_dlpack": "meta.ndarray",
     "from_numpy": "meta.ndarray",
     "no_grad": "meta.autograd.api",
+    "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",
 }
 _MODULES = frozenset(

@@ -52,6 +52,20 @@ class Symbol(TensorMethods):
         out: Symbol = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients may flow through this tensor: any floating one."""
+        from meta.dtype import is_float
+
+        return is_float(self.dtype)
+
+    def backward(self, dy: Symbol | None = None, **_: bool) -> None:
+        """Emit the gradients of this tensor with respect to every array that the trace reached and that requires
+        them, and set their `.grad` for the rest of the trace."""
+        from meta.autograd.symbolic import backward
+
+        backward(self, dy)
+
     def detach(self) -> Symbol:
         """The value, through which no gradient flows."""
         return self.stop_gradient()

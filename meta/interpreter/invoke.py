@@ -8,13 +8,15 @@ operands also come here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from meta import storage
 from meta.autograd import tape
 from meta.device import Device
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError, TraceError, message
+from meta.ir.builder import current
+from meta.ir.expr import Constant, arg_types
 from meta.ir.type import TensorType, TupleType, Type, Value
 from meta.ndarray import NDArray
 from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
@@ -64,12 +66,17 @@ def invoke(known: OpState, *args: Any) -> Any:
     op = known.op
     if scopes.active and modes.autocast is not None:
         args = modes.autocast(op, args)
+    if scopes.active and current() is not None:
+        return _emit(op, op.schema.bind(op.name, args, {}))
     raw = _raw_key(args)
     run = known.scoped.get(raw) if raw is not None and not modes.observers else None
     if run is None:
         args = op.schema.bind(op.name, args, {})
-        if any(map(_is_symbolic, args)):
-            return _emit(op, args)
+        if any(isinstance(leaf, Symbol) for leaf in _leaves(args)):
+            raise TraceError(
+                message(op.name, "a symbol of a finished trace is used as an array", "arrays, outside of tracing",
+                        "return it from the traced function")
+            )  # fmt: skip
         run = _prepare(known, args, raw)
         if not callable(run):
             return run
@@ -77,6 +84,14 @@ def invoke(known: OpState, *args: Any) -> Any:
     if tape.any_tracked(args):
         return tape.record(op.name, result, args)
     return result
+
+
+def _leaves(args: tuple[Any, ...]) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, tuple):
+            yield from _leaves(arg)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            yield arg
 
 
 def _raw_key(args: tuple[Any, ...]) -> Any:
@@ -124,12 +139,6 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
     )
 
 
-def _is_symbolic(arg: Any) -> bool:
-    if isinstance(arg, tuple):
-        return any(map(_is_symbolic, arg))  # pyright: ignore[reportUnknownArgumentType]
-    return isinstance(arg, Symbol)
-
-
 def _prepare(known: OpState, args: tuple[Any, ...], raw: Any) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
     op = known.op
@@ -162,33 +171,42 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
 
 
 def _emit(op: Op, args: tuple[Any, ...]) -> Any:
-    """Record a call in the builder of the trace and wrap its result."""
-    from meta.ir.builder import current
+    """Record a call in the builder of this thread and wrap its result.
 
+    An array among the arguments is state that the program reaches (or, outside of a trace, a constant). Arguments that
+    the operator overwrites have the results as their values from here on."""
     builder = current()
-    call = builder.call_expr(op, tuple(map(_atom, args)))
-    return call.type.value if isinstance(call.type, Value) else wrap_traced(builder.emit(call))
+    assert builder is not None
+    trace = modes.trace
+    atoms = tuple(_atom(trace, arg) for arg in args)
+    out = op.infer(arg_types(atoms))
+    if isinstance(out, Value):
+        return out.value
+    result = wrap_traced(builder.call(op, atoms))
+    for index, name in op.inplace.items():
+        target = args[op.schema.index[name]]
+        if isinstance(target, NDArray) and trace is not None:
+            trace.write(target, (result[index] if isinstance(result, tuple) else result).atom)
+    return result
 
 
-def _atom(arg: Any) -> Any:
+def _atom(trace: Any, arg: Any) -> Any:
     if isinstance(arg, Symbol):
         return arg.atom
     if isinstance(arg, NDArray):
-        from meta.ir.expr import Constant
-
-        return Constant(arg, arg.type)
-    return tuple(map(_atom, arg)) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownArgumentType]
+        return Constant(arg, arg.type) if trace is None else trace.atom(arg)
+    return tuple(_atom(trace, item) for item in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
 
 
 def wrap_traced(value: Any) -> Any:
     """What a traced function sees of a builder's result: symbols, tuples of symbols, or plain values."""
-    from meta.ir.builder import current
-
     kind = getattr(value, "type", None)
     if isinstance(kind, TensorType):
         return Symbol(value)
     if isinstance(kind, TupleType):
-        return tuple(wrap_traced(current().get_item(value, i)) for i in range(len(kind.fields)))
+        builder = current()
+        assert builder is not None
+        return tuple(wrap_traced(builder.get_item(value, i)) for i in range(len(kind.fields)))
     return value
 
 
