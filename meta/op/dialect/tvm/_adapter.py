@@ -40,6 +40,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "Op": "tvm.ir:Op",
         "GlobalVar": "tvm.ir:GlobalVar",
         "structural_equal": "tvm_ffi:structural_equal",
+        "structural_map": "tvm_ffi:structural_map",
         "structural_walk": "tvm_ffi:structural_walk",
         "structural_map": "tvm_ffi:structural_map",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _blocks as blocks
+from meta.op.dialect.tvm._alignment import any_alignment
+from meta.op.dialect.tvm._math import vectorisable
 from meta.op.dialect.tvm._schedule_gpu import schedule_gpu
 from meta.op.dialect.tvm._schedule_injective import elementwise
 from meta.op.dialect.tvm._schedule_rows import row_wise, separate
@@ -32,8 +34,10 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     """
     if str(target.kind.name) == "cuda":
         return schedule_gpu(func, pattern, target)
-    if pattern not in PATTERNS:
-        pattern = classify(func)
+    return any_alignment(_on_cpu(func, pattern if pattern in PATTERNS else classify(func)))
+
+
+def _on_cpu(func: Any, pattern: str) -> Any:
     for rule in _RULES.get(pattern, ()):
         scheduled = _attempt(rule, func)
         if scheduled is not None:
