@@ -1,0 +1,190 @@
+"""`meta.Model`: build parameters, run forward, switch modes, save and load state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+from meta import tracing
+from meta.device import Device
+from meta.dtype import is_float
+from meta.errors import ArgumentError, did_you_mean, message
+from meta.ndarray import NDArray, asarray
+
+
+class Model:
+    """Base of models: attributes that are arrays are parameters, attributes that are Models (also inside lists and
+    dicts) are sub-models.
+
+        class MLP(meta.Model):
+            def build(self, hidden: int):
+                self.first = meta.nn.Linear(784, hidden)
+                self.last = meta.nn.Linear(hidden, 10)
+
+            @meta.model.trace
+            def forward(self, x):
+                return self.last(meta.relu(self.first(x)))
+
+    `__init__` passes its arguments to `build`. A new model is in train mode: its floating parameters require gradients.
+    Arrays registered with `buffer` are state that is saved and moved but never trained. A subclass may define
+    `forward_infer` for inference mode.
+    """
+
+    training: bool
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        object.__setattr__(self, "_buffers", set())
+        object.__setattr__(self, "training", True)
+        self.build(*args, **kwargs)
+        self._set_requires_grad()
+
+    def build(self, *args: Any, **kwargs: Any) -> None:
+        """Create parameters and sub-models. Called once with the constructor's arguments."""
+        if args or kwargs:
+            raise ArgumentError(message(type(self).__name__, "arguments given, but it has no build()", "define build"))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The computation; every model defines it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._active_forward()(*args, **kwargs)
+
+    def _active_forward(self) -> Callable[..., Any]:
+        infer = getattr(self, "forward_infer", None)
+        return infer if infer is not None and not self.training else self.forward
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, (NDArray, Model)) and name in self.__dict__:
+            tracing.invalidate()
+        object.__setattr__(self, name, value)
+
+    def buffer(self, name: str, value: NDArray) -> None:
+        """Make `value` the attribute `name`: state that is no parameter (running statistics, counters)."""
+        self._buffers.add(name)
+        setattr(self, name, value)
+
+    # --- traversal ---------------------------------------------------------------------------------------------------
+
+    def children(self) -> Iterator[tuple[str, Model]]:
+        """Direct sub-models with their names; those in lists and dicts are called `list.0`, `dict.key`."""
+        for name, value in self.__dict__.items():
+            yield from _models(name, value)
+
+    def models(self, prefix: str = "") -> Iterator[tuple[str, Model]]:
+        """This model ("") and all below it, with dotted names."""
+        yield prefix, self
+        for name, child in self.children():
+            yield from child.models(f"{prefix}.{name}" if prefix else name)
+
+    def named_state(self) -> Iterator[tuple[str, NDArray]]:
+        """Every array of the model, parameters and buffers, with its dotted name; a shared array comes once."""
+        seen: set[int] = set()
+        for prefix, model in self.models():
+            for name, value in model.__dict__.items():
+                if isinstance(value, NDArray) and id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{prefix}.{name}" if prefix else name, value
+
+    def named_parameters(self) -> Iterator[tuple[str, NDArray]]:
+        """Floating arrays that are not buffers, with dotted names."""
+        buffers = {id(m.__dict__[name]) for _, m in self.models() for name in m._buffers}
+        return ((n, x) for n, x in self.named_state() if id(x) not in buffers and is_float(x.dtype))
+
+    def parameters(self) -> list[NDArray]:
+        return [x for _, x in self.named_parameters()]
+
+    # --- modes -------------------------------------------------------------------------------------------------------
+
+    def train_mode(self, recursive: bool = True) -> Self:
+        """Train: parameters require gradients, dropout and batch statistics are active."""
+        return self._set_mode(True, recursive)
+
+    def infer_mode(self, recursive: bool = True) -> Self:
+        """Inference: no gradients, running statistics, no dropout."""
+        return self._set_mode(False, recursive)
+
+    def _set_mode(self, training: bool, recursive: bool) -> Self:
+        for _, model in self.models() if recursive else [("", self)]:
+            object.__setattr__(model, "training", training)
+        self._set_requires_grad()
+        tracing.invalidate()
+        return self
+
+    def _set_requires_grad(self) -> None:
+        for _, model in self.models():
+            for name, value in model.__dict__.items():
+                if isinstance(value, NDArray) and name not in model._buffers and is_float(value.dtype):
+                    value.requires_grad = model.training
+
+    def zero_grad(self) -> None:
+        """Drop the gradients of all parameters."""
+        for x in self.parameters():
+            x.grad = None
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, NDArray]:
+        """Every array by dotted name. The arrays are the model's own: copy them to keep a snapshot."""
+        return dict(self.named_state())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy values into the model's arrays. Raises ArgumentError for missing, unknown or misshapen entries, before
+        anything is written."""
+        mine = self.state_dict()
+        unknown = [name for name in state if name not in mine]
+        missing = [name for name in mine if name not in state]
+        if unknown or missing:
+            hint = did_you_mean(unknown[0], mine) if unknown else ""
+            raise ArgumentError(
+                message("load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint)
+            )
+        loaded = {name: asarray(value, on=mine[name].device) for name, value in state.items()}
+        for name, value in loaded.items():
+            if value.type is not mine[name].type:
+                raise ArgumentError(
+                    message("load_state_dict", f"'{name}' is {value.type!r}", f"the model has {mine[name].type!r}")
+                )
+        for name, value in loaded.items():
+            mine[name].update(value)
+
+    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+        """Move and convert every floating array of the model (integers are only moved), in the model itself."""
+        for _, model in self.models():
+            for name, value in list(model.__dict__.items()):
+                if isinstance(value, NDArray):
+                    wanted = dtype if is_float(value.dtype) else None
+                    setattr(model, name, value.detach().to(device=device, dtype=wanted))
+        self._set_requires_grad()
+        return self
+
+    # --- tracing -----------------------------------------------------------------------------------------------------
+
+    def record(self, *args: Any, **kwargs: Any) -> tracing.Record:
+        """The program of a call in the present mode; its state has the model's names."""
+        names = {id(x): name for name, x in self.named_state()}
+        forward = self._active_forward()
+        return tracing.record(getattr(forward, "function", forward), args, kwargs, names)
+
+    def ir(self, *args: Any, **kwargs: Any) -> str:
+        """The text of the recorded program."""
+        return str(self.record(*args, **kwargs).module)
+
+    def __repr__(self) -> str:
+        lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.children()]
+        own = [f"  {n}: {v.type!r}" for n, v in self.__dict__.items() if isinstance(v, NDArray)]
+        body = "\n".join([*own, *lines])
+        return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+
+
+def _models(name: str, value: Any) -> Iterator[tuple[str, Model]]:
+    if isinstance(value, Model):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield from _models(f"{name}.{i}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from _models(f"{name}.{key}", item)
+
+

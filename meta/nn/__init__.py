@@ -1,0 +1,36 @@
+"""Layers: models with the usual parameters and initialisation."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meta.nn.attention import MultiHeadAttention as MultiHeadAttention
+    from meta.nn.attention import TransformerEncoderLayer as TransformerEncoderLayer
+    from meta.nn.layers import GELU as GELU
+    from meta.nn.layers import AvgPool2d as AvgPool2d
+    from meta.nn.layers import BatchNorm2d as BatchNorm2d
+    from meta.nn.layers import Conv2d as Conv2d
+    from meta.nn.layers import Dropout as Dropout
+    from meta.nn.layers import Embedding as Embedding
+    from meta.nn.layers import Flatten as Flatten
+    from meta.nn.layers import LayerNorm as LayerNorm
+    from meta.nn.layers import Linear as Linear
+    from meta.nn.layers import MaxPool2d as MaxPool2d
+    from meta.nn.layers import ReLU as ReLU
+    from meta.nn.layers import Sequential as Sequential
+    from meta.nn.layers import Tanh as Tanh
+
+_HOMES = {
+    "attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
+    "layers": ("AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GELU", "LayerNorm", "Linear",
+               "MaxPool2d", "ReLU", "Sequential", "Tanh"),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"meta.nn.{module}"), name)
+    raise AttributeError(f"module 'meta.nn' has no attribute {name!r}")
