@@ -1,0 +1,52 @@
+"""Self-attention and the transformer encoder layer (Vaswani et al. 2017), from matrix products and softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import meta
+from meta.model.model import Model
+from meta.nn.layers import Dropout, LayerNorm, Linear
+
+
+class MultiHeadAttention(Model):
+    """Self-attention over (batch, length, features); features divide into `heads`.
+
+    mask: added to the scores before softmax, broadcast to (batch, heads, length, length); None for none."""
+
+    def build(self, features: int, heads: int, dropout: float = 0.0) -> None:
+        self.heads = heads
+        self.project = Linear(features, 3 * features)
+        self.out = Linear(features, features)
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        batch, length, features = x.shape
+        size = features // self.heads
+        qkv = self.project(x).reshape((batch, length, 3, self.heads, size)).transpose((2, 0, 3, 1, 4))
+        q, k, v = (part.squeeze(0) for part in meta.split(qkv, 3, 0))
+        scores = meta.matmul(q, k, transpose_b=True) * (1 / math.sqrt(size))
+        weights = meta.softmax(scores if mask is None else scores + mask)
+        weights = weights if self.dropout is None else self.dropout(weights)
+        mixed = (weights @ v).transpose((0, 2, 1, 3)).reshape((batch, length, features))
+        return self.out(mixed)
+
+
+class TransformerEncoderLayer(Model):
+    """Attention and a two-layer GELU network, each with a residual connection and layer norm before it."""
+
+    def build(self, features: int, heads: int, hidden: int, dropout: float = 0.0) -> None:
+        self.attention = MultiHeadAttention(features, heads, dropout)
+        self.norm1 = LayerNorm(features)
+        self.norm2 = LayerNorm(features)
+        self.first = Linear(features, hidden)
+        self.last = Linear(hidden, features)
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        x = x + self._drop(self.attention(self.norm1(x), mask))
+        return x + self._drop(self.last(meta.gelu(self.first(self.norm2(x)))))
+
+    def _drop(self, x: Any) -> Any:
+        return x if self.dropout is None else self.dropout(x)
