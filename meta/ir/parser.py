@@ -193,7 +193,7 @@ class _Parser:
         declared = parse_type(cursor) if cursor.accept(":") else None
         cursor.expect("=")
         if cursor.looking_at("fn"):
-            return self.closure(token)
+            return self.closure(token, declared)
         value = self.if_() if cursor.looking_at("if") else self.value(declared)
         kind = checked(cursor, token.start, lambda: value.type)
         if declared is not None and declared != kind:
@@ -202,10 +202,12 @@ class _Parser:
         self.define(token, var)
         return Binding(var, value)
 
-    def closure(self, token: Token) -> Binding:
+    def closure(self, token: Token, declared: Type | None) -> Binding:
         cursor = self.cursor
         cursor.take()
         header = _Header(cursor, "" if cursor.looking_at("(") else _function_name(cursor))
+        if declared not in (None, header.type):
+            cursor.fail_at(token.start, f"the value is a {header.type!r}", f"declared is {declared!r}")
         var = Var(_var_name(token), header.type, header.span)
         self.define(token, var)
         return Binding(var, self.function(header))

@@ -136,11 +136,13 @@ class Printer:
 
     def binding(self, binding: Binding, depth: int) -> None:
         value = binding.value
-        head = f"%{self.name(binding.var)}: {binding.var.type!r} = "
+        var = f"%{self.name(binding.var)}"
         if isinstance(value, Function):
             name = f" {_global_name(value.name)}" if value.name and self.hints else ""
-            self.function(f"{head}fn{name}", value, depth)
-        elif isinstance(value, If):
+            self.function(f"{var} = fn{name}", value, depth)
+            return
+        head = f"{var}: {binding.var.type!r} = "
+        if isinstance(value, If):
             self.put(depth, f"{head}if {self.atom(value.cond)} {{", value.span)
             self.block(value.then, depth + 1)
             self.put(depth, "} else {")
@@ -188,9 +190,10 @@ class Printer:
             case GlobalVar():
                 return f"@{_global_name(atom.name)}"
             case Constant():
-                return encode_inline(atom.value, atom.type) or self.constants.setdefault(
-                    atom, f"${len(self.constants)}"
-                )
+                inline = encode_inline(atom.value, atom.type)
+                return inline or self.constants.setdefault(atom, f"${len(self.constants)}")
+            case _:  # errors print what is no IR, too
+                return f"<{type(atom).__name__}>"
 
     def name(self, var: Var) -> str:
         found = self.names.get(var)

@@ -30,6 +30,7 @@ from meta.ir.verifier_rules import (
     globals_exist,
     mutations_fit,
     overwrites_dead,
+    overwrites_fit,
     parameters_distinct,
     results_bound,
     results_exist,
@@ -70,12 +71,13 @@ _BLOCK: dict[BlockRule, str] = {
 }
 _DIALECT: dict[BindingRule, str] = {**_BASE, dialect_chosen: "every operator has a dialect"}
 _FUNCTIONAL: dict[BindingRule, str] = {functional: "before memory is planned, calls overwrite nothing"}
+_OVERWRITING: dict[BindingRule, str] = {overwrites_fit: "an argument is overwritten by an output of its own type"}
 _PLANNED: dict[FunctionRule, str] = {**_FUNCTION, overwrites_dead: "only storage nobody reads later is overwritten"}
 
 LEVELS: dict[Level, Rules] = {
     "base": Rules({**_BASE, **_FUNCTIONAL}, _BLOCK, _FUNCTION),
     "dialect": Rules({**_DIALECT, **_FUNCTIONAL}, _BLOCK, _FUNCTION),
-    "planned": Rules(_DIALECT, _BLOCK, _PLANNED),
+    "planned": Rules({**_DIALECT, **_OVERWRITING}, _BLOCK, _PLANNED),
 }
 
 

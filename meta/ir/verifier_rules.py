@@ -143,6 +143,18 @@ def dialect_chosen(binding: Binding, _: Context) -> Iterator[str]:
         yield f"{call.op_name} has no dialect"
 
 
+def overwrites_fit(binding: Binding, _: Context) -> Iterator[str]:
+    call = binding.value
+    if not isinstance(call, Call):
+        return
+    outputs = leaf_types(call.type)
+    for output, position in call.attrs.get(INPLACE, {}).items():
+        if not _is_index(output, len(outputs)) or not _is_index(position, len(call.args)):
+            yield f"output {output} is to overwrite argument {position}; there is no such pair"
+        elif not is_atom(call.args[position]) or call.args[position].type != outputs[output]:
+            yield f"output {output} is to overwrite argument {position}, which is no {outputs[output]!r}"
+
+
 def functional(binding: Binding, _: Context) -> Iterator[str]:
     if isinstance(binding.value, Call) and INPLACE in binding.value.attrs:
         yield f"the call overwrites arguments ('{INPLACE}' among its attributes)"
@@ -199,34 +211,24 @@ def overwrites_dead(context: Context) -> Iterator[tuple[str, Binding | None]]:
         call = binding.value
         if not isinstance(call, Call):
             return
-        for output, position in call.attrs.get(INPLACE, {}).items():
-            for wrong in _overwrite(call, output, position, storage, live, mutated):
-                found.append((wrong, binding))
+        for position in call.attrs.get(INPLACE, {}).values():
+            for wrong in _overwrite(call.args[position], storage, live, mutated):
+                found.append((f"argument {position} {wrong}", binding))
 
     visit_live(context.function, visit)
     yield from reversed(found)
 
 
-def _overwrite(
-    call: Call, output: int, position: int, storage: Storage, live: Live, mutated: set[int]
-) -> Iterator[str]:
-    outputs = leaf_types(call.type)
-    if not _is_index(output, len(outputs)) or not _is_index(position, len(call.args)):
-        yield f"output {output} is to overwrite argument {position}; there is no such pair"
-        return
-    arg = call.args[position]
-    if not is_atom(arg) or arg.type != outputs[output]:
-        yield f"output {output} is to overwrite argument {position}, which is no {outputs[output]!r}"
-        return
+def _overwrite(arg: Atom, storage: Storage, live: Live, mutated: set[int]) -> Iterator[str]:
     overwritten = storage.buffers(arg)
     readers = sorted(f"%{v.name}" for v in live if storage.buffers(v) & overwritten)
     if readers:
-        yield f"argument {position} is overwritten, but {', '.join(readers)} is read later"
+        yield f"is overwritten, but {', '.join(readers)} is read later"
     for buffer in overwritten:
         if buffer.kind == "constant":
-            yield f"argument {position} is a constant and overwritten"
+            yield "is a constant and overwritten"
         if buffer.kind == "parameter" and buffer.index not in mutated:
-            yield f"argument {position} is a parameter and overwritten, but the function does not mutate it"
+            yield "is a parameter and overwritten, but the function does not mutate it"
 
 
 # Helpers of the rules
