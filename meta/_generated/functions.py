@@ -92,6 +92,425 @@ def subtract(x1: T | float, x2: T | float) -> T:
     return y
 
 
+# --- conv -------------------------------------------------------------------------------------------------------------
+
+_s_conv1d = state(get("conv1d"))
+_r_conv1d = _s_conv1d.fast
+
+
+def conv1d(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> T:
+    """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
+    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (out channels, channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv1d[x._type, w._type, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv1d, x, w, stride, padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv1d", y, (x, w, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv1d_dw = state(get("conv1d_dw"))
+_r_conv1d_dw = _s_conv1d_dw.fast
+
+
+def conv1d_dw(
+    x: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its kernel.
+    x: Input of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's w.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv1d_dw[x._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv1d_dw, x, dy, shape, stride, padding, dilation, groups)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("conv1d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv1d_dx = state(get("conv1d_dx"))
+_r_conv1d_dx = _s_conv1d_dx.fast
+
+
+def conv1d_dx(
+    w: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its input.
+    w: Kernel of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv1d_dx[w._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv1d_dx, w, dy, shape, stride, padding, dilation, groups)
+    y = run(w, dy)
+    if w._node is not None or dy._node is not None:
+        return record("conv1d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv1d_transpose = state(get("conv1d_transpose"))
+_r_conv1d_transpose = _s_conv1d_transpose.fast
+
+
+def conv1d_transpose(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    output_padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> T:
+    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
+    element of x adds a scaled copy of the kernel to the result.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (channels, out channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: What is cut off around the result; given as for a convolution.
+    output_padding: Extra size at the end of each spatial axis of the result.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv1d_transpose[x._type, w._type, stride, stride.__class__, padding, padding.__class__, output_padding, output_padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv1d_transpose, x, w, stride, padding, output_padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv1d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
+    return y
+
+
+_s_conv2d = state(get("conv2d"))
+_r_conv2d = _s_conv2d.fast
+
+
+def conv2d(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> T:
+    """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
+    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (out channels, channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv2d[x._type, w._type, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d, x, w, stride, padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv2d", y, (x, w, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv2d_dw = state(get("conv2d_dw"))
+_r_conv2d_dw = _s_conv2d_dw.fast
+
+
+def conv2d_dw(
+    x: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its kernel.
+    x: Input of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's w.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv2d_dw[x._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_dw, x, dy, shape, stride, padding, dilation, groups)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("conv2d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv2d_dx = state(get("conv2d_dx"))
+_r_conv2d_dx = _s_conv2d_dx.fast
+
+
+def conv2d_dx(
+    w: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its input.
+    w: Kernel of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv2d_dx[w._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_dx, w, dy, shape, stride, padding, dilation, groups)
+    y = run(w, dy)
+    if w._node is not None or dy._node is not None:
+        return record("conv2d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv2d_transpose = state(get("conv2d_transpose"))
+_r_conv2d_transpose = _s_conv2d_transpose.fast
+
+
+def conv2d_transpose(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    output_padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> T:
+    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
+    element of x adds a scaled copy of the kernel to the result.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (channels, out channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: What is cut off around the result; given as for a convolution.
+    output_padding: Extra size at the end of each spatial axis of the result.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv2d_transpose[x._type, w._type, stride, stride.__class__, padding, padding.__class__, output_padding, output_padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_transpose, x, w, stride, padding, output_padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv2d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
+    return y
+
+
+_s_conv3d = state(get("conv3d"))
+_r_conv3d = _s_conv3d.fast
+
+
+def conv3d(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> T:
+    """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
+    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (out channels, channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv3d[x._type, w._type, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv3d, x, w, stride, padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv3d", y, (x, w, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv3d_dw = state(get("conv3d_dw"))
+_r_conv3d_dw = _s_conv3d_dw.fast
+
+
+def conv3d_dw(
+    x: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its kernel.
+    x: Input of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's w.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv3d_dw[x._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv3d_dw, x, dy, shape, stride, padding, dilation, groups)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("conv3d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv3d_dx = state(get("conv3d_dx"))
+_r_conv3d_dx = _s_conv3d_dx.fast
+
+
+def conv3d_dx(
+    w: T,
+    dy: T,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> T:
+    """Gradient of a convolution with respect to its input.
+    w: Kernel of the forward operator.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    stride: Step between windows: one int, or one an axis.
+    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
+        right).
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv3d_dx[w._type, dy._type, shape, shape.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv3d_dx, w, dy, shape, stride, padding, dilation, groups)
+    y = run(w, dy)
+    if w._node is not None or dy._node is not None:
+        return record("conv3d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
+    return y
+
+
+_s_conv3d_transpose = state(get("conv3d_transpose"))
+_r_conv3d_transpose = _s_conv3d_transpose.fast
+
+
+def conv3d_transpose(
+    x: T,
+    w: T,
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    output_padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> T:
+    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
+    element of x adds a scaled copy of the kernel to the result.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (channels, out channels / groups, *window).
+    stride: Step between windows: one int, or one an axis.
+    padding: What is cut off around the result; given as for a convolution.
+    output_padding: Extra size at the end of each spatial axis of the result.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    groups: Number of independent groups that channels are divided into.
+    """
+    try:
+        run = _r_conv3d_transpose[x._type, w._type, stride, stride.__class__, padding, padding.__class__, output_padding, output_padding.__class__, dilation, dilation.__class__, groups, groups.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv3d_transpose, x, w, stride, padding, output_padding, dilation, groups)
+    y = run(x, w)
+    if x._node is not None or w._node is not None:
+        return record("conv3d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
+    return y
+
+
 # --- init -------------------------------------------------------------------------------------------------------------
 
 _s_ones = state(get("ones"))

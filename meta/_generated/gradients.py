@@ -31,6 +31,54 @@ def _subtract(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(dy), x2) if needs[1] else None)
 
 
+def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv1d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv1d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv1d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv1d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv1d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv1d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv1d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv1d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv2d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv2d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv2d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv2d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv2d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv2d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv3d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv3d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv3d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.conv3d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
 
@@ -107,6 +155,18 @@ RULES: dict[str, GradRule] = {
     "add": GradRule("add", _add, (0, 1)),
     "multiply": GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
     "subtract": GradRule("subtract", _subtract, (0, 1)),
+    "conv1d": GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
+    "conv1d_dw": GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    "conv1d_dx": GradRule("conv1d_dx", _conv1d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "conv1d_transpose": GradRule("conv1d_transpose", _conv1d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    "conv2d": GradRule("conv2d", _conv2d, (0, 1), saved_args=frozenset({0, 1})),
+    "conv2d_dw": GradRule("conv2d_dw", _conv2d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    "conv2d_dx": GradRule("conv2d_dx", _conv2d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "conv2d_transpose": GradRule("conv2d_transpose", _conv2d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    "conv3d": GradRule("conv3d", _conv3d, (0, 1), saved_args=frozenset({0, 1})),
+    "conv3d_dw": GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    "conv3d_dx": GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "conv3d_transpose": GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
     "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
     "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
     "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),

@@ -34,6 +34,159 @@ def subtract(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return bb.call(get("subtract"), (x1, x2))  # type: ignore[return-value]
 
 
+def conv1d(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv1d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv1d_dw(
+    bb: Builder,
+    x: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv1d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv1d_dx(
+    bb: Builder,
+    w: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv1d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv1d_transpose(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1,),
+    padding: int | Sequence[int] = (0,),
+    output_padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv1d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv2d(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv2d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv2d_dw(
+    bb: Builder,
+    x: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv2d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv2d_dx(
+    bb: Builder,
+    w: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv2d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv2d_transpose(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    output_padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv2d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv3d(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv3d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv3d_dw(
+    bb: Builder,
+    x: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv3d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv3d_dx(
+    bb: Builder,
+    w: Atom,
+    dy: Atom,
+    shape: int | Sequence[int],
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv3d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
+
+
+def conv3d_transpose(
+    bb: Builder,
+    x: Atom,
+    w: Atom,
+    stride: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    output_padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+) -> Var:
+    return bb.call(get("conv3d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
+
+
 def ones(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
     return bb.call(get("ones"), (shape, dtype, device))  # type: ignore[return-value]
 

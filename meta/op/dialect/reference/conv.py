@@ -1,0 +1,90 @@
+"""Convolutions in NumPy: one matrix product for each element of the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from meta.op import window
+from meta.op.dialect.reference import DIALECT
+from meta.op.dialect.reference._precision import widen
+
+_Ints = tuple[int, ...]
+
+
+def _grouped(x: Any, groups: int, axis: int) -> Any:
+    """The channel axis divided into (groups, channels of each)."""
+    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+
+
+def _taps(kernel: _Ints, counts: _Ints, stride: _Ints, dilation: _Ints) -> Iterator[tuple[_Ints, tuple[slice, ...]]]:
+    """Each element of the window with the positions of the padded input that it meets."""
+    rank = len(kernel)
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    for r in product(*map(range, kernel)):
+        yield r, tuple(
+            slice(b * s, b * s + (d - 1) * t + 1, t) for b, s, d, t in zip(r, spreads, counts, steps, strict=True)
+        )
+
+
+def _padded(x: Any, padding: _Ints) -> Any:
+    return np.pad(x, ((0, 0), (0, 0), *window.pads("conv", padding, x.ndim - 2)))
+
+
+def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
+    rank = x.ndim - 2
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    data, kernel = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(w), groups, 0)
+    counts = tuple(
+        (d - window.reach(k, s)) // t + 1
+        for d, k, s, t in zip(data.shape[3:], w.shape[2:], spreads, steps, strict=True)
+    )
+    out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *counts), data.dtype)
+    for r, at in _taps(w.shape[2:], counts, stride, dilation):
+        out += np.einsum("ngc...,goc->ngo...", data[(..., *at)], kernel[(..., *r)])
+    return out.reshape(x.shape[0], w.shape[0], *counts)
+
+
+def conv_dx(w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
+    pads = window.pads("conv", padding, len(shape) - 2)
+    grad, kernel = _grouped(widen(dy), groups, 1), _grouped(widen(w), groups, 0)
+    sizes = tuple(d + before + after for d, (before, after) in zip(shape[2:], pads, strict=True))
+    out = np.zeros((shape[0], groups, shape[1] // groups, *sizes), grad.dtype)
+    for r, at in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
+        out[(..., *at)] += np.einsum("ngo...,goc->ngc...", grad, kernel[(..., *r)])
+    inner = tuple(slice(before, before + d) for d, (before, _) in zip(shape[2:], pads, strict=True))
+    return out.reshape(shape[0], shape[1], *sizes)[(..., *inner)]
+
+
+def conv_dw(x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
+    data, grad = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(dy), groups, 1)
+    out = np.zeros((groups, shape[0] // groups, *shape[1:]), data.dtype)
+    for r, at in _taps(shape[2:], dy.shape[2:], stride, dilation):
+        met = data[(..., *at)]
+        axes = ([0, *range(3, met.ndim)],) * 2
+        for g in range(groups):
+            out[(g, ..., *r)] = np.tensordot(grad[:, g : g + 1], met[:, g : g + 1], axes)[0, :, 0]
+    return out.reshape(shape)
+
+
+def conv_transpose(
+    x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
+) -> Any:
+    rank = x.ndim - 2
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    pads, more = window.pads("conv", padding, rank), window.per_axis("conv", "output_padding", output_padding, rank, 0)
+    sizes = tuple(
+        (d - 1) * t + window.reach(k, s) - p[0] - p[1] + e
+        for d, t, k, s, p, e in zip(x.shape[2:], steps, w.shape[2:], spreads, pads, more, strict=True)
+    )
+    return conv_dx(w, x, (x.shape[0], w.shape[1] * groups, *sizes), stride, padding, dilation, groups)
+
+
+for _rank in (1, 2, 3):
+    DIALECT.implement(f"conv{_rank}d", conv)
+    DIALECT.implement(f"conv{_rank}d_dx", conv_dx)
+    DIALECT.implement(f"conv{_rank}d_dw", conv_dw)
+    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose)

@@ -1,0 +1,63 @@
+"""Convolutions by ATen. It knows symmetric padding only: for any other, x is padded first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.op import window
+from meta.op.dialect.torch import DIALECT
+
+_Ints = tuple[int, ...]
+_aten = torch.ops.aten
+
+
+def _around(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
+    """x (padded where ATen could not), the padding left to ATen, and the pads of each axis."""
+    rank = x.ndim - 2
+    pads = window.pads("conv", padding, rank)
+    if window.symmetric(pads):
+        return x, [before for before, _ in pads], pads
+    flat = [p for pair in reversed(pads) for p in pair]
+    return torch.constant_pad_nd(x, flat), [0] * rank, pads
+
+
+def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any) -> None:
+    data, pad, _ = _around(x, padding)
+    _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
+
+
+def _backward(dy: Any, x: Any, w: Any, stride: _Ints, pad: list[int], dilation: _Ints, groups: int, mask: list[bool]) -> Any:
+    return _aten.convolution_backward(dy, x, w, None, stride, pad, dilation, False, [0] * len(pad), groups, mask)
+
+
+def conv_dx(
+    w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
+) -> None:
+    # Of x only the shape is read; `out` has it.
+    x, pad, pads = _around(out, padding)
+    dx = _backward(dy, x, w, stride, pad, dilation, groups, [True, False, False])[0]
+    if not window.symmetric(pads):
+        dx = dx[(..., *(slice(before, before + d) for (before, _), d in zip(pads, shape[2:], strict=True)))]
+    out.copy_(dx)
+
+
+def conv_dw(
+    x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
+) -> None:
+    data, pad, _ = _around(x, padding)
+    out.copy_(_backward(dy, data, out, stride, pad, dilation, groups, [False, True, False])[1])
+
+
+def conv_transpose(
+    x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
+) -> None:
+    conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, out=out)
+
+
+for _rank in (1, 2, 3):
+    DIALECT.implement(f"conv{_rank}d", conv)
+    DIALECT.implement(f"conv{_rank}d_dx", conv_dx)
+    DIALECT.implement(f"conv{_rank}d_dw", conv_dw)
+    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose)

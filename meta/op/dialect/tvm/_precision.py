@@ -1,0 +1,30 @@
+"""Accumulation in a wider type: half precisions are summed in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.op.dialect.tvm._adapter import te
+
+
+def wide(dtype: str) -> str:
+    """The dtype that values of `dtype` are accumulated in."""
+    return "float32" if dtype in dtypes.HALVES else dtype
+
+
+def widen(value: Any) -> Any:
+    """An element in the dtype it is accumulated in."""
+    dtype = str(value.dtype) if hasattr(value, "dtype") else str(value.ty)
+    return value.astype(wide(dtype)) if dtype in dtypes.HALVES else value
+
+
+def narrow(x: Any, dtype: str, name: str = "narrow") -> Any:
+    """A tensor in `dtype`."""
+    return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), name)
+
+
+def compute_in(shape: Any, element: Callable[..., Any], dtype: str, name: str) -> Any:
+    """`te.compute` of an element computed in another dtype and stored as `dtype`."""
+    return te.compute(shape, lambda *i: element(*i).astype(dtype), name)

@@ -1,0 +1,128 @@
+"""TE computes of convolutions, for any number of spatial axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.op import window
+from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._precision import narrow, widen
+from meta.op.dialect.tvm._register import compute
+
+_Ints = tuple[int, ...]
+
+
+def _sizes(x: Any) -> list[int]:
+    return [int(d) for d in x.shape]
+
+
+def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
+    """x with its trailing axes padded by zeros, or by `value`."""
+    if not any(map(any, pads)):
+        return x
+    sizes = _sizes(x)
+    lead = len(sizes) - len(pads)
+    shape = [*sizes[:lead], *(d + before + after for d, (before, after) in zip(sizes[lead:], pads, strict=True))]
+    fill = tirx.const(0, x.dtype) if value is None else value
+
+    def element(*i: Any) -> Any:
+        at = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
+        inside = [c for a, d, p in zip(at, sizes[lead:], pads, strict=True) for c, on in ((a >= 0, p[0]), (a < d, p[1])) if on]
+        return tirx.if_then_else(tirx.all(*inside), x(*i[:lead], *at), fill)
+
+    return te.compute(shape, element, "padded")
+
+
+def _window_axes(kernel: list[int]) -> list[Any]:
+    return [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(kernel)]
+
+
+def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
+    """Cross-correlation of x, (batch, channels, *spatial), with w, (out channels, channels / groups, *window)."""
+    kernel = _sizes(w)[2:]
+    rank = len(kernel)
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    data = padded(x, window.pads("conv", padding, rank))
+    outs, ins, *_ = _sizes(w)
+    batch, _, *sizes = _sizes(data)
+    counts = [(d - window.reach(k, s)) // t + 1 for d, k, s, t in zip(sizes, kernel, spreads, steps, strict=True)]
+    c, r = te.reduce_axis((0, ins), "c"), _window_axes(kernel)
+    each = outs // groups
+
+    def element(n: Any, o: Any, *y: Any) -> Any:
+        channel = c if groups == 1 else o // each * ins + c
+        at = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
+        return te.sum(widen(data(n, channel, *at)) * widen(w(o, c, *r)), [c, *r])
+
+    return narrow(te.compute((batch, outs, *counts), element, "conv"), data.dtype)
+
+
+def convolve_dx(
+    w: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
+) -> Any:
+    """Every element of dy spread over the window that it was computed from, as a correlation of dy, with zeros between
+    and around its elements, with the kernel backwards."""
+    outs, ins, *kernel = _sizes(w)
+    rank = len(kernel)
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    before = [p[0] for p in window.pads("conv", padding, rank)]
+    spread = _spread(dy, shape[2:], steps, [p - (k - 1) * s for p, k, s in zip(before, kernel, spreads, strict=True)],
+                     [window.reach(k, s) for k, s in zip(kernel, spreads, strict=True)])  # fmt: skip
+    each = outs // groups
+    o, r = te.reduce_axis((0, each), "o"), _window_axes(kernel)
+
+    def element(n: Any, c: Any, *h: Any) -> Any:
+        channel, within = (o, c) if groups == 1 else (c // ins * each + o, c % ins)
+        at = [a + b * s for a, b, s in zip(h, r, spreads, strict=True)]
+        tap = [k - 1 - b for k, b in zip(kernel, r, strict=True)]
+        return te.sum(widen(spread(n, channel, *at)) * widen(w(channel, within, *tap)), [o, *r])
+
+    return narrow(te.compute(shape, element, "conv_dx"), dy.dtype)
+
+
+def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[int]) -> Any:
+    """dy with steps - 1 zeros between its elements; position 0 of the result is position `shift` of that."""
+    batch, channels, *counts = _sizes(dy)
+    shape = (batch, channels, *(d + k - 1 for d, k in zip(size, reach, strict=True)))
+
+    def element(n: Any, o: Any, *u: Any) -> Any:
+        at = [a + b for a, b in zip(u, shift, strict=True)]
+        on_grid = [a % t == 0 for a, t in zip(at, steps, strict=True) if t > 1]
+        inside = [c for a, t, d in zip(at, steps, counts, strict=True) for c in (a >= 0, a < (d - 1) * t + 1)]
+        taken = [a // t if t > 1 else a for a, t in zip(at, steps, strict=True)]
+        return tirx.if_then_else(tirx.all(*inside, *on_grid), dy(n, o, *taken), tirx.const(0, dy.dtype))
+
+    return te.compute(shape, element, "spread")
+
+
+def convolve_dw(
+    x: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
+) -> Any:
+    """For every element of the kernel the products of all pairs that it joined."""
+    outs, ins, *kernel = shape
+    rank = len(kernel)
+    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    data = padded(x, window.pads("conv", padding, rank))
+    batch, _, *counts = _sizes(dy)
+    n, y = te.reduce_axis((0, batch), "n"), [te.reduce_axis((0, d), f"y{i}") for i, d in enumerate(counts)]
+    each = outs // groups
+
+    def element(o: Any, c: Any, *r: Any) -> Any:
+        channel = c if groups == 1 else o // each * ins + c
+        at = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
+        return te.sum(widen(data(n, channel, *at)) * widen(dy(n, o, *y)), [n, *y])
+
+    return narrow(te.compute(shape, element, "conv_dw"), x.dtype)
+
+
+def convolve_transpose(
+    x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
+) -> Any:
+    return convolve_dx(w, x, tuple(int(d) for d in out[0].shape), stride, padding, dilation, groups)
+
+
+for _rank in (1, 2, 3):
+    compute(f"conv{_rank}d", generic=False)(convolve)
+    compute(f"conv{_rank}d_dx", generic=False)(convolve_dx)
+    compute(f"conv{_rank}d_dw", generic=False)(convolve_dw)
+    compute(f"conv{_rank}d_transpose", generic=False)(convolve_transpose)

@@ -1,0 +1,146 @@
+"""Sliding windows: the attributes that convolutions and pooling share, and the arithmetic of windows along an axis.
+
+The arithmetic is written with `+ * // %` and comparisons alone, so it serves Python ints, NumPy and TVM expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meta.ir.dim import Dim
+from meta.op import rules
+
+
+def per_axis(op: str, name: str, value: Sequence[int], rank: int, least: int = 1) -> tuple[int, ...]:
+    """An attribute given once, or once an axis, as one value for each of `rank` axes."""
+    fits = len(value) in (1, rank) and all(v >= least for v in value)
+    one_each = f"one int or {rank}, each at least {least}" if rank > 1 else f"one int, at least {least}"
+    rules.require(op, fits, f"{name} is {_shown(value)}", one_each)
+    return tuple(value) * rank if len(value) == 1 else tuple(value)
+
+
+def pads(op: str, value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each axis from one int, one an axis, or all befores followed by all afters."""
+    fits = len(value) in (1, rank, 2 * rank) and all(v >= 0 for v in value)
+    rules.require(op, fits, f"padding is {_shown(value)}",
+                  f"one int, {rank} (one an axis) or {2 * rank} (all befores, then all afters), none negative")  # fmt: skip
+    if len(value) == 1:
+        return ((value[0], value[0]),) * rank
+    if len(value) == rank:
+        return tuple((v, v) for v in value)
+    return tuple(zip(value[:rank], value[rank:], strict=True))
+
+
+def _shown(value: Sequence[int]) -> str:
+    return str(value[0]) if len(value) == 1 else str(tuple(value))
+
+
+def symmetric(padding: Sequence[tuple[int, int]]) -> bool:
+    """Whether every axis is padded alike on both sides."""
+    return all(before == after for before, after in padding)
+
+
+def reach(kernel: Dim, dilation: int) -> Dim:
+    """How many elements a dilated kernel spans."""
+    return (kernel - 1) * dilation + 1
+
+
+def window_count(
+    op: str, size: Dim, kernel: Dim, stride: int, pad: tuple[int, int], dilation: int, ceil_mode: bool = False
+) -> Dim:
+    """How many windows fit along an axis; with `ceil_mode` also a last one that starts inside the input or the padding
+    before it but ends beyond. Raises TypeInferenceError when none fits."""
+    room = size + pad[0] + pad[1] - reach(kernel, dilation)
+    if not isinstance(room, int):
+        return room // stride + 1
+    rules.require(op, room >= 0, f"a kernel of {kernel} with dilation {dilation} does not fit into {size} elements padded by {pad}",
+                  f"at least {reach(kernel, dilation)} elements with padding", "pad more, or use a smaller kernel")  # fmt: skip
+    if not ceil_mode or not isinstance(size, int):
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + pad[0] else count
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows along one axis of `size` elements: window i covers `start(i) + r * dilation` for r < kernel.
+
+    Windows of adaptive pooling (`adaptive`) vary in length; `kernel` is that of the longest.
+    """
+
+    size: int
+    count: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    after: int = 0
+    adaptive: bool = False
+
+    def start(self, i: Any) -> Any:
+        """The first position of window i, which may be in the padding."""
+        return i * self.size // self.count if self.adaptive else i * self.stride - self.before
+
+    def position(self, i: Any, r: Any) -> Any:
+        """Where element r of window i is."""
+        return self.start(i) + r * self.dilation
+
+    def inside(self, i: Any, r: Any) -> list[Any]:
+        """Conditions for element r of window i to exist; none where it always does."""
+        at = self.position(i, r)
+        if self.adaptive:
+            return [at < _ceil_div((i + 1) * self.size, self.count)]
+        conditions = [at >= 0] if self.before else []
+        last = (self.count - 1) * self.stride - self.before + (self.kernel - 1) * self.dilation
+        return [*conditions, at < self.size] if last >= self.size else conditions
+
+    @property
+    def candidates(self) -> int:
+        """How many windows may cover a position."""
+        if self.adaptive:
+            return max(((h + 1) * self.count - 1) // self.size - h * self.count // self.size + 1 for h in range(self.size))
+        return self.kernel if self.dilation > 1 else -(-self.kernel // self.stride)
+
+    def covering(self, h: Any, j: Any) -> tuple[Any, list[Any]]:
+        """Candidate j of the windows that cover position h, and the conditions for it to be one."""
+        if self.adaptive:
+            i = h * self.count // self.size + j
+            return i, [i <= ((h + 1) * self.count - 1) // self.size]
+        if self.dilation > 1:
+            at = h + self.before - j * self.dilation
+            return at // self.stride, [at >= 0, at % self.stride == 0, at // self.stride < self.count]
+        i = (h + self.before) // self.stride - j
+        conditions = [i >= 0] if self.candidates > 1 else []
+        if (self.size - 1 + self.before) // self.stride >= self.count:
+            conditions.append(i < self.count)
+        if self.kernel % self.stride:
+            conditions.append(i * self.stride + self.kernel > h + self.before)
+        return i, conditions
+
+    def elements(self, i: Any, include_pad: bool, most: Any = min, least: Any = max) -> Any:
+        """How many elements window i has, counting those in the padding or not, at least 1; an int where all windows
+        are alike. `most` and `least` are the minimum and maximum of two values."""
+        if self.adaptive:
+            return _ceil_div((i + 1) * self.size, self.count) - self.start(i)
+        end = self.size + (self.after if include_pad else 0)
+        last = self.start(self.count - 1) + (self.kernel - 1) * self.dilation
+        if last < end and (include_pad or not self.before):
+            return self.kernel
+        past = most(_ceil_div(end - self.start(i), self.dilation), self.kernel)
+        if include_pad or not self.before:
+            return least(past, 1)
+        return least(past - least(_ceil_div(-self.start(i), self.dilation), 0), 1)
+
+
+def _ceil_div(a: Any, b: int) -> Any:
+    return (a + (b - 1)) // b
+
+
+def adaptive_windows(size: int, count: int) -> Windows:
+    """The windows of adaptive pooling from `size` elements to `count`; regular ones where they divide."""
+    if size % count == 0:
+        return Windows(size, count, size // count, size // count)
+    longest = max(-(-(i + 1) * size // count) - i * size // count for i in range(count))
+    return Windows(size, count, longest, adaptive=True)

@@ -1,0 +1,59 @@
+"""Schemas of convolutions. Every one serves one, two and three spatial axes."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import Int, IntTuple, Tensor
+
+_PADDING = "Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom, right)."
+
+
+def _common(rank: int) -> tuple[Arg, ...]:
+    """The attributes that every convolution has; the defaults are in normal form, which is what the fast path finds."""
+    return (
+        Arg("stride", IntTuple, (1,) * rank, doc="Step between windows: one int, or one an axis."),
+        Arg("padding", IntTuple, (0,) * rank, doc=_PADDING),
+        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one an axis."),
+        Arg("groups", Int, 1, doc="Number of independent groups that channels are divided into."),
+    )
+
+
+def conv(rank: int) -> Schema:
+    return Schema(
+        "conv",
+        Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
+        Arg("w", Tensor, doc="Kernel, (out channels, channels / groups, *window)."),
+        *_common(rank),
+    )
+
+
+def conv_dx(rank: int) -> Schema:
+    return Schema(
+        "conv_dx",
+        Arg("w", Tensor, doc="Kernel of the forward operator."),
+        Arg("dy", Tensor, doc="Gradient of the result."),
+        Arg("shape", IntTuple, doc="Shape of the forward operator's x."),
+        *_common(rank),
+    )
+
+
+def conv_dw(rank: int) -> Schema:
+    return Schema(
+        "conv_dw",
+        Arg("x", Tensor, doc="Input of the forward operator."),
+        Arg("dy", Tensor, doc="Gradient of the result."),
+        Arg("shape", IntTuple, doc="Shape of the forward operator's w."),
+        *_common(rank),
+    )
+
+
+def conv_transpose(rank: int) -> Schema:
+    stride, padding, dilation, groups = _common(rank)
+    return Schema(
+        "conv_transpose",
+        Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
+        Arg("w", Tensor, doc="Kernel, (channels, out channels / groups, *window)."),
+        stride,
+        Arg("padding", IntTuple, (0,) * rank, doc="What is cut off around the result; given as for a convolution."),
+        Arg("output_padding", IntTuple, (0,) * rank, doc="Extra size at the end of each spatial axis of the result."),
+        dilation,
+        groups,
+    )
