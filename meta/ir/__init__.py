@@ -1,10 +1,10 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
-    expr, type, dim, module, span    the nodes, their types with symbolic sizes, programs, places in the user's code
-    builder                          writing IR binding by binding, which tracing and passes do
-    printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
-    visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining
-    compare                          equality, digests and keys by content
-    analysis                         liveness, storage, memory, call graph
-    verifier                         the rules of each level; verifier_rules are the functions behind them
+expr, type, dim, module, span    the nodes, their types with symbolic sizes, programs, places in the user's code
+builder                          writing IR binding by binding, which tracing and passes do
+printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
+visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining
+compare                          equality, digests and keys by content
+analysis                         liveness, storage, memory, call graph
+verifier                         the rules of each level; verifier_rules are the functions behind them
 """

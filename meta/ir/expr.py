@@ -245,7 +245,4 @@ def operands(value: Expr | Atom) -> Iterator[Atom]:
 
 def arg_types(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a call as `OpLike.infer` takes them: atoms replaced by their types."""
-    return tuple(
-        a.type if isinstance(a, ATOMS) else tuple(x.type for x in a) if is_atom_list(a) else a
-        for a in args
-    )
+    return tuple(a.type if isinstance(a, ATOMS) else tuple(x.type for x in a) if is_atom_list(a) else a for a in args)

@@ -63,7 +63,7 @@ def one_line(node: Binding | Expr | Atom) -> str:
     printer = Printer(spans=False)
     if isinstance(node, Binding):
         return f"%{printer.name(node.var)} = {printer.simple(node.value)}"
-    return printer.atom(node) if isinstance(node, ATOMS) else printer.simple(node)
+    return printer.inline(node)
 
 
 def _global_name(name: str) -> str:
@@ -107,7 +107,7 @@ class Printer:
             case Binding():
                 self.binding(node, 0)
             case _:
-                self.lines.append(self.atom(node) if isinstance(node, ATOMS) else self.simple(node))
+                self.lines.append(self.inline(node))
 
     def put(self, depth: int, text: str, span: Span | None = None) -> None:
         if depth > MAX_DEPTH + 1:
@@ -132,7 +132,7 @@ class Printer:
         for binding in block.bindings:
             self.binding(binding, depth)
         result = block.result
-        self.put(depth, self.simple(result) if isinstance(result, Tuple) else self.atom(result))
+        self.put(depth, self.inline(result))
 
     def binding(self, binding: Binding, depth: int) -> None:
         value = binding.value
@@ -150,6 +150,10 @@ class Printer:
             self.put(depth, "}")
         else:
             self.put(depth, head + self.simple(value), value.span)
+
+    def inline(self, value: Expr | Atom) -> str:
+        """A value or an atom on one line."""
+        return self.atom(value) if isinstance(value, ATOMS) else self.simple(value)
 
     def simple(self, value: Expr) -> str:
         """A value on one line."""

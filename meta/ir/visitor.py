@@ -167,15 +167,18 @@ def _same(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
 
 def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
     """`value` with other nested blocks; `value` itself when they are the same."""
-    if _same(blocks, nested_blocks(value)):
+    old = nested_blocks(value)
+    if len(blocks) == len(old) and _same(blocks, old):
         return value
     match value:
         case If():
             return replace(value, then=blocks[0], orelse=blocks[1])
         case Function():
             return replace(value, body=blocks[0])
-        case _:
-            return value
+        case Call() | Tuple() | TupleGetItem():
+            raise IRError(
+                message("rewrite", f"blocks are given to a {type(value).__name__}", "If and Function have some")
+            )
 
 
 def retyped(call: Call) -> Call:

@@ -16,6 +16,7 @@ from meta.ir.analysis import (
     visit_live,
 )
 from meta.ir.dim import sym
+from meta.ir.expr import GlobalVar
 from meta.ir.parser import parse, parse_function
 from meta.ir.type import TupleType, tensor_type
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, T, build, lookup
@@ -96,6 +97,19 @@ def test_closures_hold_what_they_capture():
     assert storage.buffers(closure) == storage.buffers(a)
     assert storage.buffers(a) < storage.buffers(d)
     assert estimate_memory(f).locals == 4 * BYTES
+
+
+def test_parameters_of_closures_and_functions_of_the_module_are_buffers_of_their_own():
+    f = function(
+        '%f = fn(%u: Tensor[(2, 3), "float32"]) -> Tensor[(2, 3), "float32"] { %v = reshape(%u, (2, 3)) %v }\n'
+        " %a = %f(%x)\n %a"
+    )
+    storage = Storage(f)
+    closure = f.body.bindings[0].value
+    (buffer,) = storage.buffers(closure.params[0])
+    assert buffer.kind == "parameter"
+    assert storage.buffers(closure.body.bindings[0].var) == {buffer}
+    assert storage.buffers(GlobalVar("g", closure.type)) == frozenset()
 
 
 def test_leaves_of_a_type():

@@ -7,12 +7,12 @@ import pytest
 from meta.errors import IRError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.compare import structural_equal, structural_hash, value_key
-from meta.ir.expr import Block, Call, Constant, Function, If, Var
+from meta.ir.expr import Block, Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.parser import parse_function
 from meta.ir.printer import to_text
 from meta.ir.span import Span
-from meta.ir.type import tensor_type
+from meta.ir.type import FunctionType, tensor_type
 from meta.ir.verifier import verify
 from meta.ir.visitor import (
     bound_vars,
@@ -28,6 +28,7 @@ from meta.ir.visitor import (
     use_counts,
     walk,
     walk_blocks,
+    with_blocks,
 )
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, T, build, constant, lookup
 
@@ -155,6 +156,24 @@ def test_where_types_change_the_calls_that_read_them_are_typed_again():
         rewrite(mixed, by_op({"softmax": half}))
 
 
+def test_bodies_of_closures_are_rewritten_and_their_calls_typed_again():
+    f = function(
+        '%f = fn(%u: Tensor[(2, 3), "float32"]) -> Tensor[(2, 3), "float32"] { %v = softmax(%u) %v }\n'
+        "%a = %f(%x)\n %b = norm(%a)\n %b"
+    ).body
+    f = Function((x := free_vars(f)[0],), f)
+    half = by_op({"softmax": lambda b, s: s.call_expr(OPS["cast"], (b.value.args[0], "float16"))})
+    new = rewrite(f, half)
+    verify(new)
+    assert new.type == FunctionType((x.type,), T.with_dtype("float16"))
+
+
+def test_blocks_belong_to_conditionals_and_functions():
+    f = function("  %a = softmax(%x)\n  %a")
+    with pytest.raises(IRError, match="blocks are given to a Call"):
+        with_blocks(f.body.bindings[0].value, (f.body,))
+
+
 def test_what_does_not_change_is_shared():
     f = function(NESTED)
     assert rewrite(f, lambda b, s: None) is f
@@ -256,6 +275,12 @@ def test_keys_of_values_join_what_computes_the_same():
         )
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)
+    pair = Tuple((x, y))
+    assert value_key(pair) == value_key(Tuple((x, y))) != value_key(Tuple((y, x)))
+    p = Var("p", pair.type)
+    assert value_key(TupleGetItem(p, 0)) == value_key(TupleGetItem(p, 0)) != value_key(TupleGetItem(p, 1))
+    apply = lambda name: Call(GlobalVar(name, FunctionType((T,), T)), (x,), T)  # noqa: E731
+    assert value_key(apply("g")) == value_key(apply("g")) != value_key(apply("h"))
     f = function(NESTED)
     assert value_key(f) is None
     assert isinstance(f.body.bindings[1].value, If)
