@@ -109,7 +109,8 @@ class Builder:
         return tuple(self._blocks[-1])
 
     def definition(self, atom: Any) -> Expr | None:
-        """What a variable was bound to by this builder; None for parameters, constants and attribute values."""
+        """What a variable in scope was bound to by this builder; None for parameters, constants, attribute values and
+        what a block bound that has ended."""
         return self._definitions.get(atom) if isinstance(atom, Var) else None
 
     def bind(self, binding: Binding) -> Var:
@@ -198,6 +199,9 @@ class Builder:
             yield scope
             scope.close(self._blocks[-1])
         finally:
+            for block in self._blocks[depth:]:
+                for binding in block:
+                    self._definitions.pop(binding.var, None)
             del self._blocks[depth:]
 
     def _span(self) -> Span | None:

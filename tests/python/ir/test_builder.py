@@ -75,6 +75,18 @@ def test_functions_are_called_with_what_they_take():
         b.call_function(Var("x", T), [])
 
 
+def test_definitions_end_with_their_block():
+    b = Builder()
+    outer = b.tuple([])
+    with b.block() as scope:
+        inner = b.tuple([outer])
+        scope.ret(inner)
+        assert b.definition(outer) is not None
+        assert b.definition(inner) is not None
+    assert b.definition(outer) is not None
+    assert b.definition(inner) is None
+
+
 def test_a_block_needs_a_result():
     b = Builder()
     with pytest.raises(IRError, match=r"ended without a result; call ret"), b.block():
