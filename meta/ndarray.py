@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from meta.autograd.tape import Node
 
+_alias_lock = Lock()
 _UNSET: dict[str, Any] = {"grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
@@ -167,6 +169,19 @@ class NDArray(TensorMethods):
 
         set_requires_grad(self, wanted)
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operator computed this array."""
+        from meta.autograd.tape import Leaf
+
+        return self._node is None or isinstance(self._node, Leaf)
+
+    @property
+    def version(self) -> int:
+        """How often the memory was written in place since the count was first asked for."""
+        count = self._version
+        return 0 if count is None else count[0]
+
     def backward(self, dy: NDArray | None = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Accumulate gradients into `.grad` of every array below this one that requires them.
 
@@ -186,7 +201,10 @@ class NDArray(TensorMethods):
         out = NDArray(self._data, self._type)
         version = self._version
         if version is None:
-            version = self._version = [0]
+            with _alias_lock:  # two threads that alias one array must agree on its count
+                version = self._version
+                if version is None:
+                    version = self._version = [0]
         out._version = version
         return out
 
@@ -208,7 +226,7 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
 def asarray(data: Any, dtype: Any = None, on: Device | str = CPU, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where it can."""
     if isinstance(data, NDArray):
-        out = data.detach() if not copy else _copy(data)
+        out = data.detach() if not copy else copy_of(data)
         return out.to(device=on, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=on, dtype=dtype)
@@ -218,7 +236,8 @@ def asarray(data: Any, dtype: Any = None, on: Device | str = CPU, copy: bool = F
     return out if device(on) is CPU else out.to(device=on)
 
 
-def _copy(x: NDArray) -> NDArray:
+def copy_of(x: NDArray) -> NDArray:
+    """The same values in memory of their own, without history."""
     out = storage.empty(x.shape, x.dtype, x.device)
     storage.copy_into(x._data, out)  # pyright: ignore[reportPrivateUsage]
     return NDArray(out, x.type)
@@ -246,7 +265,7 @@ def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
     without DLPack or with an unsupported dtype."""
     data, shape, dtype, where = storage.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))
-    return _copy(out) if copy else out
+    return copy_of(out) if copy else out
 
 
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:

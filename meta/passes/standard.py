@@ -1,0 +1,15 @@
+"""The passes that every program goes through before it is compiled."""
+
+from __future__ import annotations
+
+from meta.passes.cse import cse
+from meta.passes.dce import dce
+from meta.passes.fold_const import fold_const
+from meta.passes.inline_calls import inline_calls
+from meta.passes.manager import Pipeline
+from meta.passes.simplify import simplify
+
+
+def standard() -> Pipeline:
+    """inline_calls, simplify, fold_const, cse, dce: results stay the same up to rounding."""
+    return Pipeline((inline_calls, simplify, fold_const, cse, simplify, dce))
