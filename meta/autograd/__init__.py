@@ -1,1 +1,41 @@
 """Reverse-mode differentiation of eager computations: a tape, its backward walk, and what users do with it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meta.autograd.api import enable_grad as enable_grad
+    from meta.autograd.api import is_grad_enabled as is_grad_enabled
+    from meta.autograd.api import no_grad as no_grad
+    from meta.autograd.engine import backward as backward
+    from meta.autograd.engine import grad as grad
+    from meta.autograd.function import Context as Context
+    from meta.autograd.function import Function as Function
+    from meta.autograd.gradcheck import gradcheck as gradcheck
+    from meta.autograd.gradcheck import gradgradcheck as gradgradcheck
+
+_HOMES = {
+    "Context": "function",
+    "Function": "function",
+    "backward": "engine",
+    "enable_grad": "api",
+    "grad": "engine",
+    "gradcheck": "gradcheck",
+    "gradgradcheck": "gradcheck",
+    "is_grad_enabled": "api",
+    "no_grad": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'meta.autograd' has no attribute {name!r}")
+    value = getattr(import_module(f"meta.autograd.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -1,25 +1,53 @@
-"""What users do with the tape: gradient modes and operators of their own."""
+"""What users do with the tape: gradient modes."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, TypeVar, overload
 
-from meta.autograd.engine import grad_mode
+from meta.scope import modes
 
-
-def no_grad() -> AbstractContextManager[None]:
-    """Record no gradients inside the block or decorated function, in this thread."""
-    return grad_mode(False)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def enable_grad() -> AbstractContextManager[None]:
-    """Record gradients inside the block or decorated function, in this thread."""
-    return grad_mode(True)
+class GradMode(ContextDecorator):
+    """Record (or do not record) gradients inside a block or decorated function, in this thread."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self._before: list[bool] = []
+
+    def _recreate_cm(self) -> GradMode:
+        """Each call of a decorated function has its own (see contextlib.ContextDecorator)."""
+        return GradMode(self.enabled)
+
+    def __enter__(self) -> None:
+        self._before.append(modes.grad_enabled)
+        modes.grad_enabled = self.enabled
+
+    def __exit__(self, *_: object) -> None:
+        modes.grad_enabled = self._before.pop()
 
 
-class Function:
-    """placeholder"""
+@overload
+def no_grad() -> GradMode: ...
+@overload
+def no_grad(function: F) -> F: ...
+def no_grad(function: Any = None) -> Any:
+    """Record no gradients: `with no_grad():`, or as a decorator, in this thread."""
+    return GradMode(False) if function is None else GradMode(False)(function)
 
 
-_ = Any
+@overload
+def enable_grad() -> GradMode: ...
+@overload
+def enable_grad(function: F) -> F: ...
+def enable_grad(function: Any = None) -> Any:
+    """Record gradients again inside of `no_grad`: `with enable_grad():`, or as a decorator, in this thread."""
+    return GradMode(True) if function is None else GradMode(True)(function)
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls in this thread are recorded."""
+    return modes.grad_enabled

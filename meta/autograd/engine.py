@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
-from meta.autograd.tape import Edge, Leaf, Node, accumulate_lock, check_versions
-from meta.errors import GradientError, TypeInferenceError, message
-from meta.ir.type import TensorType
-from meta.ndarray import NDArray
+from meta.autograd.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
+from meta.ndarray import NDArray, copy_of
 from meta.scope import modes
 
 Slot = tuple[Node, int]
+Pending = dict[Node, dict[int, NDArray]]
+"""Gradients that arrived so far, by node and output index."""
 
 
-def backward(y: NDArray, dy: NDArray | None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
-    """See NDArray.backward."""
-    root = _root(y)
-    _walk({root: _seed(y, dy)}, None, retain_graph or create_graph, create_graph)
+def backward(
+    outputs: NDArray | Sequence[NDArray],
+    dys: NDArray | Sequence[NDArray | None] | None = None,
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> None:
+    """Accumulate the gradients of the sum of all `outputs` into `.grad` of every array that they depend on.
+
+    dys: the outputs' gradients; needed for outputs with more than one element. The rest is as in NDArray.backward."""
+    start = _start("backward", outputs, dys)
+    _walk(start, None, retain_graph or create_graph, create_graph)
 
 
 def grad(
@@ -30,22 +40,15 @@ def grad(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> tuple[NDArray | None, ...]:
-    """Gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+    """Gradients of the sum of all `outputs` with respect to `inputs`, without touching any `.grad`.
 
-    dys: the outputs' gradients; needed for outputs with more than one element. allow_unused: None, instead of a
-    GradientError, for an input that no output depends on."""
-    ys = (outputs,) if isinstance(outputs, NDArray) else tuple(outputs)
+    dys: the outputs' gradients; needed for outputs with more than one element.  retain_graph, create_graph: as in
+    NDArray.backward.  allow_unused: None, instead of a GradientError, for an input that no output depends on.
+    Only what lies between the inputs and the outputs is computed (and freed)."""
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
-    seeds = (None,) * len(ys) if dys is None else (dys,) if isinstance(dys, NDArray) else tuple(dys)
-    if len(seeds) != len(ys):
-        raise GradientError(message("grad", f"{len(seeds)} output gradients for {len(ys)} outputs", "one each"))
-    start: dict[Slot, NDArray] = {}
-    for y, dy in zip(ys, seeds, strict=True):
-        slot, seed = _root(y), _seed(y, dy)
-        start[slot] = seed if slot not in start else start[slot] + seed
-    wanted = {_root(x, "grad"): None for x in xs}
-    found = _walk(start, wanted, retain_graph or create_graph, create_graph)
-    out = tuple(found.get(_root(x)) for x in xs)
+    wanted = [_root(x, "grad") for x in xs]
+    found = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
+    out = tuple(found.get(slot) for slot in wanted)
     for i, g in enumerate(out):
         if g is None and not allow_unused:
             raise GradientError(
@@ -55,7 +58,31 @@ def grad(
     return out
 
 
-def _root(y: NDArray, where: str = "backward") -> Slot:
+def _start(where: str, outputs: Any, dys: Any) -> Pending:
+    ys = (outputs,) if isinstance(outputs, NDArray) else tuple(outputs)
+    seeds = (None,) * len(ys) if dys is None else (dys,) if isinstance(dys, NDArray) else _sequence(where, dys)
+    if len(seeds) != len(ys):
+        raise GradientError(message(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each"))
+    start: Pending = {}
+    for y, dy in zip(ys, seeds, strict=True):
+        node, index = _root(y, where)
+        _add(start.setdefault(node, {}), index, _seed(where, y, dy))
+    return start
+
+
+def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
+    if isinstance(dys, (list, tuple)):
+        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType]
+    raise _no_array(where, dys)
+
+
+def _no_array(where: str, dy: Any) -> ArgumentError:
+    return ArgumentError(
+        message(where, f"dy is {type(dy).__name__}", "an NDArray of the array's type", "wrap it: meta.array(...)")
+    )
+
+
+def _root(y: NDArray, where: str) -> Slot:
     node = y._node  # pyright: ignore[reportPrivateUsage]
     if node is None:
         raise GradientError(
@@ -65,66 +92,99 @@ def _root(y: NDArray, where: str = "backward") -> Slot:
     return node, y._index  # pyright: ignore[reportPrivateUsage]
 
 
-def _seed(y: NDArray, dy: NDArray | None) -> NDArray:
+def _seed(where: str, y: NDArray, dy: NDArray | None) -> NDArray:
     if dy is None:
         if y.size != 1:
             raise GradientError(
-                message("backward", f"the array has shape {y.shape} and no gradient was given",
+                message(where, f"the array has shape {y.shape} and no gradient was given",
                         "without dy: arrays with one element", "pass dy, or reduce with .sum()")
             )  # fmt: skip
         from meta._generated.functions import ones
 
         return ones(y.shape, dtype=y.dtype, device=y.device)
-    if dy.type is not y.type:
+    if not isinstance(dy, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _no_array(where, dy)
+    if dy._type is not y._type:  # pyright: ignore[reportPrivateUsage]
         raise TypeInferenceError(
-            message("backward", f"dy is {dy.type!r}", f"the array's own type: {y.type!r}", "reshape or cast dy")
+            message(where, f"dy is {dy.type!r}", f"the array's own type: {y.type!r}", "reshape, cast or move dy")
         )
-    return dy
+    return _shared(dy)
 
 
-def _walk(
-    start: dict[Slot, NDArray], wanted: dict[Slot, None] | None, retain: bool, create: bool
-) -> dict[Slot, NDArray]:
+def _shared(gradient: NDArray) -> NDArray:
+    """`gradient`, marked as memory that somebody else holds too: an array that counts its writes may have aliases."""
+    if gradient._version is None:  # pyright: ignore[reportPrivateUsage]
+        gradient._version = [0]  # pyright: ignore[reportPrivateUsage]
+    return gradient
+
+
+def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: bool) -> dict[Slot, NDArray]:
     """Propagate from `start`. With `wanted`, collect those gradients and leave `.grad` alone."""
-    pending = _dependencies(node for node, _ in start)
-    grads: dict[Node, dict[int, NDArray]] = {}
-    for (node, index), seed in start.items():
-        grads.setdefault(node, {})[index] = seed
-    ready = [node for node in grads if not pending[node]]
+    route = None if wanted is None else _route(start, wanted)
+    heap = [(node.order, node) for node in start]
+    heapify(heap)
     found: dict[Slot, NDArray] = {}
-    with grad_mode(create):
-        while ready:
-            node = ready.pop()
-            mine = grads.pop(node, None)
-            if mine is not None:
+    before = modes.grad_enabled
+    modes.grad_enabled = create
+    try:
+        while heap:
+            node = heappop(heap)[1]
+            mine = start.pop(node)
+            if node.hooks:
                 _run_hooks(node, mine)
-                if wanted is not None:
-                    found.update({(node, i): g for i, g in mine.items() if (node, i) in wanted})
-                inputs = _apply(node, mine, wanted is None, create)
-                for edge, gradient in inputs:
-                    _add(grads.setdefault(edge[0], {}), edge[1], gradient)
-            for edge in _flat_edges(node):
-                pending[edge[0]] -= 1
-                if not pending[edge[0]]:
-                    ready.append(edge[0])
-            if not retain and not isinstance(node, Leaf):
-                node.args = node.outs = None
-                node.versions = ()
+            if wanted is not None:
+                found.update({(node, i): g for i, g in mine.items() if (node, i) in wanted})
+            if node.__class__ is Leaf:
+                if wanted is None:
+                    _accumulate(node, mine[0], create)  # type: ignore[arg-type]
+            elif route is None or node in route.inner:
+                for (target, index), gradient in _apply(node, mine, route, create):
+                    slots = start.get(target)
+                    if slots is None:
+                        start[target] = {index: gradient}
+                        heappush(heap, (target.order, target))
+                    else:
+                        _add(slots, index, gradient)
+                if not retain:
+                    node.args = node.outs = None
+                    node.versions = ()
+    finally:
+        modes.grad_enabled = before
     return found
 
 
-def _dependencies(roots: Iterable[Node]) -> dict[Node, int]:
-    """For every node reachable from `roots`, how many edges lead to it."""
-    stack = list(dict.fromkeys(roots))
-    pending: dict[Node, int] = dict.fromkeys(stack, 0)
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What lies between outputs and wanted gradients."""
+
+    targets: set[Node]
+    """The nodes of the wanted gradients."""
+    inner: set[Node]
+    """Nodes with an edge to a target or to another inner node; only these are applied."""
+
+    def takes(self, edge: Edge) -> bool:
+        return edge is not None and (edge[0] in self.inner or edge[0] in self.targets)
+
+
+def _route(start: Iterable[Node], wanted: frozenset[Slot]) -> _Route:
+    route = _Route({node for node, _ in wanted}, set())
+    oldest = max((node.order for node in route.targets), default=0)
+    stack = list(start)
+    reached = set(stack)
     while stack:
         for target, _ in _flat_edges(stack.pop()):
-            if target in pending:
-                pending[target] += 1
-            else:
-                pending[target] = 1
+            if target not in reached and target.order <= oldest:
+                reached.add(target)
                 stack.append(target)
-    return pending
+    for node in sorted(reached, key=lambda n: -n.order):
+        if any(map(route.takes, _flat_edges(node))):
+            route.inner.add(node)
+    return route
+
+
+def _is_list(edge: Any) -> bool:
+    """Whether an entry of `Node.edges` stands for a list argument."""
+    return edge[0].__class__ is tuple or edge[0] is None
 
 
 def _flat_edges(node: Node) -> list[Slot]:
@@ -132,71 +192,94 @@ def _flat_edges(node: Node) -> list[Slot]:
     for edge in node.edges:
         if edge is None:
             continue
-        if edge[0].__class__ in (tuple, type(None)):
+        if _is_list(edge):
             out.extend(e for e in edge if e is not None)  # type: ignore[misc]
         else:
             out.append(edge)  # type: ignore[arg-type]
     return out
 
 
-def _apply(node: Node, mine: dict[int, NDArray], accumulate: bool, create: bool) -> list[tuple[Slot, NDArray]]:
+_ALL = (True,)
+
+
+def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: bool) -> list[tuple[Slot, NDArray]]:
     """The gradients of a node's inputs, each with where it goes."""
-    if isinstance(node, Leaf):
-        if accumulate:
-            _accumulate(node, mine[0], create)
-        return []
-    if node.args is None or node.outs is None:
+    rule, args, outs = node.rule, node.args, node.outs
+    if args is None or outs is None:
         raise GradientError(
-            message(node.rule.op, "the graph was freed by an earlier backward", "one backward a graph",
+            message(rule.op, "the graph was freed by an earlier backward", "one backward a graph",
                     "pass retain_graph=True to the first one")
         )  # fmt: skip
-    check_versions(node)
-    rule = node.rule
-    needs = tuple([_needs(edge) for edge in node.edges])
-    outs = _connected(node) if create and rule.saved_outputs else node.outs
-    dys = [_output_gradient(rule.undefined, mine, i, t) for i, t in enumerate(node.out_types)]
-    if rule.outputs < 0:
-        gradients = rule.function(needs, *node.args, outs, tuple(dys))
+    if node.versions:
+        check_versions(node)
+    edges = node.edges if route is None else _pruned(node.edges, route)
+    needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
+    if rule.unavailable:
+        _check_available(rule.op, rule.unavailable, rule.differentiable, needs)
+    if create and rule.saved_outputs:
+        outs = _connected(node, outs)
+    if rule.outputs == 1:
+        gradients = rule.function(needs, *args, outs[0], mine[0])
     else:
-        gradients = rule.function(needs, *node.args, *outs, *dys)
+        dys = [_output_gradient(node, mine, i) for i in range(len(outs))]
+        gradients = (
+            rule.function(needs, *args, outs, tuple(dys)) if rule.outputs < 0 else rule.function(needs, *args, *outs, *dys)
+        )
     out: list[tuple[Slot, NDArray]] = []
-    for position, edge, gradient in zip(rule.differentiable, node.edges, gradients, strict=True):
-        if edge is None:
+    for edge, gradient in zip(edges, gradients, strict=True):
+        if edge is None or gradient is None:
             continue
-        if gradient is None and position in rule.unavailable:
-            raise GradientError(
-                message(rule.op, f"no gradient for argument {position}", rule.unavailable[position], "detach it")
-            )
-        if edge[0].__class__ in (tuple, type(None)):
-            pairs = zip(edge, gradient or (), strict=False)
-            out.extend((e, g) for e, g in pairs if e is not None and g is not None)  # type: ignore[misc]
-        elif gradient is not None:
+        if _is_list(edge):
+            out.extend((e, g) for e, g in zip(edge, gradient, strict=True) if e is not None and g is not None)  # type: ignore[misc]
+        else:
             out.append((edge, gradient))  # type: ignore[arg-type]
     return out
 
 
-def _needs(edge: Edge | tuple[Edge, ...]) -> bool:
-    return edge is not None
+def _pruned(edges: Edges, route: _Route) -> Edges:
+    """`edges` with None for those that lead to no wanted gradient."""
+    out: list[Any] = []
+    for edge in edges:
+        if edge is not None and _is_list(edge):
+            kept = tuple(e if route.takes(e) else None for e in edge)  # type: ignore[arg-type]
+            out.append(kept if any(kept) else None)
+        else:
+            out.append(edge if route.takes(edge) else None)  # type: ignore[arg-type]
+    return tuple(out)
 
 
-def _connected(node: Node) -> tuple[Any, ...]:
+def _check_available(op: str, why: dict[int, str], positions: tuple[int, ...], needs: tuple[bool, ...]) -> None:
+    for position, needed in zip(positions, needs, strict=True):
+        if needed and position in why:
+            raise GradientError(
+                message(op, f"argument {position} has no gradient", why[position], "detach it: x.detach()")
+            )
+
+
+def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Saved outputs as part of the graph again, for gradients of gradients."""
-    outs: list[Any] = []
-    for i, saved in enumerate(node.outs or ()):
-        if isinstance(saved, NDArray):
-            saved = saved._alias()  # pyright: ignore[reportPrivateUsage]
-            saved._node, saved._index = node, i  # pyright: ignore[reportPrivateUsage]
-        outs.append(saved)
-    return tuple(outs)
+    return tuple(connected(node, i, saved) if isinstance(saved, NDArray) else saved for i, saved in enumerate(outs))
 
 
-def _output_gradient(undefined: frozenset[int], mine: dict[int, NDArray], index: int, t: TensorType) -> Any:
+def connected(node: Node, index: int, saved: NDArray) -> NDArray:
+    """The alias of a node's output, saved for backward, as that output."""
+    out = saved._alias()  # pyright: ignore[reportPrivateUsage]
+    out._node, out._index = node, index  # pyright: ignore[reportPrivateUsage]
+    return out
+
+
+def _output_gradient(node: Node, mine: dict[int, NDArray], index: int) -> Any:
+    """The gradient of one of several results: None where none can flow or the rule takes None, else zeros if undefined."""
     found = mine.get(index)
-    if found is not None or index in undefined:
+    rule = node.rule
+    if found is not None or index in rule.undefined:
         return found
+    if rule.outputs > 0 and index not in rule.differentiable_outputs:
+        return None
     from meta._generated.functions import zeros
 
-    return zeros(t.shape, dtype=t.dtype, device=t.device)
+    t = node.out_types[index]
+    return zeros(t.shape, dtype=t.dtype, device=t.device)  # type: ignore[arg-type]  # static in eager mode
 
 
 def _add(slots: dict[int, NDArray], index: int, gradient: NDArray) -> None:
@@ -207,9 +290,21 @@ def _add(slots: dict[int, NDArray], index: int, gradient: NDArray) -> None:
 def _run_hooks(node: Node, mine: dict[int, NDArray]) -> None:
     for index, hooks in (node.hooks or {}).items():
         for hook in list(hooks):
-            if index in mine:
-                replaced = hook(mine[index])
-                mine[index] = mine[index] if replaced is None else replaced
+            gradient = mine.get(index)
+            if gradient is None:
+                break
+            replaced = hook(_shared(gradient))
+            if replaced is not None:
+                _check_replacement(gradient, replaced)
+                mine[index] = _shared(replaced)
+
+
+def _check_replacement(gradient: NDArray, replaced: Any) -> None:
+    if not isinstance(replaced, NDArray) or replaced.type is not gradient.type:
+        shown = repr(replaced.type) if isinstance(replaced, NDArray) else type(replaced).__name__
+        raise GradientError(
+            message("register_hook", f"a hook returned {shown}", f"None or an array of the gradient's type {gradient.type!r}")
+        )
 
 
 def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
@@ -218,18 +313,12 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
         return
     with accumulate_lock:
         before = target.grad
-        if before is None:
-            target.grad = gradient if create else gradient.detach()
-        else:
+        if before is not None:
             target.grad = before + gradient
-
-
-@contextmanager
-def grad_mode(enabled: bool):  # noqa: ANN201  # the decorator states the type
-    """Record (or do not record) gradients inside the block, in this thread."""
-    before = modes.grad_enabled
-    modes.grad_enabled = enabled
-    try:
-        yield
-    finally:
-        modes.grad_enabled = before
+        elif create:
+            target.grad = gradient
+        # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, any other is taken.
+        elif gradient._version is None:  # pyright: ignore[reportPrivateUsage]
+            target.grad = _shared(gradient)
+        else:
+            target.grad = copy_of(gradient)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
-from threading import Lock
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
@@ -25,10 +26,13 @@ Hook = Callable[["NDArray"], "NDArray | None"]
 class Node:
     """One recorded call, or (class Leaf) an array that gradients end in."""
 
-    __slots__ = ("__weakref__", "args", "edges", "hooks", "out_types", "outs", "rule", "versions")
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "order", "out_types", "outs", "rule", "versions")
 
     rule: GradRule
     edges: Edges
+    order: int
+    """Falls with every node made. A node is made after those that its edges lead to, so walking nodes by rising order
+    meets each one after everything that was computed from it."""
     args: tuple[Any, ...] | None
     """Arguments in schema order: values that the gradient reads, types of the others. None once freed."""
     outs: tuple[Any, ...] | None
@@ -45,7 +49,9 @@ class Leaf(Node):
     array: weakref.ref[NDArray]
 
 
-accumulate_lock = Lock()
+next_order = count(0, -1).__next__
+accumulate_lock = RLock()
+"""Held while a gradient is added to `.grad`, so that threads that share a leaf lose none."""
 
 
 def table() -> dict[str, GradRule]:
@@ -80,15 +86,21 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     rule = table().get(op)
     if rule is None:
         return result
-    node = Node()
-    node.rule = rule
-    node.hooks = None
-    node.edges = edges = tuple([_edge(args[p]) for p in rule.differentiable])
+    edges = tuple([_edge(args[p]) for p in rule.differentiable])
     if not any(edges):
         return result
+    node = Node()
+    node.order = next_order()
+    node.rule = rule
+    node.hooks = None
+    node.edges = edges
     saved = rule.saved_args
-    node.args = tuple([arg if i in saved else _type_only(arg) for i, arg in enumerate(args)])
-    node.versions = _versions([args[i] for i in saved])
+    if saved:
+        node.args = tuple([arg if i in saved else _type_only(arg) for i, arg in enumerate(args)])
+        node.versions = versions_of([args[i] for i in saved])
+    else:
+        node.args = tuple([_type_only(arg) for arg in args])
+        node.versions = ()
     if rule.outputs == 1:
         return _record_single(node, rule, result)
     return _record_many(node, rule, result)
@@ -100,11 +112,12 @@ def _record_single(node: Node, rule: GradRule, result: NDArray) -> NDArray:
         return result
     node.out_types = (out_type,)
     if rule.saved_outputs:
+        # An alias, because the result itself holds the node: saving it would make a cycle.
         alias = result._alias()  # pyright: ignore[reportPrivateUsage]
         node.outs = (alias,)
-        node.versions = (*node.versions, *_versions((alias,)))
+        node.versions = (*node.versions, (alias, _version(alias)))
     else:
-        node.outs = (out_type,)
+        node.outs = node.out_types
     result._node = node  # pyright: ignore[reportPrivateUsage]
     return result
 
@@ -113,14 +126,24 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
     node.out_types = tuple(r.type for r in results)
     # `outputs` is -1 for operators whose number of results depends on the call (split): all of them count.
     flows = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
-    aliases = {i: results[i]._alias() for i in rule.saved_outputs}  # pyright: ignore[reportPrivateUsage]
+    keeps = frozenset(flows) if rule.outputs < 0 and rule.saved_outputs else rule.saved_outputs
+    aliases = {i: results[i]._alias() for i in keeps}  # pyright: ignore[reportPrivateUsage]
     node.outs = tuple(aliases.get(i, r.type) for i, r in enumerate(results))
-    node.versions = (*node.versions, *_versions(aliases.values()))
-    for i in flows:
-        if dtypes.is_float(results[i].dtype):
-            results[i]._node = node  # pyright: ignore[reportPrivateUsage]
-            results[i]._index = i  # pyright: ignore[reportPrivateUsage]
+    node.versions = (*node.versions, *versions_of(aliases.values()))
+    link(node, results, [i for i in flows if dtypes.is_float(results[i].dtype)])
     return results
+
+
+def link(node: Node, results: Sequence[NDArray], indices: Iterable[int]) -> None:
+    """Make the results at `indices` outputs of `node`."""
+    for i in indices:
+        results[i]._node = node  # pyright: ignore[reportPrivateUsage]
+        results[i]._index = i  # pyright: ignore[reportPrivateUsage]
+
+
+def edges_of(args: Iterable[Any]) -> tuple[Edge, ...]:
+    """The edges to the arrays among `args`; lists are not searched."""
+    return tuple([None if arg.__class__ in (tuple, list) else _edge(arg) for arg in args])
 
 
 def _edge(arg: Any) -> Any:
@@ -138,11 +161,11 @@ def _type_only(arg: Any) -> Any:
     return arg if found is None else found
 
 
-def _versions(values: Iterable[Any]) -> tuple[tuple[NDArray, int], ...]:
+def versions_of(values: Iterable[Any]) -> tuple[tuple[NDArray, int], ...]:
     out: list[tuple[NDArray, int]] = []
     for value in values:
         if value.__class__ in (tuple, list):
-            out.extend(_versions(value))
+            out.extend(versions_of(value))
         elif hasattr(value, "_version"):
             out.append((value, _version(value)))
     return tuple(out)
@@ -198,6 +221,7 @@ def set_requires_grad(x: NDArray, wanted: bool) -> None:
         )
     if wanted and node is None:
         leaf = Leaf()
+        leaf.order = next_order()
         leaf.edges = ()
         leaf.hooks = None
         leaf.array = weakref.ref(x)
@@ -215,4 +239,9 @@ def register_hook(x: NDArray, hook: Hook) -> Callable[[], None]:
         node.hooks = {}
     hooks = node.hooks.setdefault(index, [])
     hooks.append(hook)
-    return lambda: hooks.remove(hook)
+
+    def remove() -> None:
+        if hook in hooks:
+            hooks.remove(hook)
+
+    return remove

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from meta import tracing
-from meta.autograd.engine import grad_mode
+from meta.autograd.api import no_grad
 from meta.errors import ArgumentError, message
 from meta.model.model import Model
 from meta.ndarray import NDArray, array
@@ -68,7 +68,7 @@ class Optimizer:
 
     def step(self) -> None:
         """Update every parameter that has a gradient, in place."""
-        with grad_mode(False):
+        with no_grad():
             for name, x in self.named:
                 if x.grad is not None:
                     self.update(name, x, x.grad)
