@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from meta.autograd.api import no_grad as no_grad
     from meta.device import Device as Device
     from meta.device import device as device
+    from meta.interpreter.explain import explain as explain
+    from meta.model.model import Model as Model
     from meta.ndarray import NDArray as NDArray
     from meta.ndarray import array as array
     from meta.ndarray import asarray as asarray
@@ -38,6 +40,8 @@ _HOMES: dict[str, str] = {
     "asarray": "meta.ndarray",
     "device": "meta.device",
     "enable_grad": "meta.autograd.api",
+    "Model": "meta.model.model",
+    "explain": "meta.interpreter.explain",
     "from_dlpack": "meta.ndarray",
     "from_numpy": "meta.ndarray",
     "no_grad": "meta.autograd.api",

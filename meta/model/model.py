@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from meta import tracing
 from meta.device import Device
 from meta.dtype import is_float
 from meta.errors import ArgumentError, did_you_mean, message
 from meta.ndarray import NDArray, asarray
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Model:

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import local
 from types import TracebackType
-from typing import Literal, Self, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean, message
 from meta.ir.expr import Atom, Binding, Expr, Function
 from meta.ir.module import Module
 from meta.ir.verifier import verify
 from meta.ir.visitor import Rule, Scope, rewrite
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Transform = Callable[[Module], Module]
 

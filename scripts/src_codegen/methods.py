@@ -14,13 +14,15 @@ _IMPORTS = '''
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import meta._generated as _generated
 from meta.op.indexing import Index
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from meta.device import Device
 
     DeviceLike = Device | str

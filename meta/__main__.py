@@ -1,0 +1,7 @@
+"""`python -m meta`."""
+
+import sys
+
+from meta.cli import main
+
+sys.exit(main())

@@ -1,0 +1,36 @@
+"""The command line: `python -m meta demo | env | ops | explain`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from meta.errors import MetaError
+
+COMMANDS = {
+    "demo": "train a small convolutional network on real digits: eager, on the VM, and in bfloat16",
+    "env": "what this machine has: versions, devices, and each dialect, on or off, and why",
+    "ops": "list the operators, or print the reference of those named",
+    "explain": "which dialects could run an operator on given argument types, and why",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status. Errors of meta are printed without a traceback."""
+    parser = argparse.ArgumentParser(prog="python -m meta", description="An operator registry framework on Apache TVM.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    wanted = next((a for a in (sys.argv[1:] if argv is None else argv) if a in COMMANDS), None)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if name == wanted:
+            import_module(f"meta.cli.{name}").configure(command)
+    options = parser.parse_args(argv)
+    try:
+        return import_module(f"meta.cli.{options.command}").run(options)
+    except MetaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,46 @@
+"""`python -m meta env`."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib import metadata
+from importlib.util import find_spec
+
+from meta import __version__
+from meta.op.dispatch import DIALECTS, dialect
+
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "nvidia-cudnn-frontend")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """No options."""
+    del parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print versions and the state of each dialect."""
+    del options
+    print(f"meta {__version__}, Python {platform.python_version()}, {platform.machine()}")
+    for name in _PACKAGES:
+        print(f"  {name:24} {_version(name)}")
+    print("dialects")
+    for name in DIALECTS:
+        print(f"  {name:24} {_state(name)}")
+    return 0
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _state(name: str) -> str:
+    if find_spec(f"meta.op.dialect.{name}") is None:
+        return "off: not part of this version"
+    found = dialect(name)
+    off = found.unavailable()
+    where = ", ".join(sorted(found.devices))
+    return f"off: {off}" if off else f"on, plevel {found.plevel}, for {where}"

@@ -1,0 +1,41 @@
+"""`python -m meta explain matmul "(64, 784) float32" "(784, 256) float32"`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from typing import Any
+
+from meta.device import device
+from meta.dtype import canonical
+from meta.errors import ArgumentError, message
+from meta.interpreter.explain import explain
+from meta.ir.type import tensor_type
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Operator and arguments."""
+    parser.add_argument("op", help="operator")
+    parser.add_argument(
+        "args", nargs="*", help='arguments in order: "(2, 3) float32" for a tensor, a Python literal otherwise'
+    )
+    parser.add_argument("--device", default="cpu", help="where the tensors are (default: cpu)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print every candidate with its reason."""
+    print(explain(options.op, *(_argument(text, options.device) for text in options.args)))
+    return 0
+
+
+def _argument(text: str, on: str) -> Any:
+    """A TensorType for "(2, 3) float32", else the Python literal (literal_eval: nothing is executed)."""
+    shape, _, dtype = text.rpartition(") ")
+    try:
+        if shape:
+            return tensor_type(tuple(ast.literal_eval(shape + ")")), canonical(dtype), device(on))
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ArgumentError(
+            message("explain", f"cannot read {text!r}", 'allowed: "(2, 3) float32", or a Python literal')
+        ) from None

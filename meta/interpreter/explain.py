@@ -1,0 +1,56 @@
+"""`meta.explain`: which dialects could run a call, which one does, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meta.interpreter.invoke import device_of
+from meta.ir.type import TensorType, Value
+from meta.op.dispatch import CallInfo, Candidate, candidates
+from meta.op.registry import as_type, get
+from meta.schema._types import TensorLike
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The candidates of one call in the order they are tried; `chosen` is the name of the dialect that runs it."""
+
+    op: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def chosen(self) -> str | None:
+        return next((c.implementation.dialect.name for c in self.candidates if c.refusal is None), None)
+
+    def __str__(self) -> str:
+        lines = [f"{self.op}: {self.chosen or 'no dialect accepts this call'}"]
+        return "\n".join([*lines, *(f"  {c}" for c in self.candidates)])
+
+
+class _TypeOnly(TensorLike):
+    """Lets a TensorType pass where a tensor is asked for."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, kind: TensorType) -> None:
+        self.type = kind
+
+
+def explain(op: str, *args: Any, **kwargs: Any) -> Explanation:
+    """Every candidate for calling operator `op` with these arguments (arrays, or TensorTypes in their place), with the
+    reason of each refusal. Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
+    found = get(op)
+    wrapped = [_wrap(a) for a in args]
+    bound = found.schema.bind(op, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    types = tuple(map(as_type, bound))
+    out = found.declare(*types)
+    if isinstance(out, Value) or found.view:
+        return Explanation(op, ())
+    return Explanation(op, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))
+
+
+def _wrap(arg: Any) -> Any:
+    if isinstance(arg, TensorType):
+        return _TypeOnly(arg)
+    return [_wrap(a) for a in arg] if isinstance(arg, list) else arg  # pyright: ignore[reportUnknownVariableType]
