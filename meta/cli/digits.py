@@ -1,0 +1,74 @@
+"""The data and the network of the demo: scikit-learn's bundled handwritten digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import meta
+from meta.model.model import Model
+from meta.ndarray import NDArray, array
+from meta.nn.layers import Conv2d, Linear, MaxPool2d
+
+TRAIN = 1437
+"""Images for training; the other 360 of the 1797 are for testing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Images (n, 1, 8, 8) float32 in [0, 1] and labels (n,) int64, split once and for all."""
+
+    train_images: Any
+    train_labels: Any
+    test_images: Any
+    test_labels: Any
+
+    def batches(self, epoch: int, size: int) -> list[tuple[NDArray, NDArray]]:
+        """The training set in the order of `epoch`, in batches of exactly `size` (what is left over is dropped)."""
+        import numpy as np
+
+        order = np.random.default_rng(1000 + epoch).permutation(len(self.train_images))
+        rows = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
+        return [(array(self.train_images[r]), array(self.train_labels[r])) for r in rows]
+
+
+def load() -> Digits:
+    """The digits in a fixed order. Raises ModuleNotFoundError, saying what to install, without scikit-learn."""
+    import numpy as np
+
+    try:
+        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("the demo needs scikit-learn and matplotlib: pip install 'meta-tvm[demo]'") from error
+    raw: Any = load_digits()
+    order = np.random.default_rng(0).permutation(len(raw.images))
+    images = (raw.images[order] / 16.0).astype(np.float32)[:, None]
+    labels = raw.target[order].astype(np.int64)
+    return Digits(images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
+
+
+class DigitsNet(Model):
+    """Two 3x3 convolutions, max pooling, and two dense layers: (n, 1, 8, 8) -> (n, 10) scores."""
+
+    def build(self, channels: int = 16, hidden: int = 64) -> None:
+        self.conv1 = Conv2d(1, channels, 3, padding=1)
+        self.conv2 = Conv2d(channels, 2 * channels, 3, padding=1)
+        self.pool = MaxPool2d(2)
+        self.dense1 = Linear(2 * channels * 16, hidden)
+        self.dense2 = Linear(hidden, 10)
+
+    @meta.model.trace
+    def forward(self, x: Any) -> Any:
+        x = meta.relu(self.conv1(x))
+        x = self.pool(meta.relu(self.conv2(x)))
+        x = meta.relu(self.dense1(x.reshape((x.shape[0], -1))))
+        return self.dense2(x)
+
+
+def accuracy(model: Model, images: Any, labels: Any) -> tuple[float, Any]:
+    """The fraction of `images` that the model labels right, and its predictions."""
+    model.infer_mode()
+    with meta.no_grad():
+        predicted = meta.argmax(model(array(images)), 1).numpy()
+    model.train_mode()
+    return float((predicted == labels).mean()), predicted

@@ -1,0 +1,135 @@
+"""One way of training the demo's network, measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import meta
+from meta.cli.digits import Digits, DigitsNet, accuracy
+from meta.op.dispatch import CallInfo, Candidate
+from meta.optim.sgd import with_sgd
+from meta.scope import modes, scoped
+
+
+@dataclass(slots=True)
+class Result:
+    """What one way of training gave.
+
+    losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
+    peak_bytes: the growth of the process's resident memory while training.
+    dialects: (operator, dialect) -> calls of one step.  reasons: operator -> why its dialect was chosen.
+    """
+
+    name: str
+    losses: list[float] = field(default_factory=list[float])
+    seconds: list[float] = field(default_factory=list[float])
+    accuracy: float = 0.0
+    predicted: Any = None
+    peak_bytes: int = 0
+    planned_bytes: int | None = None
+    dialects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+    program: str = ""
+
+    @property
+    def first_call(self) -> float:
+        return self.seconds[0]
+
+    @property
+    def step_seconds(self) -> float:
+        """The median step, the first ten left out."""
+        rest = sorted(self.seconds[10:] or self.seconds)
+        return rest[len(rest) // 2]
+
+
+def train(
+    name: str,
+    data: Digits,
+    *,
+    epochs: int,
+    batch: int,
+    seed: int,
+    vm: bool,
+    autocast: str | None,
+    progress: Callable[[str, float], None],
+) -> Result:
+    """Train a fresh network from `seed`; `progress(name, loss)` is called after every step."""
+    meta.random.seed(seed)
+    model = DigitsNet()
+    trainer = with_sgd(learning_rate=0.05, momentum=0.9)(model, loss=meta.cross_entropy)
+    result = Result(name)
+    step: Callable[..., Any] = trainer
+    if vm:
+        passes = meta.passes.auto_cast(autocast) if autocast else None
+        step = meta.vm.compile(trainer, device="cpu", passes=passes)
+    with PeakMemory() as memory:
+        for epoch in range(epochs):
+            for images, labels in data.batches(epoch, batch):
+                first = not result.losses
+                start = time.perf_counter()
+                with _watch(result) if first else nullcontext():
+                    loss = step(images, labels)
+                value = float(loss.item())
+                result.seconds.append(time.perf_counter() - start)
+                result.losses.append(value)
+                progress(name, value)
+    result.peak_bytes = memory.growth
+    result.accuracy, result.predicted = accuracy(model, data.test_images, data.test_labels)
+    return result
+
+
+@contextmanager
+def _watch(result: Result) -> Generator[None, None, None]:
+    """Note which dialect runs each operator, and why, while the first step is executed or compiled."""
+
+    def observe(call: CallInfo, chosen: Candidate) -> None:
+        result.dialects[call.op.name, chosen.implementation.dialect.name] += 1
+        from meta.op.dispatch import candidates
+
+        result.reasons[call.op.name] = "; ".join(map(str, candidates(call)))
+
+    with scoped("observers", (*modes.observers, observe)):
+        yield
+
+
+class PeakMemory:
+    """Samples the resident memory of the process in a thread; `growth` is its maximum above the start, in bytes."""
+
+    def __init__(self, interval: float = 0.005) -> None:
+        self.interval = interval
+        self.growth = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self) -> PeakMemory:
+        self._start = _resident_bytes()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._stop.wait(self.interval):
+            self.growth = max(self.growth, _resident_bytes() - self._start)
+
+
+def _resident_bytes() -> int:
+    """Resident set size; the maximum so far where /proc is not there (macOS)."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        import resource
+
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
