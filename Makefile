@@ -72,7 +72,7 @@ docs: $(VENV)/.dev
 
 # The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, and what
 # does not need torch works where torch is not installed.
-check-wheel: $(VENV)/.dev
+check-wheel: | $(BIN)/python
 	rm -rf build dist
 	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m venv $(BARE)
