@@ -50,6 +50,394 @@ def add(x1: T | float, x2: T | float) -> T:
     return y
 
 
+_s_atan2 = state(get("atan2"))
+_r_atan2 = _s_atan2.fast
+
+
+def atan2(x1: T | float, x2: T | float) -> T:
+    """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_atan2[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_atan2, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("atan2", y, (x1, x2))
+    return y
+
+
+_s_bitwise_and = state(get("bitwise_and"))
+_r_bitwise_and = _s_bitwise_and.fast
+
+
+def bitwise_and(x1: T | float, x2: T | float) -> T:
+    """The bits that both have, of integers or booleans.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_bitwise_and[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_bitwise_and, x1, x2)
+    return run(x1, x2)
+
+
+_s_bitwise_or = state(get("bitwise_or"))
+_r_bitwise_or = _s_bitwise_or.fast
+
+
+def bitwise_or(x1: T | float, x2: T | float) -> T:
+    """The bits that either has, of integers or booleans.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_bitwise_or[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_bitwise_or, x1, x2)
+    return run(x1, x2)
+
+
+_s_bitwise_xor = state(get("bitwise_xor"))
+_r_bitwise_xor = _s_bitwise_xor.fast
+
+
+def bitwise_xor(x1: T | float, x2: T | float) -> T:
+    """The bits that exactly one has, of integers or booleans.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_bitwise_xor[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_bitwise_xor, x1, x2)
+    return run(x1, x2)
+
+
+_s_divide = state(get("divide"))
+_r_divide = _s_divide.fast
+
+
+def divide(x1: T | float, x2: T | float) -> T:
+    """x1 / x2. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_divide[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_divide, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("divide", y, (x1, x2))
+    return y
+
+
+_s_equal = state(get("equal"))
+_r_equal = _s_equal.fast
+
+
+def equal(x1: T | float, x2: T | float) -> T:
+    """x1 == x2; false for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_equal[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_equal, x1, x2)
+    return run(x1, x2)
+
+
+_s_floor_divide = state(get("floor_divide"))
+_r_floor_divide = _s_floor_divide.fast
+
+
+def floor_divide(x1: T | float, x2: T | float) -> T:
+    """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_floor_divide[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_floor_divide, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("floor_divide", y, (x1, x2))
+    return y
+
+
+_s_greater = state(get("greater"))
+_r_greater = _s_greater.fast
+
+
+def greater(x1: T | float, x2: T | float) -> T:
+    """x1 > x2; false for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_greater[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_greater, x1, x2)
+    return run(x1, x2)
+
+
+_s_greater_equal = state(get("greater_equal"))
+_r_greater_equal = _s_greater_equal.fast
+
+
+def greater_equal(x1: T | float, x2: T | float) -> T:
+    """x1 >= x2; false for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_greater_equal[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_greater_equal, x1, x2)
+    return run(x1, x2)
+
+
+_s_left_shift = state(get("left_shift"))
+_r_left_shift = _s_left_shift.fast
+
+
+def left_shift(x1: T | float, x2: T | float) -> T:
+    """The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_left_shift[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_left_shift, x1, x2)
+    return run(x1, x2)
+
+
+_s_less = state(get("less"))
+_r_less = _s_less.fast
+
+
+def less(x1: T | float, x2: T | float) -> T:
+    """x1 < x2; false for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_less[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_less, x1, x2)
+    return run(x1, x2)
+
+
+_s_less_equal = state(get("less_equal"))
+_r_less_equal = _s_less_equal.fast
+
+
+def less_equal(x1: T | float, x2: T | float) -> T:
+    """x1 <= x2; false for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_less_equal[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_less_equal, x1, x2)
+    return run(x1, x2)
+
+
+_s_logical_and = state(get("logical_and"))
+_r_logical_and = _s_logical_and.fast
+
+
+def logical_and(x1: T | float, x2: T | float) -> T:
+    """Whether both are true.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_logical_and[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logical_and, x1, x2)
+    return run(x1, x2)
+
+
+_s_logical_or = state(get("logical_or"))
+_r_logical_or = _s_logical_or.fast
+
+
+def logical_or(x1: T | float, x2: T | float) -> T:
+    """Whether one is true, or both.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_logical_or[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logical_or, x1, x2)
+    return run(x1, x2)
+
+
+_s_logical_xor = state(get("logical_xor"))
+_r_logical_xor = _s_logical_xor.fast
+
+
+def logical_xor(x1: T | float, x2: T | float) -> T:
+    """Whether exactly one is true.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_logical_xor[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logical_xor, x1, x2)
+    return run(x1, x2)
+
+
+_s_maximum = state(get("maximum"))
+_r_maximum = _s_maximum.fast
+
+
+def maximum(x1: T | float, x2: T | float) -> T:
+    """The larger operand; NaN where either is.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_maximum[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_maximum, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("maximum", y, (x1, x2))
+    return y
+
+
+_s_maximum_dx = state(get("maximum_dx"))
+_r_maximum_dx = _s_maximum_dx.fast
+
+
+def maximum_dx(x1: T | float, x2: T | float, dy: T) -> T:
+    """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
+    where both are equal, else 0.
+    x1: The operand whose gradient is wanted.
+    x2: The other operand.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_maximum_dx[x1._type, x2._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_maximum_dx, x1, x2, dy)
+    y = run(x1, x2, dy)
+    if dy._node is not None:
+        return record("maximum_dx", y, (x1, x2, dy))
+    return y
+
+
+_s_minimum = state(get("minimum"))
+_r_minimum = _s_minimum.fast
+
+
+def minimum(x1: T | float, x2: T | float) -> T:
+    """The smaller operand; NaN where either is.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_minimum[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_minimum, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("minimum", y, (x1, x2))
+    return y
+
+
+_s_minimum_dx = state(get("minimum_dx"))
+_r_minimum_dx = _s_minimum_dx.fast
+
+
+def minimum_dx(x1: T | float, x2: T | float, dy: T) -> T:
+    """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
+    where both are equal, else 0.
+    x1: The operand whose gradient is wanted.
+    x2: The other operand.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_minimum_dx[x1._type, x2._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_minimum_dx, x1, x2, dy)
+    y = run(x1, x2, dy)
+    if dy._node is not None:
+        return record("minimum_dx", y, (x1, x2, dy))
+    return y
+
+
+_s_mod = state(get("mod"))
+_r_mod = _s_mod.fast
+
+
+def mod(x1: T | float, x2: T | float) -> T:
+    """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_mod[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_mod, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("mod", y, (x1, x2))
+    return y
+
+
 _s_multiply = state(get("multiply"))
 _r_multiply = _s_multiply.fast
 
@@ -71,6 +459,65 @@ def multiply(x1: T | float, x2: T | float) -> T:
     return y
 
 
+_s_not_equal = state(get("not_equal"))
+_r_not_equal = _s_not_equal.fast
+
+
+def not_equal(x1: T | float, x2: T | float) -> T:
+    """x1 != x2; true for NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_not_equal[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_not_equal, x1, x2)
+    return run(x1, x2)
+
+
+_s_power = state(get("power"))
+_r_power = _s_power.fast
+
+
+def power(x1: T | float, x2: T | float) -> T:
+    """x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative powers are
+    truncated: 1 and -1 keep their size, all others give 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_power[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_power, x1, x2)
+    y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("power", y, (x1, x2))
+    return y
+
+
+_s_right_shift = state(get("right_shift"))
+_r_right_shift = _s_right_shift.fast
+
+
+def right_shift(x1: T | float, x2: T | float) -> T:
+    """The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width less one where it is
+    negative or larger.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_right_shift[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_right_shift, x1, x2)
+    return run(x1, x2)
+
+
 _s_subtract = state(get("subtract"))
 _r_subtract = _s_subtract.fast
 
@@ -89,6 +536,28 @@ def subtract(x1: T | float, x2: T | float) -> T:
     y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
         return record("subtract", y, (x1, x2))
+    return y
+
+
+_s_where = state(get("where"))
+_r_where = _s_where.fast
+
+
+def where(condition: T, x: T | float, y: T | float) -> T:
+    """x where the condition is true, y elsewhere. The dtypes of x and y promote.
+    condition: What to choose by, bool.
+    x: Taken where the condition is true: a tensor or a number.
+    y: Taken elsewhere: a tensor or a number; all three shapes broadcast.
+    """
+    try:
+        run = _r_where[condition._type, x._type, y._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_where, condition, x, y)
+    y = run(condition, x, y)
+    if x._node is not None or y._node is not None:
+        return record("where", y, (condition, x, y))
     return y
 
 
@@ -511,7 +980,466 @@ def conv3d_transpose(
     return y
 
 
+# --- indexing ---------------------------------------------------------------------------------------------------------
+
+_s_embedding = state(get("embedding"))
+_r_embedding = _s_embedding.fast
+
+
+def embedding(weight: T, indices: T) -> T:
+    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]. Positions outside are
+    moved to the nearest inside.
+    weight: (n, ...): the table of n rows.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_embedding[weight._type, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_embedding, weight, indices)
+    y = run(weight, indices)
+    if weight._node is not None:
+        return record("embedding", y, (weight, indices))
+    return y
+
+
+_s_embedding_dx = state(get("embedding_dx"))
+_r_embedding_dx = _s_embedding_dx.fast
+
+
+def embedding_dx(dy: T, indices: T, num_weight: int) -> T:
+    """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    num_weight: Number of rows of the forward operator's table.
+    """
+    try:
+        run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_embedding_dx, dy, indices, num_weight)
+    y = run(dy, indices)
+    if dy._node is not None:
+        return record("embedding_dx", y, (dy, indices, num_weight))
+    return y
+
+
+_s_gather = state(get("gather"))
+_r_gather = _s_gather.fast
+
+
+def gather(x: T, axis: int, indices: T) -> T:
+    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
+    Positions outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_gather[x._type, axis, axis.__class__, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather, x, axis, indices)
+    y = run(x, indices)
+    if x._node is not None:
+        return record("gather", y, (x, axis, indices))
+    return y
+
+
+_s_gather_dx = state(get("gather_dx"))
+_r_gather_dx = _s_gather_dx.fast
+
+
+def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[int]) -> T:
+    """Gradient of gather: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    """
+    try:
+        run = _r_gather_dx[dy._type, axis, axis.__class__, indices._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_dx, dy, axis, indices, shape)
+    y = run(dy, indices)
+    if dy._node is not None:
+        return record("gather_dx", y, (dy, axis, indices, shape))
+    return y
+
+
+_s_gather_nd = state(get("gather_nd"))
+_r_gather_nd = _s_gather_nd.fast
+
+
+def gather_nd(x: T, indices: T) -> T:
+    """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
+    Coordinates outside are moved to the nearest inside.
+    x: Input.
+    indices: (m, ...): m coordinates for each element of the result; integers.
+    """
+    try:
+        run = _r_gather_nd[x._type, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_nd, x, indices)
+    y = run(x, indices)
+    if x._node is not None:
+        return record("gather_nd", y, (x, indices))
+    return y
+
+
+_s_gather_nd_dx = state(get("gather_nd_dx"))
+_r_gather_nd_dx = _s_gather_nd_dx.fast
+
+
+def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[int]) -> T:
+    """Gradient of gather_nd: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    """
+    try:
+        run = _r_gather_nd_dx[dy._type, indices._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_nd_dx, dy, indices, shape)
+    y = run(dy, indices)
+    if dy._node is not None:
+        return record("gather_nd_dx", y, (dy, indices, shape))
+    return y
+
+
+_s_index_select = state(get("index_select"))
+_r_index_select = _s_index_select.fast
+
+
+def index_select(x: T, axis: int, indices: T) -> T:
+    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_index_select[x._type, axis, axis.__class__, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_index_select, x, axis, indices)
+    y = run(x, indices)
+    if x._node is not None:
+        return record("index_select", y, (x, axis, indices))
+    return y
+
+
+_s_scatter_add = state(get("scatter_add"))
+_r_scatter_add = _s_scatter_add.fast
+
+
+def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
+    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does. Positions
+    outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    src: What is added; its shape is that of indices.
+    """
+    try:
+        run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scatter_add, x, axis, indices, src)
+    y = run(x, indices, src)
+    if x._node is not None or src._node is not None:
+        return record("scatter_add", y, (x, axis, indices, src))
+    return y
+
+
+_s_strided_set = state(get("strided_set"))
+_r_strided_set = _s_strided_set.fast
+
+
+def strided_set(
+    x: T,
+    v: T,
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> T:
+    """x with x[begin:end:strides] replaced by v.
+    x: Input.
+    v: What to put there; broadcasts to the slice.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_set[x._type, v._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_set, x, v, begin, end, strides)
+    y = run(x, v)
+    if x._node is not None or v._node is not None:
+        return record("strided_set", y, (x, v, begin, end, strides))
+    return y
+
+
+_s_strided_slice = state(get("strided_slice"))
+_r_strided_slice = _s_strided_slice.fast
+
+
+def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
+    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
+    x: Input.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_slice, x, begin, end, strides)
+    y = run(x)
+    if x._node is not None:
+        return record("strided_slice", y, (x, begin, end, strides))
+    return y
+
+
+_s_strided_slice_dx = state(get("strided_slice_dx"))
+_r_strided_slice_dx = _s_strided_slice_dx.fast
+
+
+def strided_slice_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> T:
+    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
+    y = run(dy)
+    if dy._node is not None:
+        return record("strided_slice_dx", y, (dy, shape, begin, end, strides))
+    return y
+
+
+_s_take = state(get("take"))
+_r_take = _s_take.fast
+
+
+def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> T:
+    """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
+    replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
+    counts from the end.
+    x: Input.
+    indices: Positions, of an integer dtype.
+    axis: The axis that positions count along; None for the flattened input.
+    mode: Positions outside: to the nearest inside, or modulo the size.
+    """
+    try:
+        run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_take, x, indices, axis, mode)
+    y = run(x, indices)
+    if x._node is not None:
+        return record("take", y, (x, indices, axis, mode))
+    return y
+
+
+_s_take_dx = state(get("take_dx"))
+_r_take_dx = _s_take_dx.fast
+
+
+def take_dx(
+    dy: T,
+    indices: T,
+    shape: int | Sequence[int],
+    axis: int | None = None,
+    mode: Literal['clip', 'wrap'] = 'clip',
+) -> T:
+    """Gradient of take: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    axis: The axis that positions count along; None for the flattened input.
+    mode: Positions outside: to the nearest inside, or modulo the size.
+    """
+    try:
+        run = _r_take_dx[dy._type, indices._type, shape, shape.__class__, axis, axis.__class__, mode]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_take_dx, dy, indices, shape, axis, mode)
+    y = run(dy, indices)
+    if dy._node is not None:
+        return record("take_dx", y, (dy, indices, shape, axis, mode))
+    return y
+
+
 # --- init -------------------------------------------------------------------------------------------------------------
+
+_s_arange = state(get("arange"))
+_r_arange = _s_arange.fast
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike = 'cpu',
+) -> NDArray:
+    """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values.
+    start: First value; with `stop` left out, the end, and the first value is 0.
+    stop: End, which is not included.
+    step: Difference of neighbours, not zero.
+    dtype: Dtype of the result; None for int64, or float32 when a number is a float.
+    device: Where the result is.
+    """
+    try:
+        run = _r_arange[start, start.__class__, stop, stop.__class__, step, step.__class__, dtype, device]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_arange, start, stop, step, dtype, device)
+    return run()
+
+
+_s_eye = state(get("eye"))
+_r_eye = _s_eye.fast
+
+
+def eye(n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
+    """A matrix with ones on its diagonal and zeros elsewhere.
+    n: Number of rows.
+    m: Number of columns; None for as many as rows.
+    dtype: Dtype of the result.
+    device: Where the result is.
+    """
+    try:
+        run = _r_eye[n, n.__class__, m, m.__class__, dtype, device]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_eye, n, m, dtype, device)
+    return run()
+
+
+_s_full = state(get("full"))
+_r_full = _s_full.fast
+
+
+def full(
+    shape: int | Sequence[int],
+    fill_value: float,
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+) -> NDArray:
+    """A tensor full of one value, converted to the dtype.
+    shape: Shape of the result.
+    fill_value: The value of every element.
+    dtype: Dtype of the result.
+    device: Where the result is.
+    """
+    try:
+        run = _r_full[shape, shape.__class__, fill_value, fill_value.__class__, dtype, device]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_full, shape, fill_value, dtype, device)
+    return run()
+
+
+_s_full_like = state(get("full_like"))
+_r_full_like = _s_full_like.fast
+
+
+def full_like(x: T, fill_value: float, dtype: DTypeLike | None = None) -> T:
+    """A tensor full of one value, converted to the dtype, of the shape of another.
+    x: The tensor whose shape and device the result has.
+    fill_value: The value of every element.
+    dtype: Dtype of the result; None for that of x.
+    """
+    try:
+        run = _r_full_like[x._type, fill_value, fill_value.__class__, dtype]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_full_like, x, fill_value, dtype)
+    return run(x)
+
+
+_s_linspace = state(get("linspace"))
+_r_linspace = _s_linspace.fast
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+) -> NDArray:
+    """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`.
+    start: First value.
+    stop: Last value, which is included.
+    num: Number of values.
+    dtype: Dtype of the result.
+    device: Where the result is.
+    """
+    try:
+        run = _r_linspace[start, start.__class__, stop, stop.__class__, num, num.__class__, dtype, device]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_linspace, start, stop, num, dtype, device)
+    return run()
+
+
+_s_one_hot = state(get("one_hot"))
+_r_one_hot = _s_one_hot.fast
+
+
+def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> T:
+    """For each index a vector of zeros with a one at its place, along a new axis.
+    indices: Positions of the ones, of an integer dtype; a negative or too large one gives no one.
+    depth: Size of the new axis.
+    dtype: Dtype of the result.
+    axis: Where the new axis goes, in the result.
+    """
+    try:
+        run = _r_one_hot[indices._type, depth, depth.__class__, dtype, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_one_hot, indices, depth, dtype, axis)
+    return run(indices)
+
 
 _s_ones = state(get("ones"))
 _r_ones = _s_ones.fast
@@ -530,6 +1458,24 @@ def ones(shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: Devic
     if run is None or scopes.active:
         return invoke(_s_ones, shape, dtype, device)
     return run()
+
+
+_s_ones_like = state(get("ones_like"))
+_r_ones_like = _s_ones_like.fast
+
+
+def ones_like(x: T, dtype: DTypeLike | None = None) -> T:
+    """A tensor full of ones, of the shape of another.
+    x: The tensor whose shape and device the result has.
+    dtype: Dtype of the result; None for that of x.
+    """
+    try:
+        run = _r_ones_like[x._type, dtype]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_ones_like, x, dtype)
+    return run(x)
 
 
 _s_zeros = state(get("zeros"))
@@ -551,16 +1497,58 @@ def zeros(shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: Devi
     return run()
 
 
+_s_zeros_like = state(get("zeros_like"))
+_r_zeros_like = _s_zeros_like.fast
+
+
+def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
+    """A tensor full of zeros, of the shape of another.
+    x: The tensor whose shape and device the result has.
+    dtype: Dtype of the result; None for that of x.
+    """
+    try:
+        run = _r_zeros_like[x._type, dtype]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_zeros_like, x, dtype)
+    return run(x)
+
+
 # --- linalg -----------------------------------------------------------------------------------------------------------
+
+_s_dense = state(get("dense"))
+_r_dense = _s_dense.fast
+
+
+def dense(x: T, w: T, bias: T | None = None) -> T:
+    """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
+    x: Input, (..., k).
+    w: Weight, (n, k).
+    bias: Added to every row, (n,).
+    """
+    try:
+        run = _r_dense[x._type, w._type, None if bias is None else bias._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_dense, x, w, bias)
+    y = run(x, w, bias)
+    if x._node is not None or w._node is not None or (bias is not None and bias._node is not None):
+        return record("dense", y, (x, w, bias))
+    return y
+
 
 _s_matmul = state(get("matmul"))
 _r_matmul = _s_matmul.fast
 
 
 def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """Matrix product over the last two axes; leading axes broadcast. Both operands have at least two axes.
-    x1: Left operand, (..., m, k), or (..., k, m) when transposed.
-    x2: Right operand, (..., k, n), or (..., n, k) when transposed; batch axes broadcast.
+    """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
+    (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
+    accumulated in float32.
+    x1: Left operand, (..., m, k), or (..., k, m) when transposed, or (k,).
+    x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
     transpose_a: Swap the last two axes of x1 first.
     transpose_b: Swap the last two axes of x2 first.
     """
@@ -573,6 +1561,158 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
         return record("matmul", y, (x1, x2, transpose_a, transpose_b))
+    return y
+
+
+# --- movement ---------------------------------------------------------------------------------------------------------
+
+_s_flip = state(get("flip"))
+_r_flip = _s_flip.fast
+
+
+def flip(x: T, axis: int | Sequence[int] | None = None) -> T:
+    """The elements in reverse order along axes.
+    x: Input.
+    axis: Axes to reverse; None for all of them.
+    """
+    try:
+        run = _r_flip[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_flip, x, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("flip", y, (x, axis))
+    return y
+
+
+_s_pad = state(get("pad"))
+_r_pad = _s_pad.fast
+
+
+def pad(x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> T:
+    """The tensor framed with elements of one value.
+    x: Input.
+    pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
+    pad_value: What they are.
+    """
+    try:
+        run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_pad, x, pad_width, pad_value)
+    y = run(x)
+    if x._node is not None:
+        return record("pad", y, (x, pad_width, pad_value))
+    return y
+
+
+_s_repeat = state(get("repeat"))
+_r_repeat = _s_repeat.fast
+
+
+def repeat(x: T, repeats: int, axis: int | None = None) -> T:
+    """Each element several times in a row along an axis, as numpy.repeat does.
+    x: Input.
+    repeats: How often each element occurs.
+    axis: Along which axis; None to repeat the elements of the flattened input.
+    """
+    try:
+        run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_repeat, x, repeats, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("repeat", y, (x, repeats, axis))
+    return y
+
+
+_s_roll = state(get("roll"))
+_r_roll = _s_roll.fast
+
+
+def roll(x: T, shift: int | Sequence[int], axis: int | Sequence[int]) -> T:
+    """The elements moved along axes; what leaves at one end enters at the other.
+    x: Input.
+    shift: By how many places elements move towards the end of each axis; they re-enter.
+    axis: The axis of each shift; distinct.
+    """
+    try:
+        run = _r_roll[x._type, shift, shift.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_roll, x, shift, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("roll", y, (x, shift, axis))
+    return y
+
+
+_s_tile = state(get("tile"))
+_r_tile = _s_tile.fast
+
+
+def tile(x: T, reps: int | Sequence[int]) -> T:
+    """The whole tensor several times along each axis, as numpy.tile does.
+    x: Input.
+    reps: How often x occurs along each axis; aligned with the axes of x at the right.
+    """
+    try:
+        run = _r_tile[x._type, reps, reps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tile, x, reps)
+    y = run(x)
+    if x._node is not None:
+        return record("tile", y, (x, reps))
+    return y
+
+
+_s_tril = state(get("tril"))
+_r_tril = _s_tril.fast
+
+
+def tril(x: T, k: int = 0) -> T:
+    """The lower triangles of matrices: elements above diagonal k become zero.
+    x: Input of rank 2 or more: matrices in the last two axes.
+    k: The diagonal that counts: 0 the main one, positive ones above it.
+    """
+    try:
+        run = _r_tril[x._type, k, k.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tril, x, k)
+    y = run(x)
+    if x._node is not None:
+        return record("tril", y, (x, k))
+    return y
+
+
+_s_triu = state(get("triu"))
+_r_triu = _s_triu.fast
+
+
+def triu(x: T, k: int = 0) -> T:
+    """The upper triangles of matrices: elements below diagonal k become zero.
+    x: Input of rank 2 or more: matrices in the last two axes.
+    k: The diagonal that counts: 0 the main one, positive ones above it.
+    """
+    try:
+        run = _r_triu[x._type, k, k.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_triu, x, k)
+    y = run(x)
+    if x._node is not None:
+        return record("triu", y, (x, k))
     return y
 
 
@@ -623,12 +1763,293 @@ def softmax_dx(y: T, dy: T, axis: int = -1) -> T:
 
 # --- reduce -----------------------------------------------------------------------------------------------------------
 
+_s_all = state(get("all"))
+_r_all = _s_all.fast
+
+
+def all(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """Whether all elements are true (not 0).
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_all[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_all, x, axis, keepdims)
+    return run(x)
+
+
+_s_any = state(get("any"))
+_r_any = _s_any.fast
+
+
+def any(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """Whether any element is true (not 0).
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_any[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_any, x, axis, keepdims)
+    return run(x)
+
+
+_s_argmax = state(get("argmax"))
+_r_argmax = _s_argmax.fast
+
+
+def argmax(x: T, axis: int | None = None, keepdims: bool = False) -> T:
+    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
+    Without an axis, the position among all elements in order.
+    x: Input of any shape.
+    axis: Axis to search; None for all elements in order.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_argmax[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_argmax, x, axis, keepdims)
+    return run(x)
+
+
+_s_argmin = state(get("argmin"))
+_r_argmin = _s_argmin.fast
+
+
+def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
+    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
+    Without an axis, the position among all elements in order.
+    x: Input of any shape.
+    axis: Axis to search; None for all elements in order.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_argmin[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_argmin, x, axis, keepdims)
+    return run(x)
+
+
+_s_cumsum = state(get("cumsum"))
+_r_cumsum = _s_cumsum.fast
+
+
+def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+    """Sums of the elements up to each one along an axis. Integers and booleans give int64.
+    x: Input of any shape.
+    axis: Axis to run along.
+    exclusive: Leave each element out of its own sum.
+    reverse: Run from the end.
+    """
+    try:
+        run = _r_cumsum[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cumsum, x, axis, exclusive, reverse)
+    y = run(x)
+    if x._node is not None:
+        return record("cumsum", y, (x, axis, exclusive, reverse))
+    return y
+
+
+_s_logsumexp = state(get("logsumexp"))
+_r_logsumexp = _s_logsumexp.fast
+
+
+def logsumexp(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """log(sum(exp(x))), computed without overflow; -inf of no elements. Integers and booleans give float32.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_logsumexp[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logsumexp, x, axis, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("logsumexp", y, (x, axis, keepdims))
+    return y
+
+
+_s_max = state(get("max"))
+_r_max = _s_max.fast
+
+
+def max(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """The largest element; NaN where there is one. Equal ones share the gradient.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_max[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max, x, axis, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("max", y, (x, axis, keepdims))
+    return y
+
+
+_s_max_dx = state(get("max_dx"))
+_r_max_dx = _s_max_dx.fast
+
+
+def max_dx(x: T, y: T, dy: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """Gradient of max and min: dy shared equally by the elements of x that equal y.
+    x: Input of the forward operator.
+    y: Result of the forward operator.
+    dy: Gradient of the result, of the same type.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_max_dx[x._type, y._type, dy._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_dx, x, y, dy, axis, keepdims)
+    y = run(x, y, dy)
+    if dy._node is not None:
+        return record("max_dx", y, (x, y, dy, axis, keepdims))
+    return y
+
+
+_s_mean = state(get("mean"))
+_r_mean = _s_mean.fast
+
+
+def mean(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """The arithmetic mean; NaN of no elements. Integers and booleans give float32.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_mean[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_mean, x, axis, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("mean", y, (x, axis, keepdims))
+    return y
+
+
+_s_min = state(get("min"))
+_r_min = _s_min.fast
+
+
+def min(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """The smallest element; NaN where there is one. Equal ones share the gradient.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_min[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_min, x, axis, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("min", y, (x, axis, keepdims))
+    return y
+
+
+_s_prod = state(get("prod"))
+_r_prod = _s_prod.fast
+
+
+def prod(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """The product; 1 of no elements. Integers and booleans give int64.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_prod[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_prod, x, axis, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("prod", y, (x, axis, keepdims))
+    return y
+
+
+_s_prod_dx = state(get("prod_dx"))
+_r_prod_dx = _s_prod_dx.fast
+
+
+def prod_dx(x: T, dy: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
+    """Gradient of prod: dy times the product of the other elements, which is right with zeros among them too.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_prod_dx[x._type, dy._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_prod_dx, x, dy, axis, keepdims)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("prod_dx", y, (x, dy, axis, keepdims))
+    return y
+
+
+_s_std = state(get("std"))
+_r_std = _s_std.fast
+
+
+def std(x: T, axis: int | Sequence[int] | None = None, correction: int = 1, keepdims: bool = False) -> T:
+    """The standard deviation: the square root of `var`. Integers and booleans give float32.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_std[x._type, axis, axis.__class__, correction, correction.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_std, x, axis, correction, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("std", y, (x, axis, correction, keepdims))
+    return y
+
+
 _s_sum = state(get("sum"))
 _r_sum = _s_sum.fast
 
 
 def sum(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
-    """Sum of the elements along axes; integers and booleans are summed as int64.
+    """The sum; 0 of no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -666,6 +2087,30 @@ def sum_to(x: T, shape: int | Sequence[int]) -> T:
     return y
 
 
+_s_var = state(get("var"))
+_r_var = _s_var.fast
+
+
+def var(x: T, axis: int | Sequence[int] | None = None, correction: int = 1, keepdims: bool = False) -> T:
+    """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN where
+    that is 0. Integers and booleans give float32.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+    keepdims: Keep reduced axes with size 1.
+    """
+    try:
+        run = _r_var[x._type, axis, axis.__class__, correction, correction.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_var, x, axis, correction, keepdims)
+    y = run(x)
+    if x._node is not None:
+        return record("var", y, (x, axis, correction, keepdims))
+    return y
+
+
 # --- transform --------------------------------------------------------------------------------------------------------
 
 _s_broadcast_to = state(get("broadcast_to"))
@@ -674,7 +2119,7 @@ _r_broadcast_to = _s_broadcast_to.fast
 
 def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
-    x: Input.
+    x: Input of any shape.
     shape: A shape that x broadcasts to.
     """
     try:
@@ -689,13 +2134,34 @@ def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
     return y
 
 
+_s_broadcast_to_like = state(get("broadcast_to_like"))
+_r_broadcast_to_like = _s_broadcast_to_like.fast
+
+
+def broadcast_to_like(x: T, like: T) -> T:
+    """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_broadcast_to_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_broadcast_to_like, x, like)
+    y = run(x, like)
+    if x._node is not None:
+        return record("broadcast_to_like", y, (x, like))
+    return y
+
+
 _s_cast = state(get("cast"))
 _r_cast = _s_cast.fast
 
 
 def cast(x: T, dtype: DTypeLike) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
-    x: Input.
+    x: Input of any shape.
     dtype: Dtype of the result.
     """
     try:
@@ -707,6 +2173,27 @@ def cast(x: T, dtype: DTypeLike) -> T:
     y = run(x)
     if x._node is not None:
         return record("cast", y, (x, dtype))
+    return y
+
+
+_s_cast_like = state(get("cast_like"))
+_r_cast_like = _s_cast_like.fast
+
+
+def cast_like(x: T, like: T) -> T:
+    """The same values in the dtype of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_cast_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cast_like, x, like)
+    y = run(x, like)
+    if x._node is not None:
+        return record("cast_like", y, (x, like))
     return y
 
 
@@ -726,7 +2213,7 @@ def concatenate(xs: Sequence[T], axis: int = 0) -> T:
     if run is None or scopes.active:
         return invoke(_s_concatenate, xs, axis)
     y = run(xs)
-    if any([t._node is not None for t in xs]):
+    if [t for t in xs if t._node is not None]:
         return record("concatenate", y, (xs, axis))
     return y
 
@@ -737,7 +2224,7 @@ _r_device_copy = _s_device_copy.fast
 
 def device_copy(x: T, device: DeviceLike) -> T:
     """The tensor on another device.
-    x: Input.
+    x: Input of any shape.
     device: Where the result is.
     """
     try:
@@ -752,13 +2239,56 @@ def device_copy(x: T, device: DeviceLike) -> T:
     return y
 
 
+_s_expand_dims = state(get("expand_dims"))
+_r_expand_dims = _s_expand_dims.fast
+
+
+def expand_dims(x: T, axis: int | Sequence[int]) -> T:
+    """The same elements with new axes of size 1.
+    x: Input of any shape.
+    axis: Where the new axes of size 1 are, in the result; distinct.
+    """
+    try:
+        run = _r_expand_dims[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_expand_dims, x, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("expand_dims", y, (x, axis))
+    return y
+
+
+_s_moveaxis = state(get("moveaxis"))
+_r_moveaxis = _s_moveaxis.fast
+
+
+def moveaxis(x: T, source: int | Sequence[int], destination: int | Sequence[int]) -> T:
+    """Axes moved to other places; the rest keep their order.
+    x: Input of any shape.
+    source: Axes to move; distinct.
+    destination: Where each of them goes, in the result; distinct.
+    """
+    try:
+        run = _r_moveaxis[x._type, source, source.__class__, destination, destination.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_moveaxis, x, source, destination)
+    y = run(x)
+    if x._node is not None:
+        return record("moveaxis", y, (x, source, destination))
+    return y
+
+
 _s_reshape = state(get("reshape"))
 _r_reshape = _s_reshape.fast
 
 
 def reshape(x: T, shape: int | Sequence[int]) -> T:
     """The same elements, in the same order, under another shape.
-    x: Input.
+    x: Input of any shape.
     shape: New shape; one size may be -1, and is then worked out.
     """
     try:
@@ -770,6 +2300,103 @@ def reshape(x: T, shape: int | Sequence[int]) -> T:
     y = run(x)
     if x._node is not None:
         return record("reshape", y, (x, shape))
+    return y
+
+
+_s_reshape_like = state(get("reshape_like"))
+_r_reshape_like = _s_reshape_like.fast
+
+
+def reshape_like(x: T, like: T) -> T:
+    """The same elements, in the same order, under the shape of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_reshape_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reshape_like, x, like)
+    y = run(x, like)
+    if x._node is not None:
+        return record("reshape_like", y, (x, like))
+    return y
+
+
+_s_shape = state(get("shape"))
+_r_shape = _s_shape.fast
+
+
+def shape(x: T) -> tuple[int, ...]:
+    """The shape of the tensor, as a tuple of ints; no kernel runs.
+    x: Input of any shape.
+    """
+    return invoke(_s_shape, x)
+
+
+_s_split = state(get("split"))
+_r_split = _s_split.fast
+
+
+def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[T, ...]:
+    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The results
+    are a tuple of as many tensors as there are sections, or of one more than there are positions.
+    x: Input of any shape.
+    indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
+    axis: The axis to cut.
+    """
+    try:
+        run = _r_split[x._type, indices_or_sections, indices_or_sections.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_split, x, indices_or_sections, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("split", y, (x, indices_or_sections, axis))
+    return y
+
+
+_s_squeeze = state(get("squeeze"))
+_r_squeeze = _s_squeeze.fast
+
+
+def squeeze(x: T, axis: int | Sequence[int] | None = None) -> T:
+    """The same elements without axes of size 1.
+    x: Input of any shape.
+    axis: Axes of size 1 to remove; None for all of that size.
+    """
+    try:
+        run = _r_squeeze[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_squeeze, x, axis)
+    y = run(x)
+    if x._node is not None:
+        return record("squeeze", y, (x, axis))
+    return y
+
+
+_s_stack = state(get("stack"))
+_r_stack = _s_stack.fast
+
+
+def stack(xs: Sequence[T], axis: int = 0) -> T:
+    """Join tensors of one shape along a new axis.
+    xs: Tensors of one shape.
+    axis: Where the new axis is, in the result.
+    """
+    try:
+        run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_stack, xs, axis)
+    y = run(xs)
+    if [t for t in xs if t._node is not None]:
+        return record("stack", y, (xs, axis))
     return y
 
 
@@ -790,67 +2417,424 @@ def stop_gradient(x: T) -> T:
     return run(x)
 
 
-_s_strided_slice = state(get("strided_slice"))
-_r_strided_slice = _s_strided_slice.fast
+_s_swap_axis = state(get("swap_axis"))
+_r_swap_axis = _s_swap_axis.fast
 
 
-def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
-    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
-    x: Input.
-    begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
+def swap_axis(x: T, axis1: int, axis2: int) -> T:
+    """Two axes change places.
+    x: Input of any shape.
+    axis1: First axis.
+    axis2: The axis that it changes places with.
     """
     try:
-        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+        run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_strided_slice, x, begin, end, strides)
+        return invoke(_s_swap_axis, x, axis1, axis2)
     y = run(x)
     if x._node is not None:
-        return record("strided_slice", y, (x, begin, end, strides))
+        return record("swap_axis", y, (x, axis1, axis2))
     return y
 
 
-_s_strided_slice_dx = state(get("strided_slice_dx"))
-_r_strided_slice_dx = _s_strided_slice_dx.fast
+_s_transpose = state(get("transpose"))
+_r_transpose = _s_transpose.fast
 
 
-def strided_slice_dx(
-    dy: T,
-    shape: int | Sequence[int],
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> T:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
-    dy: Gradient of the result.
-    shape: Shape of the forward input.
-    begin: As in the forward operator.
-    end: As in the forward operator.
-    strides: As in the forward operator.
+def transpose(x: T, axes: int | Sequence[int] | None = None) -> T:
+    """The axes in another order: axis i of the result is axis axes[i] of x.
+    x: Input of any shape.
+    axes: For each axis of the result, the axis of x; None to reverse them.
     """
     try:
-        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+        run = _r_transpose[x._type, axes, axes.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
-    y = run(dy)
-    if dy._node is not None:
-        return record("strided_slice_dx", y, (dy, shape, begin, end, strides))
+        return invoke(_s_transpose, x, axes)
+    y = run(x)
+    if x._node is not None:
+        return record("transpose", y, (x, axes))
     return y
 
 
 # --- unary ------------------------------------------------------------------------------------------------------------
+
+_s_abs = state(get("abs"))
+_r_abs = _s_abs.fast
+
+
+def abs(x: T) -> T:
+    """Absolute value.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_abs[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_abs, x)
+    y = run(x)
+    if x._node is not None:
+        return record("abs", y, (x,))
+    return y
+
+
+_s_acos = state(get("acos"))
+_r_acos = _s_acos.fast
+
+
+def acos(x: T) -> T:
+    """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_acos[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_acos, x)
+    y = run(x)
+    if x._node is not None:
+        return record("acos", y, (x,))
+    return y
+
+
+_s_acosh = state(get("acosh"))
+_r_acosh = _s_acosh.fast
+
+
+def acosh(x: T) -> T:
+    """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_acosh[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_acosh, x)
+    y = run(x)
+    if x._node is not None:
+        return record("acosh", y, (x,))
+    return y
+
+
+_s_asin = state(get("asin"))
+_r_asin = _s_asin.fast
+
+
+def asin(x: T) -> T:
+    """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_asin[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_asin, x)
+    y = run(x)
+    if x._node is not None:
+        return record("asin", y, (x,))
+    return y
+
+
+_s_asinh = state(get("asinh"))
+_r_asinh = _s_asinh.fast
+
+
+def asinh(x: T) -> T:
+    """Inverse hyperbolic sine. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_asinh[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_asinh, x)
+    y = run(x)
+    if x._node is not None:
+        return record("asinh", y, (x,))
+    return y
+
+
+_s_atan = state(get("atan"))
+_r_atan = _s_atan.fast
+
+
+def atan(x: T) -> T:
+    """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_atan[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_atan, x)
+    y = run(x)
+    if x._node is not None:
+        return record("atan", y, (x,))
+    return y
+
+
+_s_atanh = state(get("atanh"))
+_r_atanh = _s_atanh.fast
+
+
+def atanh(x: T) -> T:
+    """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_atanh[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_atanh, x)
+    y = run(x)
+    if x._node is not None:
+        return record("atanh", y, (x,))
+    return y
+
+
+_s_bitwise_not = state(get("bitwise_not"))
+_r_bitwise_not = _s_bitwise_not.fast
+
+
+def bitwise_not(x: T) -> T:
+    """Each bit of an integer flipped; the opposite of a boolean.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_bitwise_not[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_bitwise_not, x)
+    return run(x)
+
+
+_s_ceil = state(get("ceil"))
+_r_ceil = _s_ceil.fast
+
+
+def ceil(x: T) -> T:
+    """The least integer not below each element.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_ceil[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_ceil, x)
+    y = run(x)
+    if x._node is not None:
+        return record("ceil", y, (x,))
+    return y
+
+
+_s_clip = state(get("clip"))
+_r_clip = _s_clip.fast
+
+
+def clip(x: T, min: float | None = None, max: float | None = None) -> T:
+    """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound.
+    x: Input of any shape.
+    min: Lower bound, None for none.
+    max: Upper bound, None for none; it wins over `min`.
+    """
+    try:
+        run = _r_clip[x._type, min, min.__class__, max, max.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_clip, x, min, max)
+    y = run(x)
+    if x._node is not None:
+        return record("clip", y, (x, min, max))
+    return y
+
+
+_s_clip_dx = state(get("clip_dx"))
+_r_clip_dx = _s_clip_dx.fast
+
+
+def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> T:
+    """Gradient of clip: dy where x is within the bounds or on them, else 0.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    min: Lower bound, None for none.
+    max: Upper bound, None for none; it wins over `min`.
+    """
+    try:
+        run = _r_clip_dx[x._type, dy._type, min, min.__class__, max, max.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_clip_dx, x, dy, min, max)
+    y = run(x, dy)
+    if dy._node is not None:
+        return record("clip_dx", y, (x, dy, min, max))
+    return y
+
+
+_s_copy = state(get("copy"))
+_r_copy = _s_copy.fast
+
+
+def copy(x: T) -> T:
+    """The same values in memory of their own.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_copy[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_copy, x)
+    y = run(x)
+    if x._node is not None:
+        return record("copy", y, (x,))
+    return y
+
+
+_s_cos = state(get("cos"))
+_r_cos = _s_cos.fast
+
+
+def cos(x: T) -> T:
+    """Cosine of an angle in radians. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_cos[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cos, x)
+    y = run(x)
+    if x._node is not None:
+        return record("cos", y, (x,))
+    return y
+
+
+_s_cosh = state(get("cosh"))
+_r_cosh = _s_cosh.fast
+
+
+def cosh(x: T) -> T:
+    """Hyperbolic cosine. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_cosh[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cosh, x)
+    y = run(x)
+    if x._node is not None:
+        return record("cosh", y, (x,))
+    return y
+
+
+_s_elu = state(get("elu"))
+_r_elu = _s_elu.fast
+
+
+def elu(x: T, alpha: float = 1.0) -> T:
+    """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015). Integers and booleans give float32.
+    x: Input of any shape.
+    alpha: Minus the limit far below zero.
+    """
+    try:
+        run = _r_elu[x._type, alpha, alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_elu, x, alpha)
+    y = run(x)
+    if x._node is not None:
+        return record("elu", y, (x, alpha))
+    return y
+
+
+_s_elu_dx = state(get("elu_dx"))
+_r_elu_dx = _s_elu_dx.fast
+
+
+def elu_dx(x: T, dy: T, alpha: float = 1.0) -> T:
+    """Gradient of elu.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    alpha: Minus the limit far below zero.
+    """
+    try:
+        run = _r_elu_dx[x._type, dy._type, alpha, alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_elu_dx, x, dy, alpha)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("elu_dx", y, (x, dy, alpha))
+    return y
+
+
+_s_erf = state(get("erf"))
+_r_erf = _s_erf.fast
+
+
+def erf(x: T) -> T:
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
+    float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_erf[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erf, x)
+    y = run(x)
+    if x._node is not None:
+        return record("erf", y, (x,))
+    return y
+
+
+_s_erf_dx = state(get("erf_dx"))
+_r_erf_dx = _s_erf_dx.fast
+
+
+def erf_dx(x: T, dy: T) -> T:
+    """Gradient of erf.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_erf_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erf_dx, x, dy)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("erf_dx", y, (x, dy))
+    return y
+
 
 _s_exp = state(get("exp"))
 _r_exp = _s_exp.fast
 
 
 def exp(x: T) -> T:
-    """e raised to each element.
+    """e raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
     try:
@@ -863,6 +2847,301 @@ def exp(x: T) -> T:
     if x._node is not None:
         return record("exp", y, (x,))
     return y
+
+
+_s_exp2 = state(get("exp2"))
+_r_exp2 = _s_exp2.fast
+
+
+def exp2(x: T) -> T:
+    """2 raised to each element. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_exp2[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_exp2, x)
+    y = run(x)
+    if x._node is not None:
+        return record("exp2", y, (x,))
+    return y
+
+
+_s_expm1 = state(get("expm1"))
+_r_expm1 = _s_expm1.fast
+
+
+def expm1(x: T) -> T:
+    """exp(x) - 1, accurate near 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_expm1[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_expm1, x)
+    y = run(x)
+    if x._node is not None:
+        return record("expm1", y, (x,))
+    return y
+
+
+_s_floor = state(get("floor"))
+_r_floor = _s_floor.fast
+
+
+def floor(x: T) -> T:
+    """The greatest integer not above each element.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_floor[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_floor, x)
+    y = run(x)
+    if x._node is not None:
+        return record("floor", y, (x,))
+    return y
+
+
+_s_gelu = state(get("gelu"))
+_r_gelu = _s_gelu.fast
+
+
+def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
+    """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
+    + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016). Integers and booleans give float32.
+    x: Input of any shape.
+    approximate: "none" for the exact form, "tanh" for the cheaper one.
+    """
+    try:
+        run = _r_gelu[x._type, approximate]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gelu, x, approximate)
+    y = run(x)
+    if x._node is not None:
+        return record("gelu", y, (x, approximate))
+    return y
+
+
+_s_gelu_dx = state(get("gelu_dx"))
+_r_gelu_dx = _s_gelu_dx.fast
+
+
+def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
+    """Gradient of gelu.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    approximate: "none" for the exact form, "tanh" for the cheaper one.
+    """
+    try:
+        run = _r_gelu_dx[x._type, dy._type, approximate]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gelu_dx, x, dy, approximate)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("gelu_dx", y, (x, dy, approximate))
+    return y
+
+
+_s_isfinite = state(get("isfinite"))
+_r_isfinite = _s_isfinite.fast
+
+
+def isfinite(x: T) -> T:
+    """Whether each element is neither infinite nor NaN.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_isfinite[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_isfinite, x)
+    return run(x)
+
+
+_s_isinf = state(get("isinf"))
+_r_isinf = _s_isinf.fast
+
+
+def isinf(x: T) -> T:
+    """Whether each element is an infinity.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_isinf[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_isinf, x)
+    return run(x)
+
+
+_s_isnan = state(get("isnan"))
+_r_isnan = _s_isnan.fast
+
+
+def isnan(x: T) -> T:
+    """Whether each element is NaN.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_isnan[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_isnan, x)
+    return run(x)
+
+
+_s_leaky_relu = state(get("leaky_relu"))
+_r_leaky_relu = _s_leaky_relu.fast
+
+
+def leaky_relu(x: T, alpha: float = 0.01) -> T:
+    """x above 0, alpha * x below. Integers and booleans give float32.
+    x: Input of any shape.
+    alpha: Slope below zero.
+    """
+    try:
+        run = _r_leaky_relu[x._type, alpha, alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_leaky_relu, x, alpha)
+    y = run(x)
+    if x._node is not None:
+        return record("leaky_relu", y, (x, alpha))
+    return y
+
+
+_s_leaky_relu_dx = state(get("leaky_relu_dx"))
+_r_leaky_relu_dx = _s_leaky_relu_dx.fast
+
+
+def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01) -> T:
+    """Gradient of leaky_relu.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    alpha: Slope below zero.
+    """
+    try:
+        run = _r_leaky_relu_dx[x._type, dy._type, alpha, alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_leaky_relu_dx, x, dy, alpha)
+    y = run(x, dy)
+    if dy._node is not None:
+        return record("leaky_relu_dx", y, (x, dy, alpha))
+    return y
+
+
+_s_log = state(get("log"))
+_r_log = _s_log.fast
+
+
+def log(x: T) -> T:
+    """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_log[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_log, x)
+    y = run(x)
+    if x._node is not None:
+        return record("log", y, (x,))
+    return y
+
+
+_s_log10 = state(get("log10"))
+_r_log10 = _s_log10.fast
+
+
+def log10(x: T) -> T:
+    """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_log10[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_log10, x)
+    y = run(x)
+    if x._node is not None:
+        return record("log10", y, (x,))
+    return y
+
+
+_s_log1p = state(get("log1p"))
+_r_log1p = _s_log1p.fast
+
+
+def log1p(x: T) -> T:
+    """log(1 + x), accurate near 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_log1p[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_log1p, x)
+    y = run(x)
+    if x._node is not None:
+        return record("log1p", y, (x,))
+    return y
+
+
+_s_log2 = state(get("log2"))
+_r_log2 = _s_log2.fast
+
+
+def log2(x: T) -> T:
+    """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_log2[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_log2, x)
+    y = run(x)
+    if x._node is not None:
+        return record("log2", y, (x,))
+    return y
+
+
+_s_logical_not = state(get("logical_not"))
+_r_logical_not = _s_logical_not.fast
+
+
+def logical_not(x: T) -> T:
+    """Whether each element is zero (or false).
+    x: Input of any shape.
+    """
+    try:
+        run = _r_logical_not[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logical_not, x)
+    return run(x)
 
 
 _s_negative = state(get("negative"))
@@ -882,6 +3161,47 @@ def negative(x: T) -> T:
     y = run(x)
     if x._node is not None:
         return record("negative", y, (x,))
+    return y
+
+
+_s_reciprocal = state(get("reciprocal"))
+_r_reciprocal = _s_reciprocal.fast
+
+
+def reciprocal(x: T) -> T:
+    """1 / x. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_reciprocal[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reciprocal, x)
+    y = run(x)
+    if x._node is not None:
+        return record("reciprocal", y, (x,))
+    return y
+
+
+_s_reciprocal_dx = state(get("reciprocal_dx"))
+_r_reciprocal_dx = _s_reciprocal_dx.fast
+
+
+def reciprocal_dx(y: T, dy: T) -> T:
+    """Gradient of reciprocal.
+    y: Result of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_reciprocal_dx[y._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reciprocal_dx, y, dy)
+    y = run(y, dy)
+    if y._node is not None or dy._node is not None:
+        return record("reciprocal_dx", y, (y, dy))
     return y
 
 
@@ -926,12 +3246,317 @@ def relu_dx(y: T, dy: T) -> T:
     return y
 
 
+_s_round = state(get("round"))
+_r_round = _s_round.fast
+
+
+def round(x: T) -> T:
+    """The nearest integer, the even one of two equally near.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_round[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_round, x)
+    y = run(x)
+    if x._node is not None:
+        return record("round", y, (x,))
+    return y
+
+
+_s_rsqrt = state(get("rsqrt"))
+_r_rsqrt = _s_rsqrt.fast
+
+
+def rsqrt(x: T) -> T:
+    """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_rsqrt[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rsqrt, x)
+    y = run(x)
+    if x._node is not None:
+        return record("rsqrt", y, (x,))
+    return y
+
+
+_s_rsqrt_dx = state(get("rsqrt_dx"))
+_r_rsqrt_dx = _s_rsqrt_dx.fast
+
+
+def rsqrt_dx(y: T, dy: T) -> T:
+    """Gradient of rsqrt.
+    y: Result of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_rsqrt_dx[y._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rsqrt_dx, y, dy)
+    y = run(y, dy)
+    if y._node is not None or dy._node is not None:
+        return record("rsqrt_dx", y, (y, dy))
+    return y
+
+
+_s_sigmoid = state(get("sigmoid"))
+_r_sigmoid = _s_sigmoid.fast
+
+
+def sigmoid(x: T) -> T:
+    """1 / (1 + exp(-x)). Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sigmoid[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sigmoid, x)
+    y = run(x)
+    if x._node is not None:
+        return record("sigmoid", y, (x,))
+    return y
+
+
+_s_sigmoid_dx = state(get("sigmoid_dx"))
+_r_sigmoid_dx = _s_sigmoid_dx.fast
+
+
+def sigmoid_dx(y: T, dy: T) -> T:
+    """Gradient of sigmoid.
+    y: Result of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_sigmoid_dx[y._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sigmoid_dx, y, dy)
+    y = run(y, dy)
+    if y._node is not None or dy._node is not None:
+        return record("sigmoid_dx", y, (y, dy))
+    return y
+
+
+_s_sign = state(get("sign"))
+_r_sign = _s_sign.fast
+
+
+def sign(x: T) -> T:
+    """-1, 0 or 1 by the sign of each element; NaN for NaN.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sign[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sign, x)
+    y = run(x)
+    if x._node is not None:
+        return record("sign", y, (x,))
+    return y
+
+
+_s_silu = state(get("silu"))
+_r_silu = _s_silu.fast
+
+
+def silu(x: T) -> T:
+    """x * sigmoid(x), also called swish. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_silu[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_silu, x)
+    y = run(x)
+    if x._node is not None:
+        return record("silu", y, (x,))
+    return y
+
+
+_s_silu_dx = state(get("silu_dx"))
+_r_silu_dx = _s_silu_dx.fast
+
+
+def silu_dx(x: T, dy: T) -> T:
+    """Gradient of silu.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_silu_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_silu_dx, x, dy)
+    y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("silu_dx", y, (x, dy))
+    return y
+
+
+_s_sin = state(get("sin"))
+_r_sin = _s_sin.fast
+
+
+def sin(x: T) -> T:
+    """Sine of an angle in radians. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sin[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sin, x)
+    y = run(x)
+    if x._node is not None:
+        return record("sin", y, (x,))
+    return y
+
+
+_s_sinh = state(get("sinh"))
+_r_sinh = _s_sinh.fast
+
+
+def sinh(x: T) -> T:
+    """Hyperbolic sine. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sinh[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sinh, x)
+    y = run(x)
+    if x._node is not None:
+        return record("sinh", y, (x,))
+    return y
+
+
+_s_softplus = state(get("softplus"))
+_r_softplus = _s_softplus.fast
+
+
+def softplus(x: T, beta: float = 1.0) -> T:
+    """log(1 + exp(beta * x)) / beta. Integers and booleans give float32.
+    x: Input of any shape.
+    beta: Sharpness of the bend at zero, not zero.
+    """
+    try:
+        run = _r_softplus[x._type, beta, beta.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_softplus, x, beta)
+    y = run(x)
+    if x._node is not None:
+        return record("softplus", y, (x, beta))
+    return y
+
+
+_s_sqrt = state(get("sqrt"))
+_r_sqrt = _s_sqrt.fast
+
+
+def sqrt(x: T) -> T:
+    """Square root; NaN below 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sqrt[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sqrt, x)
+    y = run(x)
+    if x._node is not None:
+        return record("sqrt", y, (x,))
+    return y
+
+
+_s_sqrt_dx = state(get("sqrt_dx"))
+_r_sqrt_dx = _s_sqrt_dx.fast
+
+
+def sqrt_dx(y: T, dy: T) -> T:
+    """Gradient of sqrt.
+    y: Result of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_sqrt_dx[y._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sqrt_dx, y, dy)
+    y = run(y, dy)
+    if y._node is not None or dy._node is not None:
+        return record("sqrt_dx", y, (y, dy))
+    return y
+
+
+_s_square = state(get("square"))
+_r_square = _s_square.fast
+
+
+def square(x: T) -> T:
+    """x * x.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_square[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_square, x)
+    y = run(x)
+    if x._node is not None:
+        return record("square", y, (x,))
+    return y
+
+
+_s_tan = state(get("tan"))
+_r_tan = _s_tan.fast
+
+
+def tan(x: T) -> T:
+    """Tangent of an angle in radians. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_tan[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tan, x)
+    y = run(x)
+    if x._node is not None:
+        return record("tan", y, (x,))
+    return y
+
+
 _s_tanh = state(get("tanh"))
 _r_tanh = _s_tanh.fast
 
 
 def tanh(x: T) -> T:
-    """Hyperbolic tangent.
+    """Hyperbolic tangent. Integers and booleans give float32.
     x: Input of any shape.
     """
     try:
@@ -964,5 +3589,69 @@ def tanh_dx(y: T, dy: T) -> T:
     y = run(y, dy)
     if y._node is not None or dy._node is not None:
         return record("tanh_dx", y, (y, dy))
+    return y
+
+
+_s_threshold = state(get("threshold"))
+_r_threshold = _s_threshold.fast
+
+
+def threshold(x: T, threshold: float = 0.0, value: float = 0.0) -> T:
+    """x above `threshold`, `value` elsewhere.
+    x: Input of any shape.
+    threshold: Elements up to here are replaced.
+    value: What replaces them.
+    """
+    try:
+        run = _r_threshold[x._type, threshold, threshold.__class__, value, value.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_threshold, x, threshold, value)
+    y = run(x)
+    if x._node is not None:
+        return record("threshold", y, (x, threshold, value))
+    return y
+
+
+_s_threshold_dx = state(get("threshold_dx"))
+_r_threshold_dx = _s_threshold_dx.fast
+
+
+def threshold_dx(x: T, dy: T, threshold: float = 0.0) -> T:
+    """Gradient of threshold.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    threshold: Elements up to here are replaced.
+    """
+    try:
+        run = _r_threshold_dx[x._type, dy._type, threshold, threshold.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_threshold_dx, x, dy, threshold)
+    y = run(x, dy)
+    if dy._node is not None:
+        return record("threshold_dx", y, (x, dy, threshold))
+    return y
+
+
+_s_trunc = state(get("trunc"))
+_r_trunc = _s_trunc.fast
+
+
+def trunc(x: T) -> T:
+    """Each element without its fraction.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_trunc[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_trunc, x)
+    y = run(x)
+    if x._node is not None:
+        return record("trunc", y, (x,))
     return y
 

@@ -12,23 +12,67 @@ from typing import Any
 
 from meta._generated import functions as f
 from meta.autograd.rule import GradRule
+from meta.op.grad import binary as grad_binary
+from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
+from meta.op.grad import movement as grad_movement
 from meta.op.grad import nn as grad_nn
 from meta.op.grad import reduce as grad_reduce
 from meta.op.grad import support as grad_support
 from meta.op.grad import transform as grad_transform
+from meta.op.grad import unary as grad_unary
 
 
 def _add(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(dy, x2) if needs[1] else None)
 
 
+def _atan2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(f.divide(f.multiply(dy, x2), f.add(f.multiply(x1, x1), f.multiply(x2, x2))), x1) if needs[0] else None, grad_support.fit(f.negative(f.divide(f.multiply(dy, x1), f.add(f.multiply(x1, x1), f.multiply(x2, x2)))), x2) if needs[1] else None)
+
+
+def _divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(f.divide(dy, x2), x1) if needs[0] else None, grad_support.fit(f.negative(f.divide(f.multiply(dy, y), x2)), x2) if needs[1] else None)
+
+
+def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
+
+
+def _maximum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(f.maximum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(f.maximum_dx(x2, x1, dy), x2) if needs[1] else None)
+
+
+def _maximum_dx(needs: Any, x1: Any, x2: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.maximum_dx(x1, x2, dz),)
+
+
+def _minimum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(f.minimum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(f.minimum_dx(x2, x1, dy), x2) if needs[1] else None)
+
+
+def _minimum_dx(needs: Any, x1: Any, x2: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.minimum_dx(x1, x2, dz),)
+
+
+def _mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(f.multiply(dy, f.floor_divide(x1, x2))), x2) if needs[1] else None)
+
+
 def _multiply(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(f.multiply(dy, x2), x1) if needs[0] else None, grad_support.fit(f.multiply(dy, x1), x2) if needs[1] else None)
 
 
+def _power(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_binary.power_dx1(x1, x2, dy) if needs[0] else None, grad_binary.power_dx2(x1, x2, y, dy) if needs[1] else None)
+
+
 def _subtract(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(dy), x2) if needs[1] else None)
+
+
+def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(f.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(f.where(condition, 0, dz), y) if needs[1] else None)
 
 
 def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -79,8 +123,92 @@ def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, out
     return (f.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
+def _embedding(needs: Any, weight: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.embedding_dx(dy, indices, weight.shape[0]),)
+
+
+def _embedding_dx(needs: Any, dy: Any, indices: Any, num_weight: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.embedding(dz, indices),)
+
+
+def _gather(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_dx(dy, axis, indices, x.shape),)
+
+
+def _gather_dx(needs: Any, dy: Any, axis: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.gather(dz, axis, indices),)
+
+
+def _gather_nd(needs: Any, x: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_nd_dx(dy, indices, x.shape),)
+
+
+def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.gather_nd(dz, indices),)
+
+
+def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.take_dx(dy, indices, x.shape, axis, 'clip'),)
+
+
+def _scatter_add(needs: Any, x: Any, axis: Any, indices: Any, src: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy if needs[0] else None, f.gather(dy, axis, indices) if needs[1] else None)
+
+
+def _strided_set(needs: Any, x: Any, v: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_indexing.strided_set_dx(v, begin, end, strides, dy) if needs[0] else None, grad_indexing.strided_set_dv(v, begin, end, strides, dy) if needs[1] else None)
+
+
+def _strided_slice(needs: Any, x: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.strided_slice_dx(dy, x.shape, begin, end, strides),)
+
+
+def _strided_slice_dx(needs: Any, dy: Any, shape: Any, begin: Any, end: Any, strides: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.strided_slice(dz, begin, end, strides),)
+
+
+def _take(needs: Any, x: Any, indices: Any, axis: Any, mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.take_dx(dy, indices, x.shape, axis, mode),)
+
+
+def _take_dx(needs: Any, dy: Any, indices: Any, shape: Any, axis: Any, mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.take(dz, indices, axis, mode),)
+
+
+def _dense(needs: Any, x: Any, w: Any, bias: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.matmul(dy, w) if needs[0] else None, grad_linalg.dense_dw(x, w, dy) if needs[1] else None, grad_linalg.dense_db(bias, dy) if needs[2] else None)
+
+
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
+
+
+def _flip(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.flip(dy, axis),)
+
+
+def _pad(needs: Any, x: Any, pad_width: Any, pad_value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.pad_grad(x, pad_width, dy),)
+
+
+def _repeat(needs: Any, x: Any, repeats: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.repeat_grad(x, repeats, axis, dy),)
+
+
+def _roll(needs: Any, x: Any, shift: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.roll_grad(shift, axis, dy),)
+
+
+def _tile(needs: Any, x: Any, reps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.tile_grad(x, reps, dy),)
+
+
+def _tril(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.tril(dy, k),)
+
+
+def _triu(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.triu(dy, k),)
 
 
 def _softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -91,6 +219,42 @@ def _softmax_dx(needs: Any, y: Any, dy: Any, axis: Any, z: Any, dz: Any) -> tupl
     return (grad_nn.softmax_dx_dy(y, dy, axis, dz) if needs[0] else None, f.softmax_dx(y, dz, axis) if needs[1] else None)
 
 
+def _cumsum(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.cumsum(dy, axis, exclusive, (not reverse)),)
+
+
+def _logsumexp(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.logsumexp_grad(x, axis, keepdims, y, dy),)
+
+
+def _max(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.max_dx(x, y, dy, axis, keepdims),)
+
+
+def _max_dx(needs: Any, x: Any, y: Any, dy: Any, axis: Any, keepdims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_reduce.max_dx_dy(x, y, axis, keepdims, dz),)
+
+
+def _mean(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.mean_grad(x, axis, keepdims, dy),)
+
+
+def _min(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.max_dx(x, y, dy, axis, keepdims),)
+
+
+def _prod(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.prod_dx(x, dy, axis, keepdims),)
+
+
+def _prod_dx(needs: Any, x: Any, dy: Any, axis: Any, keepdims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_reduce.prod_dx_x(x, dy, axis, keepdims, dz) if needs[0] else None, grad_reduce.prod_dx_dy(x, axis, keepdims, dy, dz) if needs[1] else None)
+
+
+def _std(needs: Any, x: Any, axis: Any, correction: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.std_grad(x, axis, correction, keepdims, y, dy),)
+
+
 def _sum(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.sum_grad(x, axis, keepdims, dy),)
 
@@ -99,11 +263,23 @@ def _sum_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.broadcast_to(dy, x.shape),)
 
 
+def _var(needs: Any, x: Any, axis: Any, correction: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.var_grad(x, axis, correction, keepdims, dy),)
+
+
 def _broadcast_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.sum_to(dy, x.shape),)
 
 
+def _broadcast_to_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.sum_to(dy, x.shape),)
+
+
 def _cast(needs: Any, x: Any, dtype: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.cast(dy, x.dtype),)
+
+
+def _cast_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.cast(dy, x.dtype),)
 
 
@@ -115,24 +291,168 @@ def _device_copy(needs: Any, x: Any, device: Any, y: Any, dy: Any) -> tuple[Any,
     return (f.device_copy(dy, x.device),)
 
 
+def _expand_dims(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
+
+
+def _moveaxis(needs: Any, x: Any, source: Any, destination: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.moveaxis(dy, destination, source),)
+
+
 def _reshape(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.reshape(dy, x.shape),)
 
 
-def _strided_slice(needs: Any, x: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.strided_slice_dx(dy, x.shape, begin, end, strides),)
+def _reshape_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
 
 
-def _strided_slice_dx(needs: Any, dy: Any, shape: Any, begin: Any, end: Any, strides: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.strided_slice(dz, begin, end, strides),)
+def _split(needs: Any, x: Any, indices_or_sections: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.concatenate(dy, axis),)
+
+
+def _squeeze(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
+
+
+def _stack(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_transform.stack_grad(xs, axis, dy),)
+
+
+def _swap_axis(needs: Any, x: Any, axis1: Any, axis2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.swap_axis(dy, axis1, axis2),)
+
+
+def _transpose(needs: Any, x: Any, axes: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_transform.transpose_grad(axes, dy),)
+
+
+def _abs(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.sign(x)),)
+
+
+def _acos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.negative(f.multiply(dy, f.rsqrt(f.subtract(1, f.multiply(x, x))))),)
+
+
+def _acosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.rsqrt(f.subtract(f.multiply(x, x), 1))),)
+
+
+def _asin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.rsqrt(f.subtract(1, f.multiply(x, x)))),)
+
+
+def _asinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.rsqrt(f.add(f.multiply(x, x), 1))),)
+
+
+def _atan(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, f.add(f.multiply(x, x), 1)),)
+
+
+def _atanh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, f.subtract(1, f.multiply(x, x))),)
+
+
+def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x),)
+
+
+def _clip(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.clip_dx(x, dy, min, max),)
+
+
+def _clip_dx(needs: Any, x: Any, dy: Any, min: Any, max: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.clip_dx(x, dz, min, max),)
+
+
+def _copy(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy,)
+
+
+def _cos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.negative(f.multiply(dy, f.sin(x))),)
+
+
+def _cosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.sinh(x)),)
+
+
+def _elu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.elu_dx(x, dy, alpha),)
+
+
+def _elu_dx(needs: Any, x: Any, dy: Any, alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_unary.elu_dx_x(x, dy, alpha, dz) if needs[0] else None, f.elu_dx(x, dz, alpha) if needs[1] else None)
+
+
+def _erf(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.erf_dx(x, dy),)
+
+
+def _erf_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(f.multiply(z, dz), x), (-2)) if needs[0] else None, f.erf_dx(x, dz) if needs[1] else None)
 
 
 def _exp(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.multiply(dy, y),)
 
 
+def _exp2(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(dy, y), 0.6931471805599453),)
+
+
+def _expm1(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.add(y, 1)),)
+
+
+def _floor(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x),)
+
+
+def _gelu(needs: Any, x: Any, approximate: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gelu_dx(x, dy, approximate),)
+
+
+def _gelu_dx(needs: Any, x: Any, dy: Any, approximate: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_unary.gelu_dx_x(x, dy, approximate, dz) if needs[0] else None, f.gelu_dx(x, dz, approximate) if needs[1] else None)
+
+
+def _leaky_relu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.leaky_relu_dx(x, dy, alpha),)
+
+
+def _leaky_relu_dx(needs: Any, x: Any, dy: Any, alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.leaky_relu_dx(x, dz, alpha),)
+
+
+def _log(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, x),)
+
+
+def _log10(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, f.multiply(x, 2.302585092994046)),)
+
+
+def _log1p(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, f.add(x, 1)),)
+
+
+def _log2(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.divide(dy, f.multiply(x, 0.6931471805599453)),)
+
+
 def _negative(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.negative(dy),)
+
+
+def _reciprocal(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reciprocal_dx(y, dy),)
+
+
+def _reciprocal_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(f.multiply(dz, dy), y), (-2)) if needs[0] else None, f.reciprocal_dx(y, dz) if needs[1] else None)
 
 
 def _relu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -143,6 +463,66 @@ def _relu_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (f.relu_dx(y, dz),)
 
 
+def _round(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x),)
+
+
+def _rsqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.rsqrt_dx(y, dy),)
+
+
+def _rsqrt_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(f.multiply(dz, dy), f.multiply(y, y)), (-1.5)) if needs[0] else None, f.rsqrt_dx(y, dz) if needs[1] else None)
+
+
+def _sigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.sigmoid_dx(y, dy),)
+
+
+def _sigmoid_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(dz, dy), f.subtract(1, f.multiply(y, 2))) if needs[0] else None, f.sigmoid_dx(y, dz) if needs[1] else None)
+
+
+def _sign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x),)
+
+
+def _silu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.silu_dx(x, dy),)
+
+
+def _silu_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_unary.silu_dx_x(x, dy, dz) if needs[0] else None, f.silu_dx(x, dz) if needs[1] else None)
+
+
+def _sin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.cos(x)),)
+
+
+def _sinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.cosh(x)),)
+
+
+def _softplus(needs: Any, x: Any, beta: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.sigmoid(f.multiply(x, beta))),)
+
+
+def _sqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.sqrt_dx(y, dy),)
+
+
+def _sqrt_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.negative(f.divide(f.multiply(dz, z), y)) if needs[0] else None, f.sqrt_dx(y, dz) if needs[1] else None)
+
+
+def _square(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(f.multiply(dy, x), 2),)
+
+
+def _tan(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.multiply(dy, f.add(f.multiply(y, y), 1)),)
+
+
 def _tanh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.tanh_dx(y, dy),)
 
@@ -151,10 +531,32 @@ def _tanh_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (f.multiply(f.multiply(f.multiply(dz, dy), y), (-2)) if needs[0] else None, f.tanh_dx(y, dz) if needs[1] else None)
 
 
+def _threshold(needs: Any, x: Any, threshold: Any, value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.threshold_dx(x, dy, threshold),)
+
+
+def _threshold_dx(needs: Any, x: Any, dy: Any, threshold: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.threshold_dx(x, dz, threshold),)
+
+
+def _trunc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x),)
+
+
 RULES: dict[str, GradRule] = {
     "add": GradRule("add", _add, (0, 1)),
+    "atan2": GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
+    "divide": GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
+    "floor_divide": GradRule("floor_divide", _floor_divide, (0, 1)),
+    "maximum": GradRule("maximum", _maximum, (0, 1), saved_args=frozenset({0, 1})),
+    "maximum_dx": GradRule("maximum_dx", _maximum_dx, (2,), saved_args=frozenset({0, 1})),
+    "minimum": GradRule("minimum", _minimum, (0, 1), saved_args=frozenset({0, 1})),
+    "minimum_dx": GradRule("minimum_dx", _minimum_dx, (2,), saved_args=frozenset({0, 1})),
+    "mod": GradRule("mod", _mod, (0, 1), saved_args=frozenset({0, 1})),
     "multiply": GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
+    "power": GradRule("power", _power, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
     "subtract": GradRule("subtract", _subtract, (0, 1)),
+    "where": GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
     "conv1d": GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
     "conv1d_dw": GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),
     "conv1d_dx": GradRule("conv1d_dx", _conv1d_dx, (0, 1), saved_args=frozenset({0, 1})),
@@ -167,22 +569,109 @@ RULES: dict[str, GradRule] = {
     "conv3d_dw": GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_dx": GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_transpose": GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
-    "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
-    "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
-    "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "sum": GradRule("sum", _sum, (0,)),
-    "sum_to": GradRule("sum_to", _sum_to, (0,)),
-    "broadcast_to": GradRule("broadcast_to", _broadcast_to, (0,)),
-    "cast": GradRule("cast", _cast, (0,)),
-    "concatenate": GradRule("concatenate", _concatenate, (0,)),
-    "device_copy": GradRule("device_copy", _device_copy, (0,)),
-    "reshape": GradRule("reshape", _reshape, (0,)),
+    "embedding": GradRule("embedding", _embedding, (0,), saved_args=frozenset({1})),
+    "embedding_dx": GradRule("embedding_dx", _embedding_dx, (0,), saved_args=frozenset({1})),
+    "gather": GradRule("gather", _gather, (0,), saved_args=frozenset({2})),
+    "gather_dx": GradRule("gather_dx", _gather_dx, (0,), saved_args=frozenset({2})),
+    "gather_nd": GradRule("gather_nd", _gather_nd, (0,), saved_args=frozenset({1})),
+    "gather_nd_dx": GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1})),
+    "index_select": GradRule("index_select", _index_select, (0,), saved_args=frozenset({2})),
+    "scatter_add": GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2})),
+    "strided_set": GradRule("strided_set", _strided_set, (0, 1)),
     "strided_slice": GradRule("strided_slice", _strided_slice, (0,)),
     "strided_slice_dx": GradRule("strided_slice_dx", _strided_slice_dx, (0,)),
+    "take": GradRule("take", _take, (0,), saved_args=frozenset({1})),
+    "take_dx": GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
+    "dense": GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
+    "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    "flip": GradRule("flip", _flip, (0,)),
+    "pad": GradRule("pad", _pad, (0,)),
+    "repeat": GradRule("repeat", _repeat, (0,)),
+    "roll": GradRule("roll", _roll, (0,)),
+    "tile": GradRule("tile", _tile, (0,)),
+    "tril": GradRule("tril", _tril, (0,)),
+    "triu": GradRule("triu", _triu, (0,)),
+    "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
+    "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "cumsum": GradRule("cumsum", _cumsum, (0,)),
+    "logsumexp": GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    "max": GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    "max_dx": GradRule("max_dx", _max_dx, (2,), saved_args=frozenset({0, 1})),
+    "mean": GradRule("mean", _mean, (0,)),
+    "min": GradRule("min", _min, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    "prod": GradRule("prod", _prod, (0,), saved_args=frozenset({0})),
+    "prod_dx": GradRule("prod_dx", _prod_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "std": GradRule("std", _std, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    "sum": GradRule("sum", _sum, (0,)),
+    "sum_to": GradRule("sum_to", _sum_to, (0,)),
+    "var": GradRule("var", _var, (0,), saved_args=frozenset({0})),
+    "broadcast_to": GradRule("broadcast_to", _broadcast_to, (0,)),
+    "broadcast_to_like": GradRule("broadcast_to_like", _broadcast_to_like, (0,)),
+    "cast": GradRule("cast", _cast, (0,)),
+    "cast_like": GradRule("cast_like", _cast_like, (0,)),
+    "concatenate": GradRule("concatenate", _concatenate, (0,)),
+    "device_copy": GradRule("device_copy", _device_copy, (0,)),
+    "expand_dims": GradRule("expand_dims", _expand_dims, (0,)),
+    "moveaxis": GradRule("moveaxis", _moveaxis, (0,)),
+    "reshape": GradRule("reshape", _reshape, (0,)),
+    "reshape_like": GradRule("reshape_like", _reshape_like, (0,)),
+    "split": GradRule("split", _split, (0,), outputs=-1),
+    "squeeze": GradRule("squeeze", _squeeze, (0,)),
+    "stack": GradRule("stack", _stack, (0,)),
+    "swap_axis": GradRule("swap_axis", _swap_axis, (0,)),
+    "transpose": GradRule("transpose", _transpose, (0,)),
+    "abs": GradRule("abs", _abs, (0,), saved_args=frozenset({0})),
+    "acos": GradRule("acos", _acos, (0,), saved_args=frozenset({0})),
+    "acosh": GradRule("acosh", _acosh, (0,), saved_args=frozenset({0})),
+    "asin": GradRule("asin", _asin, (0,), saved_args=frozenset({0})),
+    "asinh": GradRule("asinh", _asinh, (0,), saved_args=frozenset({0})),
+    "atan": GradRule("atan", _atan, (0,), saved_args=frozenset({0})),
+    "atanh": GradRule("atanh", _atanh, (0,), saved_args=frozenset({0})),
+    "ceil": GradRule("ceil", _ceil, (0,)),
+    "clip": GradRule("clip", _clip, (0,), saved_args=frozenset({0})),
+    "clip_dx": GradRule("clip_dx", _clip_dx, (1,), saved_args=frozenset({0})),
+    "copy": GradRule("copy", _copy, (0,)),
+    "cos": GradRule("cos", _cos, (0,), saved_args=frozenset({0})),
+    "cosh": GradRule("cosh", _cosh, (0,), saved_args=frozenset({0})),
+    "elu": GradRule("elu", _elu, (0,), saved_args=frozenset({0})),
+    "elu_dx": GradRule("elu_dx", _elu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "erf": GradRule("erf", _erf, (0,), saved_args=frozenset({0})),
+    "erf_dx": GradRule("erf_dx", _erf_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     "exp": GradRule("exp", _exp, (0,), saved_outputs=frozenset({0})),
+    "exp2": GradRule("exp2", _exp2, (0,), saved_outputs=frozenset({0})),
+    "expm1": GradRule("expm1", _expm1, (0,), saved_outputs=frozenset({0})),
+    "floor": GradRule("floor", _floor, (0,)),
+    "gelu": GradRule("gelu", _gelu, (0,), saved_args=frozenset({0})),
+    "gelu_dx": GradRule("gelu_dx", _gelu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "leaky_relu": GradRule("leaky_relu", _leaky_relu, (0,), saved_args=frozenset({0})),
+    "leaky_relu_dx": GradRule("leaky_relu_dx", _leaky_relu_dx, (1,), saved_args=frozenset({0})),
+    "log": GradRule("log", _log, (0,), saved_args=frozenset({0})),
+    "log10": GradRule("log10", _log10, (0,), saved_args=frozenset({0})),
+    "log1p": GradRule("log1p", _log1p, (0,), saved_args=frozenset({0})),
+    "log2": GradRule("log2", _log2, (0,), saved_args=frozenset({0})),
     "negative": GradRule("negative", _negative, (0,)),
+    "reciprocal": GradRule("reciprocal", _reciprocal, (0,), saved_outputs=frozenset({0})),
+    "reciprocal_dx": GradRule("reciprocal_dx", _reciprocal_dx, (0, 1), saved_args=frozenset({0, 1})),
     "relu": GradRule("relu", _relu, (0,), saved_outputs=frozenset({0})),
     "relu_dx": GradRule("relu_dx", _relu_dx, (1,), saved_args=frozenset({0})),
+    "round": GradRule("round", _round, (0,)),
+    "rsqrt": GradRule("rsqrt", _rsqrt, (0,), saved_outputs=frozenset({0})),
+    "rsqrt_dx": GradRule("rsqrt_dx", _rsqrt_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "sigmoid": GradRule("sigmoid", _sigmoid, (0,), saved_outputs=frozenset({0})),
+    "sigmoid_dx": GradRule("sigmoid_dx", _sigmoid_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "sign": GradRule("sign", _sign, (0,)),
+    "silu": GradRule("silu", _silu, (0,), saved_args=frozenset({0})),
+    "silu_dx": GradRule("silu_dx", _silu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "sin": GradRule("sin", _sin, (0,), saved_args=frozenset({0})),
+    "sinh": GradRule("sinh", _sinh, (0,), saved_args=frozenset({0})),
+    "softplus": GradRule("softplus", _softplus, (0,), saved_args=frozenset({0})),
+    "sqrt": GradRule("sqrt", _sqrt, (0,), saved_outputs=frozenset({0})),
+    "sqrt_dx": GradRule("sqrt_dx", _sqrt_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    "square": GradRule("square", _square, (0,), saved_args=frozenset({0})),
+    "tan": GradRule("tan", _tan, (0,), saved_outputs=frozenset({0})),
     "tanh": GradRule("tanh", _tanh, (0,), saved_outputs=frozenset({0})),
     "tanh_dx": GradRule("tanh_dx", _tanh_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "threshold": GradRule("threshold", _threshold, (0,), saved_args=frozenset({0})),
+    "threshold_dx": GradRule("threshold_dx", _threshold_dx, (1,), saved_args=frozenset({0})),
+    "trunc": GradRule("trunc", _trunc, (0,)),
 }

@@ -26,12 +26,108 @@ def add(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return bb.call(get("add"), (x1, x2))  # type: ignore[return-value]
 
 
+def atan2(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("atan2"), (x1, x2))  # type: ignore[return-value]
+
+
+def bitwise_and(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("bitwise_and"), (x1, x2))  # type: ignore[return-value]
+
+
+def bitwise_or(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("bitwise_or"), (x1, x2))  # type: ignore[return-value]
+
+
+def bitwise_xor(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("bitwise_xor"), (x1, x2))  # type: ignore[return-value]
+
+
+def divide(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("divide"), (x1, x2))  # type: ignore[return-value]
+
+
+def equal(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("equal"), (x1, x2))  # type: ignore[return-value]
+
+
+def floor_divide(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("floor_divide"), (x1, x2))  # type: ignore[return-value]
+
+
+def greater(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("greater"), (x1, x2))  # type: ignore[return-value]
+
+
+def greater_equal(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("greater_equal"), (x1, x2))  # type: ignore[return-value]
+
+
+def left_shift(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("left_shift"), (x1, x2))  # type: ignore[return-value]
+
+
+def less(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("less"), (x1, x2))  # type: ignore[return-value]
+
+
+def less_equal(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("less_equal"), (x1, x2))  # type: ignore[return-value]
+
+
+def logical_and(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("logical_and"), (x1, x2))  # type: ignore[return-value]
+
+
+def logical_or(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("logical_or"), (x1, x2))  # type: ignore[return-value]
+
+
+def logical_xor(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("logical_xor"), (x1, x2))  # type: ignore[return-value]
+
+
+def maximum(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("maximum"), (x1, x2))  # type: ignore[return-value]
+
+
+def maximum_dx(bb: Builder, x1: Atom | float, x2: Atom | float, dy: Atom) -> Var:
+    return bb.call(get("maximum_dx"), (x1, x2, dy))  # type: ignore[return-value]
+
+
+def minimum(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("minimum"), (x1, x2))  # type: ignore[return-value]
+
+
+def minimum_dx(bb: Builder, x1: Atom | float, x2: Atom | float, dy: Atom) -> Var:
+    return bb.call(get("minimum_dx"), (x1, x2, dy))  # type: ignore[return-value]
+
+
+def mod(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("mod"), (x1, x2))  # type: ignore[return-value]
+
+
 def multiply(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return bb.call(get("multiply"), (x1, x2))  # type: ignore[return-value]
 
 
+def not_equal(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("not_equal"), (x1, x2))  # type: ignore[return-value]
+
+
+def power(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("power"), (x1, x2))  # type: ignore[return-value]
+
+
+def right_shift(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return bb.call(get("right_shift"), (x1, x2))  # type: ignore[return-value]
+
+
 def subtract(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return bb.call(get("subtract"), (x1, x2))  # type: ignore[return-value]
+
+
+def where(bb: Builder, condition: Atom, x: Atom | float, y: Atom | float) -> Var:
+    return bb.call(get("where"), (condition, x, y))  # type: ignore[return-value]
 
 
 def conv1d(
@@ -187,56 +283,47 @@ def conv3d_transpose(
     return bb.call(get("conv3d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
 
 
-def ones(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
-    return bb.call(get("ones"), (shape, dtype, device))  # type: ignore[return-value]
+def embedding(bb: Builder, weight: Atom, indices: Atom) -> Var:
+    return bb.call(get("embedding"), (weight, indices))  # type: ignore[return-value]
 
 
-def zeros(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
-    return bb.call(get("zeros"), (shape, dtype, device))  # type: ignore[return-value]
+def embedding_dx(bb: Builder, dy: Atom, indices: Atom, num_weight: int) -> Var:
+    return bb.call(get("embedding_dx"), (dy, indices, num_weight))  # type: ignore[return-value]
 
 
-def matmul(bb: Builder, x1: Atom, x2: Atom, transpose_a: bool = False, transpose_b: bool = False) -> Var:
-    return bb.call(get("matmul"), (x1, x2, transpose_a, transpose_b))  # type: ignore[return-value]
+def gather(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
+    return bb.call(get("gather"), (x, axis, indices))  # type: ignore[return-value]
 
 
-def softmax(bb: Builder, x: Atom, axis: int = -1) -> Var:
-    return bb.call(get("softmax"), (x, axis))  # type: ignore[return-value]
+def gather_dx(bb: Builder, dy: Atom, axis: int, indices: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("gather_dx"), (dy, axis, indices, shape))  # type: ignore[return-value]
 
 
-def softmax_dx(bb: Builder, y: Atom, dy: Atom, axis: int = -1) -> Var:
-    return bb.call(get("softmax_dx"), (y, dy, axis))  # type: ignore[return-value]
+def gather_nd(bb: Builder, x: Atom, indices: Atom) -> Var:
+    return bb.call(get("gather_nd"), (x, indices))  # type: ignore[return-value]
 
 
-def sum(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
-    return bb.call(get("sum"), (x, axis, keepdims))  # type: ignore[return-value]
+def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("gather_nd_dx"), (dy, indices, shape))  # type: ignore[return-value]
 
 
-def sum_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
-    return bb.call(get("sum_to"), (x, shape))  # type: ignore[return-value]
+def index_select(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
+    return bb.call(get("index_select"), (x, axis, indices))  # type: ignore[return-value]
 
 
-def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
-    return bb.call(get("broadcast_to"), (x, shape))  # type: ignore[return-value]
+def scatter_add(bb: Builder, x: Atom, axis: int, indices: Atom, src: Atom) -> Var:
+    return bb.call(get("scatter_add"), (x, axis, indices, src))  # type: ignore[return-value]
 
 
-def cast(bb: Builder, x: Atom, dtype: DTypeLike) -> Var:
-    return bb.call(get("cast"), (x, dtype))  # type: ignore[return-value]
-
-
-def concatenate(bb: Builder, xs: Sequence[Atom], axis: int = 0) -> Var:
-    return bb.call(get("concatenate"), (xs, axis))  # type: ignore[return-value]
-
-
-def device_copy(bb: Builder, x: Atom, device: DeviceLike) -> Var:
-    return bb.call(get("device_copy"), (x, device))  # type: ignore[return-value]
-
-
-def reshape(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
-    return bb.call(get("reshape"), (x, shape))  # type: ignore[return-value]
-
-
-def stop_gradient(bb: Builder, x: Atom) -> Var:
-    return bb.call(get("stop_gradient"), (x,))  # type: ignore[return-value]
+def strided_set(
+    bb: Builder,
+    x: Atom,
+    v: Atom,
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> Var:
+    return bb.call(get("strided_set"), (x, v, begin, end, strides))  # type: ignore[return-value]
 
 
 def strided_slice(
@@ -260,12 +347,422 @@ def strided_slice_dx(
     return bb.call(get("strided_slice_dx"), (dy, shape, begin, end, strides))  # type: ignore[return-value]
 
 
+def take(bb: Builder, x: Atom, indices: Atom, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Var:
+    return bb.call(get("take"), (x, indices, axis, mode))  # type: ignore[return-value]
+
+
+def take_dx(
+    bb: Builder,
+    dy: Atom,
+    indices: Atom,
+    shape: int | Sequence[int],
+    axis: int | None = None,
+    mode: Literal['clip', 'wrap'] = 'clip',
+) -> Var:
+    return bb.call(get("take_dx"), (dy, indices, shape, axis, mode))  # type: ignore[return-value]
+
+
+def arange(
+    bb: Builder,
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike = 'cpu',
+) -> Var:
+    return bb.call(get("arange"), (start, stop, step, dtype, device))  # type: ignore[return-value]
+
+
+def eye(bb: Builder, n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
+    return bb.call(get("eye"), (n, m, dtype, device))  # type: ignore[return-value]
+
+
+def full(
+    bb: Builder,
+    shape: int | Sequence[int],
+    fill_value: float,
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+) -> Var:
+    return bb.call(get("full"), (shape, fill_value, dtype, device))  # type: ignore[return-value]
+
+
+def full_like(bb: Builder, x: Atom, fill_value: float, dtype: DTypeLike | None = None) -> Var:
+    return bb.call(get("full_like"), (x, fill_value, dtype))  # type: ignore[return-value]
+
+
+def linspace(
+    bb: Builder,
+    start: float,
+    stop: float,
+    num: int,
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+) -> Var:
+    return bb.call(get("linspace"), (start, stop, num, dtype, device))  # type: ignore[return-value]
+
+
+def one_hot(bb: Builder, indices: Atom, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> Var:
+    return bb.call(get("one_hot"), (indices, depth, dtype, axis))  # type: ignore[return-value]
+
+
+def ones(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
+    return bb.call(get("ones"), (shape, dtype, device))  # type: ignore[return-value]
+
+
+def ones_like(bb: Builder, x: Atom, dtype: DTypeLike | None = None) -> Var:
+    return bb.call(get("ones_like"), (x, dtype))  # type: ignore[return-value]
+
+
+def zeros(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
+    return bb.call(get("zeros"), (shape, dtype, device))  # type: ignore[return-value]
+
+
+def zeros_like(bb: Builder, x: Atom, dtype: DTypeLike | None = None) -> Var:
+    return bb.call(get("zeros_like"), (x, dtype))  # type: ignore[return-value]
+
+
+def dense(bb: Builder, x: Atom, w: Atom, bias: Atom | None = None) -> Var:
+    return bb.call(get("dense"), (x, w, bias))  # type: ignore[return-value]
+
+
+def matmul(bb: Builder, x1: Atom, x2: Atom, transpose_a: bool = False, transpose_b: bool = False) -> Var:
+    return bb.call(get("matmul"), (x1, x2, transpose_a, transpose_b))  # type: ignore[return-value]
+
+
+def flip(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("flip"), (x, axis))  # type: ignore[return-value]
+
+
+def pad(bb: Builder, x: Atom, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> Var:
+    return bb.call(get("pad"), (x, pad_width, pad_value))  # type: ignore[return-value]
+
+
+def repeat(bb: Builder, x: Atom, repeats: int, axis: int | None = None) -> Var:
+    return bb.call(get("repeat"), (x, repeats, axis))  # type: ignore[return-value]
+
+
+def roll(bb: Builder, x: Atom, shift: int | Sequence[int], axis: int | Sequence[int]) -> Var:
+    return bb.call(get("roll"), (x, shift, axis))  # type: ignore[return-value]
+
+
+def tile(bb: Builder, x: Atom, reps: int | Sequence[int]) -> Var:
+    return bb.call(get("tile"), (x, reps))  # type: ignore[return-value]
+
+
+def tril(bb: Builder, x: Atom, k: int = 0) -> Var:
+    return bb.call(get("tril"), (x, k))  # type: ignore[return-value]
+
+
+def triu(bb: Builder, x: Atom, k: int = 0) -> Var:
+    return bb.call(get("triu"), (x, k))  # type: ignore[return-value]
+
+
+def softmax(bb: Builder, x: Atom, axis: int = -1) -> Var:
+    return bb.call(get("softmax"), (x, axis))  # type: ignore[return-value]
+
+
+def softmax_dx(bb: Builder, y: Atom, dy: Atom, axis: int = -1) -> Var:
+    return bb.call(get("softmax_dx"), (y, dy, axis))  # type: ignore[return-value]
+
+
+def all(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("all"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def any(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("any"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def argmax(bb: Builder, x: Atom, axis: int | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("argmax"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def argmin(bb: Builder, x: Atom, axis: int | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("argmin"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def cumsum(bb: Builder, x: Atom, axis: int, exclusive: bool = False, reverse: bool = False) -> Var:
+    return bb.call(get("cumsum"), (x, axis, exclusive, reverse))  # type: ignore[return-value]
+
+
+def logsumexp(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("logsumexp"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def max(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("max"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def max_dx(
+    bb: Builder,
+    x: Atom,
+    y: Atom,
+    dy: Atom,
+    axis: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+) -> Var:
+    return bb.call(get("max_dx"), (x, y, dy, axis, keepdims))  # type: ignore[return-value]
+
+
+def mean(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("mean"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def min(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("min"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def prod(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("prod"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def prod_dx(bb: Builder, x: Atom, dy: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("prod_dx"), (x, dy, axis, keepdims))  # type: ignore[return-value]
+
+
+def std(
+    bb: Builder,
+    x: Atom,
+    axis: int | Sequence[int] | None = None,
+    correction: int = 1,
+    keepdims: bool = False,
+) -> Var:
+    return bb.call(get("std"), (x, axis, correction, keepdims))  # type: ignore[return-value]
+
+
+def sum(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+    return bb.call(get("sum"), (x, axis, keepdims))  # type: ignore[return-value]
+
+
+def sum_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("sum_to"), (x, shape))  # type: ignore[return-value]
+
+
+def var(
+    bb: Builder,
+    x: Atom,
+    axis: int | Sequence[int] | None = None,
+    correction: int = 1,
+    keepdims: bool = False,
+) -> Var:
+    return bb.call(get("var"), (x, axis, correction, keepdims))  # type: ignore[return-value]
+
+
+def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("broadcast_to"), (x, shape))  # type: ignore[return-value]
+
+
+def broadcast_to_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("broadcast_to_like"), (x, like))  # type: ignore[return-value]
+
+
+def cast(bb: Builder, x: Atom, dtype: DTypeLike) -> Var:
+    return bb.call(get("cast"), (x, dtype))  # type: ignore[return-value]
+
+
+def cast_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("cast_like"), (x, like))  # type: ignore[return-value]
+
+
+def concatenate(bb: Builder, xs: Sequence[Atom], axis: int = 0) -> Var:
+    return bb.call(get("concatenate"), (xs, axis))  # type: ignore[return-value]
+
+
+def device_copy(bb: Builder, x: Atom, device: DeviceLike) -> Var:
+    return bb.call(get("device_copy"), (x, device))  # type: ignore[return-value]
+
+
+def expand_dims(bb: Builder, x: Atom, axis: int | Sequence[int]) -> Var:
+    return bb.call(get("expand_dims"), (x, axis))  # type: ignore[return-value]
+
+
+def moveaxis(bb: Builder, x: Atom, source: int | Sequence[int], destination: int | Sequence[int]) -> Var:
+    return bb.call(get("moveaxis"), (x, source, destination))  # type: ignore[return-value]
+
+
+def reshape(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("reshape"), (x, shape))  # type: ignore[return-value]
+
+
+def reshape_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("reshape_like"), (x, like))  # type: ignore[return-value]
+
+
+def shape(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("shape"), (x,))  # type: ignore[return-value]
+
+
+def split(bb: Builder, x: Atom, indices_or_sections: int | Sequence[int], axis: int = 0) -> Var:
+    return bb.call(get("split"), (x, indices_or_sections, axis))  # type: ignore[return-value]
+
+
+def squeeze(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("squeeze"), (x, axis))  # type: ignore[return-value]
+
+
+def stack(bb: Builder, xs: Sequence[Atom], axis: int = 0) -> Var:
+    return bb.call(get("stack"), (xs, axis))  # type: ignore[return-value]
+
+
+def stop_gradient(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("stop_gradient"), (x,))  # type: ignore[return-value]
+
+
+def swap_axis(bb: Builder, x: Atom, axis1: int, axis2: int) -> Var:
+    return bb.call(get("swap_axis"), (x, axis1, axis2))  # type: ignore[return-value]
+
+
+def transpose(bb: Builder, x: Atom, axes: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("transpose"), (x, axes))  # type: ignore[return-value]
+
+
+def abs(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("abs"), (x,))  # type: ignore[return-value]
+
+
+def acos(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("acos"), (x,))  # type: ignore[return-value]
+
+
+def acosh(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("acosh"), (x,))  # type: ignore[return-value]
+
+
+def asin(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("asin"), (x,))  # type: ignore[return-value]
+
+
+def asinh(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("asinh"), (x,))  # type: ignore[return-value]
+
+
+def atan(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("atan"), (x,))  # type: ignore[return-value]
+
+
+def atanh(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("atanh"), (x,))  # type: ignore[return-value]
+
+
+def bitwise_not(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("bitwise_not"), (x,))  # type: ignore[return-value]
+
+
+def ceil(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("ceil"), (x,))  # type: ignore[return-value]
+
+
+def clip(bb: Builder, x: Atom, min: float | None = None, max: float | None = None) -> Var:
+    return bb.call(get("clip"), (x, min, max))  # type: ignore[return-value]
+
+
+def clip_dx(bb: Builder, x: Atom, dy: Atom, min: float | None = None, max: float | None = None) -> Var:
+    return bb.call(get("clip_dx"), (x, dy, min, max))  # type: ignore[return-value]
+
+
+def copy(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("copy"), (x,))  # type: ignore[return-value]
+
+
+def cos(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("cos"), (x,))  # type: ignore[return-value]
+
+
+def cosh(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("cosh"), (x,))  # type: ignore[return-value]
+
+
+def elu(bb: Builder, x: Atom, alpha: float = 1.0) -> Var:
+    return bb.call(get("elu"), (x, alpha))  # type: ignore[return-value]
+
+
+def elu_dx(bb: Builder, x: Atom, dy: Atom, alpha: float = 1.0) -> Var:
+    return bb.call(get("elu_dx"), (x, dy, alpha))  # type: ignore[return-value]
+
+
+def erf(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("erf"), (x,))  # type: ignore[return-value]
+
+
+def erf_dx(bb: Builder, x: Atom, dy: Atom) -> Var:
+    return bb.call(get("erf_dx"), (x, dy))  # type: ignore[return-value]
+
+
 def exp(bb: Builder, x: Atom) -> Var:
     return bb.call(get("exp"), (x,))  # type: ignore[return-value]
 
 
+def exp2(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("exp2"), (x,))  # type: ignore[return-value]
+
+
+def expm1(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("expm1"), (x,))  # type: ignore[return-value]
+
+
+def floor(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("floor"), (x,))  # type: ignore[return-value]
+
+
+def gelu(bb: Builder, x: Atom, approximate: Literal['none', 'tanh'] = 'none') -> Var:
+    return bb.call(get("gelu"), (x, approximate))  # type: ignore[return-value]
+
+
+def gelu_dx(bb: Builder, x: Atom, dy: Atom, approximate: Literal['none', 'tanh'] = 'none') -> Var:
+    return bb.call(get("gelu_dx"), (x, dy, approximate))  # type: ignore[return-value]
+
+
+def isfinite(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("isfinite"), (x,))  # type: ignore[return-value]
+
+
+def isinf(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("isinf"), (x,))  # type: ignore[return-value]
+
+
+def isnan(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("isnan"), (x,))  # type: ignore[return-value]
+
+
+def leaky_relu(bb: Builder, x: Atom, alpha: float = 0.01) -> Var:
+    return bb.call(get("leaky_relu"), (x, alpha))  # type: ignore[return-value]
+
+
+def leaky_relu_dx(bb: Builder, x: Atom, dy: Atom, alpha: float = 0.01) -> Var:
+    return bb.call(get("leaky_relu_dx"), (x, dy, alpha))  # type: ignore[return-value]
+
+
+def log(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("log"), (x,))  # type: ignore[return-value]
+
+
+def log10(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("log10"), (x,))  # type: ignore[return-value]
+
+
+def log1p(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("log1p"), (x,))  # type: ignore[return-value]
+
+
+def log2(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("log2"), (x,))  # type: ignore[return-value]
+
+
+def logical_not(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("logical_not"), (x,))  # type: ignore[return-value]
+
+
 def negative(bb: Builder, x: Atom) -> Var:
     return bb.call(get("negative"), (x,))  # type: ignore[return-value]
+
+
+def reciprocal(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("reciprocal"), (x,))  # type: ignore[return-value]
+
+
+def reciprocal_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
+    return bb.call(get("reciprocal_dx"), (y, dy))  # type: ignore[return-value]
 
 
 def relu(bb: Builder, x: Atom) -> Var:
@@ -276,9 +773,81 @@ def relu_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
     return bb.call(get("relu_dx"), (y, dy))  # type: ignore[return-value]
 
 
+def round(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("round"), (x,))  # type: ignore[return-value]
+
+
+def rsqrt(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("rsqrt"), (x,))  # type: ignore[return-value]
+
+
+def rsqrt_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
+    return bb.call(get("rsqrt_dx"), (y, dy))  # type: ignore[return-value]
+
+
+def sigmoid(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("sigmoid"), (x,))  # type: ignore[return-value]
+
+
+def sigmoid_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
+    return bb.call(get("sigmoid_dx"), (y, dy))  # type: ignore[return-value]
+
+
+def sign(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("sign"), (x,))  # type: ignore[return-value]
+
+
+def silu(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("silu"), (x,))  # type: ignore[return-value]
+
+
+def silu_dx(bb: Builder, x: Atom, dy: Atom) -> Var:
+    return bb.call(get("silu_dx"), (x, dy))  # type: ignore[return-value]
+
+
+def sin(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("sin"), (x,))  # type: ignore[return-value]
+
+
+def sinh(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("sinh"), (x,))  # type: ignore[return-value]
+
+
+def softplus(bb: Builder, x: Atom, beta: float = 1.0) -> Var:
+    return bb.call(get("softplus"), (x, beta))  # type: ignore[return-value]
+
+
+def sqrt(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("sqrt"), (x,))  # type: ignore[return-value]
+
+
+def sqrt_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
+    return bb.call(get("sqrt_dx"), (y, dy))  # type: ignore[return-value]
+
+
+def square(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("square"), (x,))  # type: ignore[return-value]
+
+
+def tan(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("tan"), (x,))  # type: ignore[return-value]
+
+
 def tanh(bb: Builder, x: Atom) -> Var:
     return bb.call(get("tanh"), (x,))  # type: ignore[return-value]
 
 
 def tanh_dx(bb: Builder, y: Atom, dy: Atom) -> Var:
     return bb.call(get("tanh_dx"), (y, dy))  # type: ignore[return-value]
+
+
+def threshold(bb: Builder, x: Atom, threshold: float = 0.0, value: float = 0.0) -> Var:
+    return bb.call(get("threshold"), (x, threshold, value))  # type: ignore[return-value]
+
+
+def threshold_dx(bb: Builder, x: Atom, dy: Atom, threshold: float = 0.0) -> Var:
+    return bb.call(get("threshold_dx"), (x, dy, threshold))  # type: ignore[return-value]
+
+
+def trunc(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("trunc"), (x,))  # type: ignore[return-value]

@@ -42,6 +42,17 @@ def require_int(op: str, name: str, t: TensorType) -> None:
             f'cast it: {name}.cast("int64")')  # fmt: skip
 
 
+def require_number(op: str, name: str, t: TensorType) -> None:
+    """Not bool."""
+    require(op, t.dtype != "bool", f"'{name}' has dtype bool", "allowed: numbers", f'cast it: {name}.cast("int64")')
+
+
+def require_discrete(op: str, name: str, t: TensorType) -> None:
+    """Integers or bool."""
+    require(op, not dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}",
+            f"allowed: bool, {', '.join(dtypes.INTS)}", f'cast it: {name}.cast("int64")')  # fmt: skip
+
+
 def require_rank(op: str, name: str, t: TensorType, *ranks: int) -> None:
     allowed = " or ".join(map(str, ranks))
     require(op, t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"needs rank {allowed}")
@@ -93,6 +104,19 @@ def reduced_shape(op: str, shape: Shape, axes: Sequence[int] | None, keepdims: b
     if keepdims:
         return tuple(1 if i in gone else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in gone)
+
+
+def require_sizes(op: str, shape: Shape) -> None:
+    """Sizes that are not negative (symbolic ones are not)."""
+    require(op, not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",
+            "sizes of 0 and up")  # fmt: skip
+
+
+def require_elements(op: str, shape: Shape, axes: Sequence[int] | None) -> None:
+    """At least one element along `axes` (None: all)."""
+    for axis in axis_indices(op, axes, len(shape)) if shape else ():
+        require(op, shape[axis] != 0, f"axis {axis} of shape {show(shape)} has no elements",
+                "at least one element to choose from", "test the size first")  # fmt: skip
 
 
 def broadcast_shapes(op: str, *shapes: Shape) -> Shape:

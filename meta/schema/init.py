@@ -1,11 +1,46 @@
 """Schemas of operators that create tensors."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, IntTuple
+from meta.schema._types import Device, DType, Int, IntTuple, Number, Optional, Tensor
 
-init = Schema(
-    "init",
-    Arg("shape", IntTuple, doc="Shape of the result."),
-    Arg("dtype", DType, "float32", doc="Dtype of the result."),
-    Arg("device", Device, "cpu", doc="Where the result is."),
+_shape = Arg("shape", IntTuple, doc="Shape of the result.")
+_dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")
+_device = Arg("device", Device, "cpu", doc="Where the result is.")
+_fill_value = Arg("fill_value", Number, doc="The value of every element.")
+_like = Arg("x", Tensor, doc="The tensor whose shape and device the result has.")
+_like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for that of x.")
+
+init = Schema("init", _shape, _dtype, _device)
+full = Schema("full", _shape, _fill_value, _dtype, _device)
+like = Schema("like", _like, _like_dtype)
+full_like = Schema("full_like", _like, _fill_value, _like_dtype)
+arange = Schema(
+    "arange",
+    Arg("start", Number, doc="First value; with `stop` left out, the end, and the first value is 0."),
+    Arg("stop", Optional(Number), None, doc="End, which is not included."),
+    Arg("step", Number, 1, doc="Difference of neighbours, not zero."),
+    Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for int64, or float32 when a number is a float."),
+    _device,
+)
+linspace = Schema(
+    "linspace",
+    Arg("start", Number, doc="First value."),
+    Arg("stop", Number, doc="Last value, which is included."),
+    Arg("num", Int, doc="Number of values."),
+    _dtype,
+    _device,
+)
+eye = Schema(
+    "eye",
+    Arg("n", Int, doc="Number of rows."),
+    Arg("m", Optional(Int), None, doc="Number of columns; None for as many as rows."),
+    _dtype,
+    _device,
+)
+one_hot = Schema(
+    "one_hot",
+    Arg("indices", Tensor, doc="Positions of the ones, of an integer dtype; a negative or too large one gives no one."),
+    Arg("depth", Int, doc="Size of the new axis."),
+    _dtype,
+    Arg("axis", Int, -1, doc="Where the new axis goes, in the result."),
 )

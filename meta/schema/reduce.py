@@ -1,16 +1,42 @@
 """Schemas of reductions."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, IntTuple, Optional, Tensor
+from meta.schema._types import Bool, Int, IntTuple, Optional, Tensor
 
-reduce = Schema(
-    "reduce",
-    Arg("x", Tensor, doc="Input of any shape."),
-    Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them."),
-    Arg("keepdims", Bool, False, doc="Keep reduced axes with size 1."),
+_x = Arg("x", Tensor, doc="Input of any shape.")
+_axis = Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them.")
+_keepdims = Arg("keepdims", Bool, False, doc="Keep reduced axes with size 1.")
+_correction = Arg("correction", Int, 1, doc="Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.")
+
+reduce = Schema("reduce", _x, _axis, _keepdims)
+arg_reduce = Schema(
+    "arg_reduce", _x, Arg("axis", Optional(Int), None, doc="Axis to search; None for all elements in order."), _keepdims
+)
+moment = Schema("moment", _x, _axis, _correction, _keepdims)
+scan = Schema(
+    "scan",
+    _x,
+    Arg("axis", Int, doc="Axis to run along."),
+    Arg("exclusive", Bool, False, doc="Leave each element out of its own sum."),
+    Arg("reverse", Bool, False, doc="Run from the end."),
 )
 sum_to = Schema(
     "sum_to",
     Arg("x", Tensor, doc="Input."),
     Arg("shape", IntTuple, doc="A shape that broadcasts to that of x."),
+)
+extremum_dx = Schema(
+    "reduced_extremum_dx",
+    Arg("x", Tensor, doc="Input of the forward operator."),
+    Arg("y", Tensor, doc="Result of the forward operator."),
+    Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
+    _axis,
+    _keepdims,
+)
+prod_dx = Schema(
+    "prod_dx",
+    Arg("x", Tensor, doc="Input of the forward operator."),
+    Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
+    _axis,
+    _keepdims,
 )

@@ -1,16 +1,29 @@
 """Schemas of elementwise operators of one tensor and of their backward operators."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Tensor
+from meta.schema._types import Choice, Float, Number, Optional, Tensor
 
-unary = Schema("unary", Arg("x", Tensor, doc="Input of any shape."))
-unary_dx_y = Schema(
-    "unary_dx_y",
-    Arg("y", Tensor, doc="Result of the forward operator."),
-    Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
-)
-unary_dx_x = Schema(
-    "unary_dx_x",
-    Arg("x", Tensor, doc="Input of the forward operator."),
-    Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
-)
+_x = Arg("x", Tensor, doc="Input of any shape.")
+_forward_x = Arg("x", Tensor, doc="Input of the forward operator.")
+_dy = Arg("dy", Tensor, doc="Gradient of the result, of the same type.")
+_alpha = Arg("alpha", Float, 0.01, doc="Slope below zero.")
+_scale = Arg("alpha", Float, 1.0, doc="Minus the limit far below zero.")
+_approximate = Arg("approximate", Choice("none", "tanh"), "none", doc='"none" for the exact form, "tanh" for the cheaper one.')
+_min = Arg("min", Optional(Number), None, doc="Lower bound, None for none.")
+_max = Arg("max", Optional(Number), None, doc="Upper bound, None for none; it wins over `min`.")
+_threshold = Arg("threshold", Float, 0.0, doc="Elements up to here are replaced.")
+
+unary = Schema("unary", _x)
+unary_dx_y = Schema("unary_dx_y", Arg("y", Tensor, doc="Result of the forward operator."), _dy)
+unary_dx_x = Schema("unary_dx_x", _forward_x, _dy)
+leaky_relu = Schema("leaky_relu", _x, _alpha)
+leaky_relu_dx = Schema("leaky_relu_dx", _forward_x, _dy, _alpha)
+elu = Schema("elu", _x, _scale)
+elu_dx = Schema("elu_dx", _forward_x, _dy, _scale)
+softplus = Schema("softplus", _x, Arg("beta", Float, 1.0, doc="Sharpness of the bend at zero, not zero."))
+gelu = Schema("gelu", _x, _approximate)
+gelu_dx = Schema("gelu_dx", _forward_x, _dy, _approximate)
+clip = Schema("clip", _x, _min, _max)
+clip_dx = Schema("clip_dx", _forward_x, _dy, _min, _max)
+threshold = Schema("threshold", _x, _threshold, Arg("value", Float, 0.0, doc="What replaces them."))
+threshold_dx = Schema("threshold_dx", _forward_x, _dy, _threshold)

@@ -98,7 +98,7 @@ def _key_parts(arg: Arg) -> list[str]:
 
 def _tracked(arg: Arg) -> str:
     if arg.type.role == "tensors":
-        return f"any([t._node is not None for t in {arg.name}])"
+        return f"[t for t in {arg.name} if t._node is not None]"
     if arg.type.optional:
         return f"({arg.name} is not None and {arg.name}._node is not None)"
     return f"{arg.name}._node is not None"

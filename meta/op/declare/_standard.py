@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
+from meta import dtype as dtypes
 from meta.ir.type import TensorType, Type, Value
 from meta.op import rules
 from meta.op.registry import declare
-from meta.schema import binary, unary
+from meta.schema import binary, reduce, unary
+
+Accepts = Literal["any", "number", "discrete", "int", "float"]
+Result = Literal["same", "float", "bool", "sum"]
+
+_CHECKS = {
+    "any": lambda name, arg, t: None,
+    "number": rules.require_number,
+    "discrete": rules.require_discrete,
+    "int": rules.require_int,
+    "float": rules.require_float,
+}
+_RESULTS = {
+    "same": lambda dtype: dtype,
+    "float": lambda dtype: dtype if dtypes.is_float(dtype) else "float32",
+    "sum": lambda dtype: dtype if dtypes.is_float(dtype) else "int64",
+    "bool": lambda dtype: "bool",
+}
+_NOTES = {
+    "same": "",
+    "float": " Integers and booleans give float32.",
+    "sum": " Integers and booleans give int64.",
+    "bool": "",
+}
+
+
+def result_dtype(result: str, dtype: str) -> str:
+    """The dtype of a result, by the rule of a `standard_...` declaration."""
+    return _RESULTS[result](dtype)
 
 
 def _family() -> str:
@@ -16,24 +45,28 @@ def _family() -> str:
     return sys._getframe(2).f_globals["__name__"].rsplit(".", 1)[-1]  # pyright: ignore[reportPrivateUsage]
 
 
-def standard_unary(name: str, doc: str, *, floating: bool = True, **facts: Any) -> None:
-    """An elementwise operator of one tensor with a result of the same type; `floating`: only floating dtypes."""
+def standard_unary(
+    name: str, doc: str, *, result: Result = "float", accepts: Accepts = "any", schema: Any = unary.unary, **facts: Any
+) -> None:
+    """An elementwise operator of one tensor, with a result of its shape.
 
-    def typed(x: TensorType) -> TensorType:
-        if floating:
-            rules.require_float(name, "x", x)
-        return x
+    result: the dtype of the result: "float" (float32 for integers and booleans), "same" or "bool".
+    accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool) or "float"."""
+
+    def typed(x: TensorType, *_: Any) -> TensorType:
+        _CHECKS[accepts](name, "x", x)
+        return x.with_dtype(result_dtype(result, x.dtype))
 
     facts = {"pattern": "elemwise", "method": True, "family": _family()} | facts
-    declare(name, schema=unary.unary, doc=doc, **facts)(typed)
+    declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)
 
 
-def standard_unary_dx(name: str, *, needs: str, doc: str = "", **facts: Any) -> None:
+def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = None, **facts: Any) -> None:
     """The backward operator of an elementwise one; `needs` is what it reads besides dy, "x" or "y"."""
     forward = name.removesuffix("_dx")
-    schema = unary.unary_dx_x if needs == "x" else unary.unary_dx_y
+    schema = schema or (unary.unary_dx_x if needs == "x" else unary.unary_dx_y)
 
-    def typed(value: TensorType, dy: TensorType) -> TensorType:
+    def typed(value: TensorType, dy: TensorType, *_: Any) -> TensorType:
         rules.require_same_shape(name, **{needs: value}, dy=dy)
         rules.require_same_dtype(name, **{needs: value}, dy=dy)
         return dy
@@ -42,18 +75,39 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", **facts: Any) -> 
     declare(name, schema=schema, doc=doc or f"Gradient of {forward}.", **facts)(typed)
 
 
-def standard_binary(name: str, doc: str, *, dtype: str | None = None, scalar: Any = None, **facts: Any) -> None:
-    """An elementwise operator of two operands: shapes broadcast, dtypes promote; `dtype` fixes that of the result.
+def standard_binary(
+    name: str, doc: str, *, result: Result = "same", accepts: Accepts = "any", scalar: Any = None, **facts: Any
+) -> None:
+    """An elementwise operator of two operands: shapes broadcast, dtypes promote, and `result` says what of that the
+    result has ("float": float32 for integers and booleans).
 
-    `scalar` computes the result for two Python numbers."""
+    `accepts` is about the promoted dtype; `scalar` computes the result for two Python numbers."""
 
     def typed(x1: rules.ScalarOrType, x2: rules.ScalarOrType) -> Type:
         if not isinstance(x1, TensorType) and not isinstance(x2, TensorType):
             rules.require(name, scalar is not None, "both operands are numbers", "at least one tensor")
             return Value(scalar(x1, x2))
-        return rules.broadcast_type(name, x1, x2, dtype=dtype)
+        out = rules.broadcast_type(name, x1, x2)
+        _CHECKS[accepts](name, "x1" if isinstance(x1, TensorType) else "x2", out)
+        return out.with_dtype(result_dtype(result, out.dtype))
 
     facts = {"pattern": "broadcast", "method": True, "family": _family()} | facts
-    declare(name, schema=binary.binary, doc=doc, **facts)(typed)
+    declare(name, schema=binary.binary, doc=doc + _NOTES[result], **facts)(typed)
 
 
+def standard_reduce(
+    name: str, doc: str, *, result: Result = "same", accepts: Accepts = "any", empty: bool = True,
+    schema: Any = reduce.reduce, **facts: Any,
+) -> None:  # fmt: skip
+    """A reduction along axes; `empty`: whether it has a value over no elements at all."""
+
+    def typed(x: TensorType, axis: tuple[int, ...] | int | None, *rest: Any) -> TensorType:
+        _CHECKS[accepts](name, "x", x)
+        axes = (axis,) if isinstance(axis, int) else axis
+        shape = rules.reduced_shape(name, x.shape, axes, rest[-1])
+        if not empty:
+            rules.require_elements(name, x.shape, axes)
+        return x.with_shape(shape).with_dtype(result_dtype(result, x.dtype))
+
+    facts = {"pattern": "reduce", "method": True, "family": _family()} | facts
+    declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)

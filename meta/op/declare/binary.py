@@ -1,11 +1,106 @@
-"""Declarations of elementwise operators of two operands."""
+"""Declarations of elementwise operators of two operands, and of the choice between two."""
 
+from __future__ import annotations
+
+import math
 import operator
+from typing import Any
 
+from meta.ir.type import TensorType
+from meta.op import rules
 from meta.op.declare._standard import standard_binary
+from meta.op.registry import declare
+from meta.schema import binary
 
+
+def _power(a: Any, b: Any) -> Any:
+    """a ** b of Python numbers, NaN where it is not real."""
+    out = a**b
+    return math.nan if isinstance(out, complex) else out
+
+
+# Arithmetic.
 standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", aten="add.Tensor", relay="add", onnx="Add")
-standard_binary("subtract", "x1 - x2.", scalar=operator.sub, operator="__sub__", aten="sub.Tensor", relay="subtract",
-                onnx="Sub")  # fmt: skip
+standard_binary("atan2", "The angle in radians of the point (x2, x1), in [-pi, pi].", result="float", scalar=math.atan2,
+                amp="never", aten="atan2")  # fmt: skip
+standard_binary("divide", "x1 / x2.", result="float", scalar=operator.truediv, operator="__truediv__", aten="div.Tensor",
+                relay="divide", onnx="Div")  # fmt: skip
+standard_binary("floor_divide", "The greatest integer not above x1 / x2. Integers divided by 0 give 0.", accepts="number",
+                scalar=operator.floordiv, operator="__floordiv__", aten="floor_divide", relay="floor_divide")  # fmt: skip
+standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", relay="maximum", onnx="Max")
+standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", relay="minimum", onnx="Min")
+standard_binary("mod", "x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.", accepts="number",
+                scalar=operator.mod, operator="__mod__", aten="remainder.Tensor", relay="floor_mod", onnx="Mod")  # fmt: skip
 standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", relay="multiply",
                 onnx="Mul")  # fmt: skip
+standard_binary("power", "x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative "
+                "powers are truncated: 1 and -1 keep their size, all others give 0.", accepts="number", scalar=_power,
+                operator="__pow__", amp="never", aten="pow.Tensor_Tensor", relay="power", onnx="Pow")  # fmt: skip
+standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__", aten="sub.Tensor",
+                relay="subtract", onnx="Sub")  # fmt: skip
+
+# Comparisons. Operands are compared in their common dtype.
+standard_binary("equal", "x1 == x2; false for NaN.", result="bool", scalar=operator.eq, operator="__eq__", aten="eq.Tensor",
+                relay="equal", onnx="Equal")  # fmt: skip
+standard_binary("greater", "x1 > x2; false for NaN.", result="bool", scalar=operator.gt, operator="__gt__",
+                aten="gt.Tensor", relay="greater", onnx="Greater")  # fmt: skip
+standard_binary("greater_equal", "x1 >= x2; false for NaN.", result="bool", scalar=operator.ge, operator="__ge__",
+                aten="ge.Tensor", relay="greater_equal", onnx="GreaterOrEqual")  # fmt: skip
+standard_binary("less", "x1 < x2; false for NaN.", result="bool", scalar=operator.lt, operator="__lt__", aten="lt.Tensor",
+                relay="less", onnx="Less")  # fmt: skip
+standard_binary("less_equal", "x1 <= x2; false for NaN.", result="bool", scalar=operator.le, operator="__le__",
+                aten="le.Tensor", relay="less_equal", onnx="LessOrEqual")  # fmt: skip
+standard_binary("not_equal", "x1 != x2; true for NaN.", result="bool", scalar=operator.ne, operator="__ne__",
+                aten="ne.Tensor", relay="not_equal")  # fmt: skip
+
+# Logic on truth values (anything but 0 is true), and on bits.
+standard_binary("logical_and", "Whether both are true.", result="bool", scalar=lambda a, b: bool(a and b), aten="logical_and",
+                relay="logical_and", onnx="And")  # fmt: skip
+standard_binary("logical_or", "Whether one is true, or both.", result="bool", scalar=lambda a, b: bool(a or b),
+                aten="logical_or", relay="logical_or", onnx="Or")  # fmt: skip
+standard_binary("logical_xor", "Whether exactly one is true.", result="bool", scalar=lambda a, b: bool(a) != bool(b),
+                aten="logical_xor", relay="logical_xor", onnx="Xor")  # fmt: skip
+standard_binary("bitwise_and", "The bits that both have, of integers or booleans.", accepts="discrete", scalar=operator.and_,
+                operator="__and__", aten="bitwise_and.Tensor", relay="bitwise_and", onnx="BitwiseAnd")  # fmt: skip
+standard_binary("bitwise_or", "The bits that either has, of integers or booleans.", accepts="discrete", scalar=operator.or_,
+                operator="__or__", aten="bitwise_or.Tensor", relay="bitwise_or", onnx="BitwiseOr")  # fmt: skip
+standard_binary("bitwise_xor", "The bits that exactly one has, of integers or booleans.", accepts="discrete",
+                scalar=operator.xor, operator="__xor__", aten="bitwise_xor.Tensor", relay="bitwise_xor",
+                onnx="BitwiseXor")  # fmt: skip
+standard_binary("left_shift", "The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.",
+                accepts="int", scalar=operator.lshift, operator="__lshift__", aten="bitwise_left_shift.Tensor",
+                relay="left_shift")  # fmt: skip
+standard_binary("right_shift", "The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width "
+                "less one where it is negative or larger.", accepts="int", scalar=operator.rshift, operator="__rshift__",
+                aten="bitwise_right_shift.Tensor", relay="right_shift")  # fmt: skip
+
+
+def _extremum_dx(name: str, x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    both = rules.broadcast_type(name, x1, x2)
+    rules.require_same_shape(name, y=both, dy=dy)
+    return dy
+
+
+@declare("maximum_dx", schema=binary.extremum_dx, pattern="broadcast")
+def maximum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it where
+    both are equal, else 0."""
+    return _extremum_dx("maximum_dx", x1, x2, dy)
+
+
+@declare("minimum_dx", schema=binary.extremum_dx, pattern="broadcast")
+def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it where
+    both are equal, else 0."""
+    return _extremum_dx("minimum_dx", x1, x2, dy)
+
+
+@declare("where", schema=binary.where, pattern="broadcast", aten="where.self", relay="where", onnx="Where")
+def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
+    """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
+    rules.require("where", condition.dtype == "bool", f"'condition' has dtype {condition.dtype}", "allowed: bool",
+                  "compare it: condition != 0")  # fmt: skip
+    rules.same_device("where", *[t for t in (condition, x, y) if isinstance(t, TensorType)])
+    shapes = [t.shape for t in (condition, x, y) if isinstance(t, TensorType)]
+    shape = rules.broadcast_shapes("where", *shapes)
+    return condition.with_shape(shape).with_dtype(rules.promoted_dtype(x, y))

@@ -2,19 +2,94 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+from meta import dtype as dtypes
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
+from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import init
+
+
+def _created(name: str, shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
+    rules.require_sizes(name, shape)
+    return tensor_type(shape, dtype, device)
 
 
 @declare("zeros", schema=init.init, pattern="injective", aten="zeros", relay="zeros")
 def zeros(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of zeros."""
-    return tensor_type(shape, dtype, device)
+    return _created("zeros", shape, dtype, device)
 
 
 @declare("ones", schema=init.init, pattern="injective", aten="ones", relay="ones")
 def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of ones."""
-    return tensor_type(shape, dtype, device)
+    return _created("ones", shape, dtype, device)
+
+
+@declare("full", schema=init.full, pattern="injective", aten="full", relay="full", onnx="ConstantOfShape")
+def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
+    """A tensor full of one value, converted to the dtype."""
+    return _created("full", shape, dtype, device)
+
+
+def _like(x: TensorType, dtype: str | None) -> TensorType:
+    return x if dtype is None else x.with_dtype(dtype)
+
+
+@declare("zeros_like", schema=init.like, pattern="elemwise", aten="zeros_like", relay="zeros_like")
+def zeros_like(x: TensorType, dtype: str | None) -> TensorType:
+    """A tensor full of zeros, of the shape of another."""
+    return _like(x, dtype)
+
+
+@declare("ones_like", schema=init.like, pattern="elemwise", aten="ones_like", relay="ones_like")
+def ones_like(x: TensorType, dtype: str | None) -> TensorType:
+    """A tensor full of ones, of the shape of another."""
+    return _like(x, dtype)
+
+
+@declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like", relay="full_like")
+def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
+    """A tensor full of one value, converted to the dtype, of the shape of another."""
+    return _like(x, dtype)
+
+
+@declare("arange", schema=init.arange, pattern="injective", amp="never", aten="arange.start_step", relay="arange",
+         onnx="Range")  # fmt: skip
+def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
+    """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
+    first, last = (0, start) if stop is None else (start, stop)
+    rules.require("arange", step != 0, "'step' is 0", "a step that is not")
+    rules.require("arange", all(map(math.isfinite, (first, last, step))), f"start={first}, stop={last}, step={step}",
+                  "finite numbers")  # fmt: skip
+    if dtype is None:
+        dtype = "float32" if any(isinstance(v, float) for v in (first, last, step)) else "int64"
+    exact = all(isinstance(v, int) for v in (first, last, step))
+    size = -((first - last) // step) if exact else math.ceil((last - first) / step)
+    return tensor_type((max(int(size), 0),), dtype, device)
+
+
+@declare("linspace", schema=init.linspace, pattern="injective", amp="never", aten="linspace")
+def linspace(start: float, stop: float, num: int, dtype: str, device: Device) -> TensorType:
+    """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`."""
+    return _created("linspace", (num,), dtype, device)
+
+
+@declare("eye", schema=init.eye, pattern="injective", aten="eye.m", onnx="EyeLike")
+def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
+    """A matrix with ones on its diagonal and zeros elsewhere."""
+    return _created("eye", (n, n if m is None else m), dtype, device)
+
+
+@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot", onnx="OneHot")
+def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
+    """For each index a vector of zeros with a one at its place, along a new axis."""
+    rules.require("one_hot", dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",
+                  f"allowed: {', '.join(dtypes.INTS)}", 'cast it: indices.cast("int64")')  # fmt: skip
+    rules.require_sizes("one_hot", (depth,))
+    at = rules.axis_index("one_hot", axis, indices.ndim + 1)
+    return indices.with_shape((*indices.shape[:at], depth, *indices.shape[at:])).with_dtype(dtype)

@@ -1,25 +1,93 @@
-"""Declarations of reductions."""
+"""Declarations of reductions.
+
+`axis` is None for all axes, one axis or several; () reduces none. Halves are accumulated in float32.
+"""
 
 from __future__ import annotations
 
-from meta import dtype as dtypes
+from typing import Any
+
 from meta.ir.type import TensorType
 from meta.op import rules
+from meta.op.declare._standard import result_dtype, standard_reduce
 from meta.op.registry import declare
 from meta.schema import reduce
 
+standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim", relay="all")
+standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim", relay="any")
+standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False, aten="amax",
+                relay="max", onnx="ReduceMax")  # fmt: skip
+standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never", aten="mean.dim", relay="mean",
+                onnx="ReduceMean")  # fmt: skip
+standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False, aten="amin",
+                relay="min", onnx="ReduceMin")  # fmt: skip
+standard_reduce("prod", "The product; 1 of no elements.", result="sum", amp="never", aten="prod.dim_int", relay="prod",
+                onnx="ReduceProd")  # fmt: skip
+standard_reduce("sum", "The sum; 0 of no elements.", result="sum", amp="never", aten="sum.dim_IntList", relay="sum",
+                onnx="ReduceSum")  # fmt: skip
+standard_reduce("logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float", amp="never",
+                aten="logsumexp", onnx="ReduceLogSumExp")  # fmt: skip
+standard_reduce("std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment, amp="never",
+                aten="std.correction")  # fmt: skip
+standard_reduce("var", "The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN "
+                "where that is 0.", result="float", schema=reduce.moment, amp="never", aten="var.correction",
+                relay="variance")  # fmt: skip
 
-@declare("sum", schema=reduce.reduce, pattern="reduce", amp="never", method=True, aten="sum.dim_IntList", relay="sum",
-         onnx="ReduceSum")  # fmt: skip
-def sum(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:  # noqa: A001
-    """Sum of the elements along axes; integers and booleans are summed as int64."""
-    dtype = x.dtype if dtypes.is_float(x.dtype) else "int64"
-    return x.with_shape(rules.reduced_shape("sum", x.shape, axis, keepdims)).with_dtype(dtype)
+
+def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
+    rules.require_number(name, "x", x)
+    axes = None if axis is None else (axis,)
+    rules.require_elements(name, x.shape, axes)
+    return x.with_shape(rules.reduced_shape(name, x.shape, axes, keepdims)).with_dtype("int64")
+
+
+@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax", onnx="ArgMax")
+def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
+    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one. Without an
+    axis, the position among all elements in order."""
+    return _position("argmax", x, axis, keepdims)
+
+
+@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin", onnx="ArgMin")
+def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
+    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one. Without an
+    axis, the position among all elements in order."""
+    return _position("argmin", x, axis, keepdims)
+
+
+@declare("cumsum", schema=reduce.scan, pattern="opaque", amp="never", method=True, aten="cumsum", relay="cumsum", onnx="CumSum")
+def cumsum(x: TensorType, axis: int, *_: Any) -> TensorType:
+    """Sums of the elements up to each one along an axis. Integers and booleans give int64."""
+    rules.axis_index("cumsum", axis, x.ndim)
+    return x.with_dtype(result_dtype("sum", x.dtype))
+
+
+@declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")
+def max_dx(x: TensorType, y: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
+    """Gradient of max and min: dy shared equally by the elements of x that equal y."""
+    _require_reduced("max_dx", x, axis, keepdims, y=y, dy=dy)
+    return x
+
+
+@declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never")
+def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
+    """Gradient of prod: dy times the product of the other elements, which is right with zeros among them too."""
+    _require_reduced("prod_dx", x, axis, keepdims, dy=dy)
+    return x
+
+
+def _require_reduced(
+    name: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType
+) -> None:
+    result = x.with_shape(rules.reduced_shape(name, x.shape, axis, keepdims))
+    rules.require_same_shape(name, result=result, **types)
+    rules.require_same_dtype(name, x=x, **types)
 
 
 @declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting."""
     full = rules.broadcast_shapes("sum_to", x.shape, shape)
-    rules.require("sum_to", rules.same_shape(full, x.shape), f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}")
+    rules.require("sum_to", rules.same_shape(full, x.shape),
+                  f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}", "a shape that does")  # fmt: skip
     return x.with_shape(shape)

@@ -1,12 +1,98 @@
 """Declarations of elementwise operators of one tensor."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from meta.ir.type import TensorType
+from meta.op import rules
 from meta.op.declare._standard import standard_unary, standard_unary_dx
+from meta.op.registry import declare
+from meta.schema import unary
 
-standard_unary("exp", "e raised to each element.", aten="exp", relay="exp", onnx="Exp", amp="never")
-standard_unary("negative", "Minus each element.", floating=False, aten="neg", relay="negative", onnx="Neg",
-               operator="__neg__")  # fmt: skip
-standard_unary("relu", "max(x, 0).", floating=False, aten="relu", relay="nn.relu", onnx="Relu")
-standard_unary("tanh", "Hyperbolic tangent.", aten="tanh", relay="tanh", onnx="Tanh", amp="never")
+# Arithmetic, and roundings. The result has the dtype of x.
+standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aten="abs", relay="abs", onnx="Abs")
+standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number", aten="ceil", relay="ceil", onnx="Ceil")
+standard_unary("copy", "The same values in memory of their own.", result="same", operator="__pos__", aten="clone", relay="copy", onnx="Identity")
+standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number", aten="floor", relay="floor", onnx="Floor")
+standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__", aten="neg", relay="negative", onnx="Neg")
+standard_unary("round", "The nearest integer, the even one of two equally near.", result="same", accepts="number", aten="round", relay="round", onnx="Round")
+standard_unary("sign", "-1, 0 or 1 by the sign of each element; NaN for NaN.", result="same", accepts="number", aten="sign", relay="sign", onnx="Sign")
+standard_unary("square", "x * x.", result="same", accepts="number", aten="square", relay="square")
+standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number", aten="trunc", relay="trunc")
 
+# Functions of analysis.
+standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aten="acos", relay="acos", onnx="Acos")
+standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aten="acosh", relay="acosh", onnx="Acosh")
+standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never", aten="asin", relay="asin", onnx="Asin")
+standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aten="asinh", relay="asinh", onnx="Asinh")
+standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aten="atan", relay="atan", onnx="Atan")
+standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never", aten="atanh", relay="atanh", onnx="Atanh")
+standard_unary("cos", "Cosine of an angle in radians.", aten="cos", relay="cos", onnx="Cos")
+standard_unary("cosh", "Hyperbolic cosine.", amp="never", aten="cosh", relay="cosh", onnx="Cosh")
+standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never", aten="erf", relay="erf", onnx="Erf")
+standard_unary("exp", "e raised to each element.", amp="never", aten="exp", relay="exp", onnx="Exp")
+standard_unary("exp2", "2 raised to each element.", amp="never", aten="exp2")
+standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never", aten="expm1")
+standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never", aten="log", relay="log", onnx="Log")
+standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never", aten="log10", relay="log10")
+standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never", aten="log1p")
+standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never", aten="log2", relay="log2")
+standard_unary("reciprocal", "1 / x.", amp="never", aten="reciprocal", onnx="Reciprocal")
+standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never", aten="rsqrt", relay="rsqrt")
+standard_unary("sin", "Sine of an angle in radians.", aten="sin", relay="sin", onnx="Sin")
+standard_unary("sinh", "Hyperbolic sine.", amp="never", aten="sinh", relay="sinh", onnx="Sinh")
+standard_unary("sqrt", "Square root; NaN below 0.", aten="sqrt", relay="sqrt", onnx="Sqrt")
+standard_unary("tan", "Tangent of an angle in radians.", amp="never", aten="tan", relay="tan", onnx="Tan")
+standard_unary("tanh", "Hyperbolic tangent.", amp="never", aten="tanh", relay="tanh", onnx="Tanh")
+
+# Activations.
+standard_unary("elu", "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).", schema=unary.elu, aten="elu", onnx="Elu")
+standard_unary("gelu", 'x * Phi(x), Phi the normal distribution function; with approximate="tanh", '
+               "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).",
+               schema=unary.gelu, aten="gelu", onnx="Gelu")  # fmt: skip
+standard_unary("leaky_relu", "x above 0, alpha * x below.", schema=unary.leaky_relu, aten="leaky_relu", relay="nn.leaky_relu", onnx="LeakyRelu")
+standard_unary("relu", "max(x, 0).", result="same", accepts="number", aten="relu", relay="nn.relu", onnx="Relu")
+standard_unary("sigmoid", "1 / (1 + exp(-x)).", aten="sigmoid", relay="sigmoid", onnx="Sigmoid")
+standard_unary("silu", "x * sigmoid(x), also called swish.", aten="silu")
+standard_unary("softplus", "log(1 + exp(beta * x)) / beta.", schema=unary.softplus, amp="never", aten="softplus", onnx="Softplus")
+standard_unary("threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number", schema=unary.threshold, aten="threshold")
+
+# Predicates.
+standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", aten="isfinite", relay="isfinite")
+standard_unary("isinf", "Whether each element is an infinity.", result="bool", aten="isinf", relay="isinf", onnx="IsInf")
+standard_unary("isnan", "Whether each element is NaN.", result="bool", aten="isnan", relay="isnan", onnx="IsNaN")
+standard_unary("logical_not", "Whether each element is zero (or false).", result="bool", aten="logical_not", relay="logical_not", onnx="Not")
+
+standard_unary("bitwise_not", "Each bit of an integer flipped; the opposite of a boolean.", result="same", accepts="discrete",
+               operator="__invert__", aten="bitwise_not", relay="bitwise_not", onnx="BitwiseNot")  # fmt: skip
+
+
+@declare("clip", schema=unary.clip, pattern="elemwise", method=True, aten="clamp", relay="clip", onnx="Clip")
+def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:  # noqa: A002
+    """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
+    rules.require("clip", min is not None or max is not None, "both bounds are None", "at least one bound")
+    rules.require_number("clip", "x", x)
+    return x.with_dtype(rules.promoted_dtype(x, *(bound for bound in (min, max) if bound is not None)))
+
+
+@declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
+def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
+    """Gradient of clip: dy where x is within the bounds or on them, else 0."""
+    rules.require_same_shape("clip_dx", x=x, dy=dy)
+    rules.require_same_dtype("clip_dx", x=x, dy=dy)
+    return dy
+
+
+standard_unary_dx("elu_dx", needs="x", schema=unary.elu_dx)
+standard_unary_dx("erf_dx", needs="x", amp="never")
+standard_unary_dx("gelu_dx", needs="x", schema=unary.gelu_dx)
+standard_unary_dx("leaky_relu_dx", needs="x", schema=unary.leaky_relu_dx)
+standard_unary_dx("reciprocal_dx", needs="y", amp="never")
 standard_unary_dx("relu_dx", needs="y")
+standard_unary_dx("rsqrt_dx", needs="y", amp="never")
+standard_unary_dx("sigmoid_dx", needs="y")
+standard_unary_dx("silu_dx", needs="x")
+standard_unary_dx("sqrt_dx", needs="y")
 standard_unary_dx("tanh_dx", needs="y", amp="never")
+standard_unary_dx("threshold_dx", needs="x", schema=unary.threshold_dx)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
@@ -19,3 +20,75 @@ def keep_axes(value: Any, x: TensorType, axis: tuple[int, ...] | None, keepdims:
 def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
     """dy repeated over the reduced axes."""
     return meta.broadcast_to(keep_axes(dy, x, axis, keepdims), x.shape)
+
+
+def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
+    """dy repeated over the reduced axes, over their number."""
+    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / _count(x, axis), x.shape)
+
+
+def _count(x: TensorType, axis: tuple[int, ...] | None) -> Any:
+    """How many elements are reduced to one (at least 1: without any there is nothing to divide)."""
+    axes = rules.axis_indices("sum", axis, x.ndim) if x.ndim else ()
+    return math.prod(x.shape[a] for a in axes) or 1
+
+
+def max_dx_dy(
+    x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any
+) -> Any:
+    """The mean of dz over the elements that share the maximum: the transpose of the backward operator, which is linear."""
+    shares = meta.max_dx(x, y, meta.ones_like(y), axis, keepdims)
+    return meta.sum(shares * dz, axis, keepdims)
+
+
+def logsumexp_grad(x: Any, axis: tuple[int, ...] | None, keepdims: bool, y: Any, dy: Any) -> Any:
+    """dy times softmax(x)."""
+    return keep_axes(dy, x, axis, keepdims) * meta.exp(x - keep_axes(y, x, axis, keepdims))
+
+
+def var_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Any) -> Any:
+    """dy * 2 (x - mean) / (n - correction)."""
+    centred = x - meta.mean(x, axis, True)
+    return keep_axes(dy, x, axis, keepdims) * centred * _over(2.0, _count(x, axis) - correction)
+
+
+def std_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, y: Any, dy: Any) -> Any:
+    """dy * (x - mean) / (n - correction) / y, and 0 where y is."""
+    centred = x - meta.mean(x, axis, True)
+    flat = meta.equal(y, 0)
+    slope = meta.where(flat, 0.0, dy / meta.where(flat, 1.0, y))
+    return keep_axes(slope, x, axis, keepdims) * centred * _over(1.0, _count(x, axis) - correction)
+
+
+def _over(numerator: float, divisor: Any) -> Any:
+    """Python's division refuses 0; the tensor's gives NaN or infinity, which is the answer here."""
+    return numerator / divisor if divisor > 0 else math.nan
+
+
+def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
+    """Gradient of z_i = dy * prod(x_j for j != i): the products are written out as the n x n table whose row i has a 1
+    in place of x_i, so that zeros need no special case. Takes n times the memory of x."""
+    axes = rules.axis_indices("prod", axis, x.ndim) if x.ndim else ()
+    if not axes:
+        return meta.zeros_like(x)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    order = (*kept, *axes)
+    n = math.prod(x.shape[a] for a in axes)
+    lead = [x.shape[a] for a in kept]
+    rows = math.prod(lead)
+
+    def flat(t: Any) -> Any:
+        return meta.reshape(meta.transpose(t, order), (rows, 1, n))
+
+    diagonal = meta.equal(meta.eye(n, None, x.dtype, x.device), 1)
+    table = meta.where(diagonal, 1, flat(x))
+    weights = meta.reshape(dy, (rows, 1, 1)) * flat(dz)
+    terms = meta.prod_dx(table, meta.reshape(weights, (rows, n)), (2,), False)
+    summed = meta.reshape(meta.sum(meta.where(diagonal, 0, terms), (1,)), (*lead, *(x.shape[a] for a in axes)))
+    return meta.transpose(summed, tuple(order.index(a) for a in range(x.ndim)))
+
+
+def prod_dx_dy(x: Any, axis: tuple[int, ...] | None, keepdims: bool, dy: Any, dz: Any) -> Any:
+    """sum_i dz_i prod(x_j for j != i)."""
+    partial = meta.prod_dx(x, meta.ones_like(dy), axis, keepdims)
+    return meta.sum(partial * dz, axis, keepdims)

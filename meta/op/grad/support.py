@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.ir.type import TensorType
 
-__all__ = ["fit"]
+__all__ = ["fit", "nothing"]
 
 
 def fit(dy: Any, x: TensorType) -> Any:
@@ -17,3 +17,10 @@ def fit(dy: Any, x: TensorType) -> Any:
     if dy.shape != x.shape:
         dy = meta.sum_to(dy, x.shape)
     return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)
+
+
+def nothing(x: TensorType) -> Any:
+    """The gradient of `x` through a function that is flat almost everywhere: zeros.
+
+    `x` may be a tensor or its type."""
+    return meta.zeros(x.shape, x.dtype, x.device)

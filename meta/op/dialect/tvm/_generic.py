@@ -7,27 +7,53 @@ for the static shapes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.device import CPU
 from meta.errors import MetaError
-from meta.ir.dim import Dim, SymDim, find, sym, unify
+from meta.ir.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.tvm import _memory
 from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
 from meta.op.dialect.tvm._register import TEImplementation, source_key
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
+from meta.op.rules import promoted_dtype
 
 
 def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     """The compiled kernel of `call`; Python scalars become 0-d operands, so that their value is not compiled in."""
-    scalars = _scalar_operands(call)
-    lifted = _lift_scalars(call, scalars)
     payload: TEImplementation = implementation.payload
+    scalars = _scalar_operands(payload, call)
+    lifted = _lift_scalars(call, scalars)
+    if payload.generic and payload.vectors is not None:
+        return _with_vectors(payload, call, lifted, scalars)
     built = _build(payload, lifted)
     return _with_constants(built, call, lifted, scalars) if scalars else built
+
+
+def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, scalars: tuple[int, ...]) -> Kernel:
+    """The kernel whose tuples of ints are operands: one build serves every value of them."""
+    assert payload.vectors is not None
+    values = payload.vectors(call)
+    given, operands, vectors = list(call.args), list(lifted.args), set[int]()
+    for i, name in enumerate(call.op.schema.names):
+        if name in payload.sizes:
+            operands[i] = ()
+        elif name in values:
+            given[i], operands[i] = values[name], ()
+            if values[name]:
+                operands[i] = tensor_type((len(values[name]),), "int64", call.device)
+                vectors.add(i)
+    fresh = count()
+    args = tuple(arg if i in vectors else _freshen(arg, fresh) for i, arg in enumerate(operands))
+    outs = tuple(t.with_shape(_fresh_shape(t.shape, fresh)) for t in call.outputs())
+    built = build(_kernel_spec(payload, call, args, outs))
+    lifted = replace(call, args=tuple(operands))
+    constants = tuple(sorted(vectors.union(scalars)))
+    return _with_constants(built, replace(call, args=tuple(given)), lifted, constants) if constants else built
 
 
 def _build(payload: TEImplementation, call: CallInfo) -> Kernel:
@@ -42,7 +68,13 @@ def _build(payload: TEImplementation, call: CallInfo) -> Kernel:
 
 def spec(payload: TEImplementation, call: CallInfo, *, symbolic: bool) -> KernelSpec:
     """What to build for `call`, with symbolic extents or with its own."""
-    args, outs = _symbolic(call) if symbolic else (call.args, call.outputs())
+    args, outs = _symbolic(payload, call) if symbolic else (call.args, call.outputs())
+    return _kernel_spec(payload, call, args, outs)
+
+
+def _kernel_spec(
+    payload: TEImplementation, call: CallInfo, args: tuple[Any, ...], outs: tuple[TensorType, ...]
+) -> KernelSpec:
     return KernelSpec(
         name=call.op.name,
         compute=payload.compute,
@@ -50,16 +82,23 @@ def spec(payload: TEImplementation, call: CallInfo, *, symbolic: bool) -> Kernel
         outs=tuple(map(_tensor_spec, outs)),
         pattern=payload.pattern or call.op.pattern,
         target=call.device.kind,
-        key=source_key(payload.compute),
+        key=source_key(payload.source),
     )
 
 
-def _symbolic(call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
+def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
     """`call.args` and the result types with fresh symbols for every size but 1, tied where the declaration says."""
     fresh = count()
+    names = call.op.schema.names
     with unify() as tied:
-        args = tuple(_freshen(arg, fresh) for arg in call.args)
+        args = tuple(
+            _fresh_shape(arg, fresh) if name in payload.sizes and isinstance(arg, tuple) else _freshen(arg, fresh)
+            for name, arg in zip(names, call.args, strict=True)
+        )
         outs = flat_types((call.op.declare(*args),))
+        args = tuple(
+            () if name in payload.sizes and isinstance(arg, tuple) else arg for name, arg in zip(names, args, strict=True)
+        )
 
         def settle(value: Any) -> Any:
             if isinstance(value, TensorType):
@@ -75,8 +114,12 @@ def _is_list(value: Any) -> bool:
 
 def _freshen(arg: Any, fresh: count[int]) -> Any:
     if isinstance(arg, TensorType):
-        return arg.with_shape(tuple(1 if d == 1 else sym(f"n{next(fresh)}") for d in arg.shape))
+        return arg.with_shape(_fresh_shape(arg.shape, fresh))
     return tuple(_freshen(a, fresh) for a in arg) if _is_list(arg) else arg
+
+
+def _fresh_shape(shape: Shape, fresh: count[int]) -> Shape:
+    return tuple(1 if d == 1 else sym(f"n{next(fresh)}") for d in shape)
 
 
 def _spec_of(arg: Any) -> Any:
@@ -93,22 +136,25 @@ def _extent(value: Dim) -> int | str:
     return str(value) if isinstance(value, SymDim) else value
 
 
-def _scalar_operands(call: CallInfo) -> tuple[int, ...]:
+def _scalar_operands(payload: TEImplementation, call: CallInfo) -> tuple[int, ...]:
+    """Positions of the numbers that the kernel takes at run time."""
     return tuple(
         i
         for i, (arg, value) in enumerate(zip(call.op.schema.args, call.args, strict=True))
-        if arg.type.role == "scalar" and isinstance(value, (bool, int, float))
+        if isinstance(value, (bool, int, float))
+        and (arg.type.role == "scalar" or arg.name in payload.lift)
+        and value not in payload.constants
     )
 
 
 def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
-    """The same call with each Python scalar as a 0-d tensor of the dtype the operation computes it in."""
+    """The same call with each of these numbers as a 0-d tensor of the dtype the operation computes it in."""
     if not positions:
         return call
-    from meta.op.rules import promoted_dtype
-
-    operands = [a for a, s in zip(call.args, call.op.schema.args, strict=True) if s.type.role == "scalar"]
-    dtype = promoted_dtype(*operands)
+    numbers = [call.args[i] for i in positions]
+    dtype = promoted_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
+    if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()):
+        dtype = "float64"
     args = list(call.args)
     for i in positions:
         args[i] = tensor_type((), dtype, call.device)
@@ -144,5 +190,5 @@ def _constant(value: float, t: TensorType) -> Any:
 
     from meta.storage import from_numpy
 
-    host = from_numpy(np.full((), value, dtypes.to_numpy(t.dtype)), copy=True)
+    host = from_numpy(np.asarray(value).astype(dtypes.to_numpy(t.dtype)), copy=True)
     return host if t.device is CPU else _memory.copy_to(host, t.dtype, t.device)

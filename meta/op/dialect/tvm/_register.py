@@ -12,44 +12,68 @@ the results there (`out[0].shape`).
 from __future__ import annotations
 
 import hashlib
-import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from meta.op.dialect.tvm import DIALECT
-from meta.op.dispatch import Checker
+from meta.op.dispatch import CallInfo, Checker
 
 Compute = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TEImplementation:
-    """A TE compute; `generic` says whether one kernel with symbolic extents may serve every shape."""
+    """A TE compute and how kernels are made of it.
+
+    generic: one kernel with symbolic extents may serve every shape.
+    pattern: overrides the declaration's.
+    sizes: IntTuple arguments that say no more than the sizes of the result, which a generic kernel leaves open; the
+        compute reads `out[0].shape` instead.
+    lift: names of numbers that eager kernels take at run time, as 0-d tensors, like those of kind Scalar.
+    vectors: for arguments that are tuples of ints, and that an eager kernel takes at run time, the values for a call: the
+        compute gets an int64 vector (a te.Tensor) in place of each, () for an empty one. All extents of such a kernel
+        are independent of each other.
+    constants: numbers that are compiled in all the same where a Scalar has that value.
+    source: the file whose contents, with those of the helpers here (`_*.py`), decide what is compiled.
+    """
 
     compute: Compute
     generic: bool = True
     pattern: str = ""
+    sizes: tuple[str, ...] = ()
+    lift: tuple[str, ...] = ()
+    vectors: Callable[[CallInfo], Mapping[str, tuple[int, ...]]] | None = None
+    constants: tuple[float, ...] = ()
+    source: str = ""
 
 
 def compute(
-    op: str, *, generic: bool = True, pattern: str = "", plevel: int | None = None, accepts: Checker | None = None
+    op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
 ) -> Callable[[Compute], Compute]:
-    """Register the decorated function as the TE compute of `op`; `pattern` overrides the declaration's."""
+    """Register the decorated function as the TE compute of `op`; `facts` are fields of TEImplementation."""
+    source = _family_file()
 
     def register(function: Compute) -> Compute:
-        DIALECT.implement(op, TEImplementation(function, generic, pattern), plevel=plevel, accepts=accepts)
+        DIALECT.implement(op, TEImplementation(function, source=source, **facts), plevel=plevel, accepts=accepts)
         return function
 
     return register
 
 
+def _family_file() -> str:
+    """The file of the family that is registering: the nearest caller that is not a helper of this folder."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while Path(frame.f_code.co_filename).name.startswith("_") and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
 @cache
-def source_key(function: Compute) -> str:
-    """A hash of the file that defines a compute: kernels built from an older version of it are not reused."""
-    file = inspect.getsourcefile(inspect.unwrap(function))
-    if file is None:
-        return ""
-    with open(file, "rb") as stream:
-        return hashlib.sha256(stream.read()).hexdigest()[:16]
+def source_key(source: str) -> str:
+    """A hash of a file of computes: kernels built from an older version of it are not reused."""
+    path = Path(source)
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""

@@ -1,36 +1,173 @@
-"""TE computes of elementwise operators of two operands."""
+"""TE computes of elementwise operators of two operands, and of the choice between two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import topi
+from meta import dtype as dtypes
+from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._elementwise import cast, const, element, elementwise, is_float, is_nan, let, select
+from meta.op.dialect.tvm._math import dtype_of
 from meta.op.dialect.tvm._register import compute
-from meta.op.rules import promoted_dtype
+from meta.op.dialect.tvm.unary import libm
+
+Expr = Any
 
 
-def promoted(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`function` on operands cast to their common dtype (Python scalars become constants of it)."""
-
-    def run(x1: Any, x2: Any) -> Any:
-        from meta.ir.type import tensor_type
-
-        kinds = [x if isinstance(x, (bool, int, float)) else tensor_type((), x.dtype) for x in (x1, x2)]
-        dtype = promoted_dtype(*kinds)
-        return function(*(operand(x, dtype) for x in (x1, x2)))
-
-    return run
+def truth(x: Expr) -> Expr:
+    return cast(x, "bool")
 
 
-def operand(x: Any, dtype: str) -> Any:
-    """A tensor cast to `dtype`, or a constant of it."""
-    from meta.op.dialect.tvm._adapter import tirx
-
-    if isinstance(x, (bool, int, float)):
-        return tirx.const(x, dtype)
-    return x if x.dtype == dtype else topi.cast(x, dtype)
+def extremum(better: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """NaN wins: where a is NaN the second comparison is not asked."""
+    if not is_float(a):
+        return select(better(a, b), a, b)
+    return select(tirx.Or(better(a, b), is_nan(a)), a, b)
 
 
-for _name, _function in {"add": topi.add, "subtract": topi.subtract, "multiply": topi.multiply}.items():
-    compute(_name)(promoted(_function))
+def extremum_dx(better: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, dy: Expr) -> Expr:
+    """Both operands keep their gradient where they do not compare, with NaN."""
+    return select(tirx.EQ(a, b), dy * const(dy, 0.5), select(better(b, a), const(dy, 0), dy))
+
+
+def floor_divide(a: Expr, b: Expr) -> Expr:
+    if not is_float(a):
+        return _divided(a, b, tirx.floordiv, lambda: const(a, 0) - a)
+
+    def body(r: Expr) -> Expr:
+        exact = (a - r) / b
+        return let(select(_other_sign(r, b), exact - const(a, 1), exact), rounded)
+
+    def rounded(quotient: Expr) -> Expr:
+        # It is an integer but for the rounding of the division, which can put it a little below.
+        return let(
+            tirx.floor(quotient), lambda q: select(quotient - q > const(q, 0.5), q + const(q, 1), q)
+        )
+
+    return select(tirx.EQ(b, const(b, 0)), a / b, let(libm("fmod")(a, b), body))
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    if not is_float(a):
+        return _divided(a, b, tirx.floormod, lambda: const(a, 0))
+    return let(libm("fmod")(a, b), lambda r: select(_other_sign(r, b), r + b, r))
+
+
+def _other_sign(r: Expr, b: Expr) -> Expr:
+    """Whether a remainder is not zero and lies on the other side of zero than the divisor."""
+    zero = const(b, 0)
+    return tirx.Or(tirx.And(r < zero, b > zero), tirx.And(r > zero, b < zero))
+
+
+def _divided(a: Expr, b: Expr, function: Callable[[Expr, Expr], Expr], by_minus_one: Callable[[], Expr]) -> Expr:
+    """An integer division that never meets the two cases which processors trap: by 0, and the least integer by -1."""
+    one, zero = const(b, 1), const(b, 0)
+    unsigned = dtype_of(b).startswith("u")
+    by_zero = tirx.EQ(b, zero)
+    if unsigned:
+        return select(by_zero, zero, function(a, select(by_zero, one, b)))
+    negated = tirx.EQ(b, const(b, -1))
+    plain = function(a, select(tirx.Or(by_zero, negated), one, b))
+    return select(by_zero, zero, select(negated, by_minus_one(), plain))
+
+
+def power(a: Expr, b: Expr) -> Expr:
+    if not is_float(a):
+        return _integer_power(a, b)
+    known = _POWERS.get(float(b.value)) if isinstance(b, tirx.FloatImm) else None
+    return known(a) if known else libm("pow")(a, b)
+
+
+_POWERS: dict[float, Callable[[Expr], Expr]] = {
+    -2.0: lambda x: const(x, 1) / (x * x),
+    -1.0: lambda x: const(x, 1) / x,
+    1.0: lambda x: x,
+    2.0: lambda x: x * x,
+    3.0: lambda x: x * x * x,
+}
+"""Exponents that are compiled in. (0.5 is not the square root: pow(-inf, 0.5) is inf.)"""
+
+
+def _integer_power(a: Expr, b: Expr) -> Expr:
+    """By squaring, modulo 2**bits like all integer arithmetic; for negative exponents the integer part of the value."""
+    bits = dtypes.itemsize(dtype_of(a)) * 8 - (0 if dtype_of(a).startswith("u") else 1)
+    one, zero = const(a, 1), const(a, 0)
+
+    def step(bit: int, base: Expr, out: Expr) -> Expr:
+        grown = select(tirx.EQ((b >> const(b, bit)) & one, zero), out, out * base)
+        if bit == bits - 1:
+            return grown
+        return let(grown, lambda out: let(base * base, lambda base: step(bit + 1, base, out)))
+
+    positive = step(0, a, one)
+    if dtype_of(a).startswith("u"):
+        return positive
+    minus, odd = const(a, -1), tirx.EQ(b & one, one)
+    inverse = select(tirx.EQ(a, one), one, select(tirx.EQ(a, minus), select(odd, minus, one), zero))
+    return select(b < zero, inverse, positive)
+
+
+def left_shift(a: Expr, b: Expr) -> Expr:
+    inside = _within(a, b)
+    return select(inside, a << select(inside, b, const(b, 0)), const(a, 0))
+
+
+def right_shift(a: Expr, b: Expr) -> Expr:
+    last = const(b, dtypes.itemsize(dtype_of(a)) * 8 - 1)
+    if dtype_of(a).startswith("u"):
+        inside = _within(a, b)
+        return select(inside, a >> select(inside, b, const(b, 0)), const(a, 0))
+    return a >> select(_within(a, b), b, last)
+
+
+def _within(a: Expr, b: Expr) -> Expr:
+    """Whether a shift of a by b is one that processors define."""
+    return tirx.And(b >= const(b, 0), b < const(b, dtypes.itemsize(dtype_of(a)) * 8))
+
+
+def ordered(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    """A comparison, of booleans as of 0 and 1."""
+    return lambda a, b: compare(a.astype("uint8"), b.astype("uint8")) if dtype_of(a) == "bool" else compare(a, b)
+
+
+greater, less = ordered(tirx.GT), ordered(tirx.LT)
+
+elementwise({
+    "add": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a + b,
+    "atan2": libm("atan2"),
+    "bitwise_and": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a & b,
+    "bitwise_or": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a | b,
+    "bitwise_xor": lambda a, b: ordered(tirx.NE)(a, b) if dtype_of(a) == "bool" else a ^ b,
+    "divide": lambda a, b: a / b,
+    "equal": ordered(tirx.EQ),
+    "floor_divide": floor_divide,
+    "greater": greater,
+    "greater_equal": ordered(tirx.GE),
+    "left_shift": left_shift,
+    "less": less,
+    "less_equal": ordered(tirx.LE),
+    "logical_and": lambda a, b: tirx.And(truth(a), truth(b)),
+    "logical_or": lambda a, b: tirx.Or(truth(a), truth(b)),
+    "logical_xor": lambda a, b: ordered(tirx.NE)(truth(a), truth(b)),
+    "maximum": partial(extremum, greater),
+    "maximum_dx": partial(extremum_dx, greater),
+    "minimum": partial(extremum, less),
+    "minimum_dx": partial(extremum_dx, less),
+    "mod": mod,
+    "multiply": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a * b,
+    "not_equal": ordered(tirx.NE),
+    "right_shift": right_shift,
+    "subtract": lambda a, b: a - b,
+})  # fmt: skip
+elementwise({"power": power}, constants=tuple(_POWERS))
+
+
+@compute("where")
+def where(condition: Any, x: Any, y: Any, *, out: Any) -> Any:
+    def chosen(*i: Any) -> Expr:
+        # No arithmetic happens, so that half floats stay as they are.
+        return select(element(condition, i, "bool"), element(x, i, out[0].dtype), element(y, i, out[0].dtype))
+
+    return te.compute(out[0].shape, chosen, "where")

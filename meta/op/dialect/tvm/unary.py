@@ -2,21 +2,169 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, Final
 
-from meta.op.dialect.tvm._adapter import te, tirx, topi
-from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm import _math
+from meta.op.dialect.tvm._adapter import tirx
+from meta.op.dialect.tvm._elementwise import const, elementwise, is_float, is_nan, let, select
+from meta.op.dialect.tvm._math import dtype_of
 
-for _name, _function in {"exp": topi.exp, "negative": topi.negative, "relu": topi.nn.relu, "tanh": topi.tanh}.items():
-    compute(_name)(_function)
+Expr = Any
+
+_TWO_OVER_ROOT_PI: Final = 2 / math.sqrt(math.pi)
+_ONE_OVER_ROOT_TWO_PI: Final = 1 / math.sqrt(2 * math.pi)
+_GELU_SCALE: Final = math.sqrt(2 / math.pi)
+_GELU_CUBIC: Final = 0.044715
 
 
-@compute("relu_dx")
-def relu_dx(y: Any, dy: Any) -> Any:
-    zero = tirx.const(0, dy.dtype)
-    return te.compute(y.shape, lambda *i: tirx.Select(y(*i) > tirx.const(0, y.dtype), dy(*i), zero), "relu_dx")
+def libm(name: str) -> Callable[..., Expr]:
+    """A function of the C library (on CUDA, of the same name in its device library)."""
+
+    def call(*x: Expr) -> Expr:
+        dtype = dtype_of(x[0])
+        return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
+
+    return call
 
 
-@compute("tanh_dx")
-def tanh_dx(y: Any, dy: Any) -> Any:
-    return te.compute(y.shape, lambda *i: dy(*i) * (tirx.const(1, y.dtype) - y(*i) * y(*i)), "tanh_dx")
+def whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """A rounding: integers are what they are."""
+    return lambda x: function(x) if is_float(x) else x
+
+
+def sign(x: Expr) -> Expr:
+    one, zero = const(x, 1), const(x, 0)
+    positive = select(x > zero, one, zero)
+    if dtype_of(x).startswith("u"):
+        return positive
+    # Adding x keeps NaN.
+    return select(x > zero, one, select(x < zero, -one, x))
+
+
+def sigmoid_dx(y: Expr, dy: Expr) -> Expr:
+    return dy * y * (const(y, 1) - y)
+
+
+def silu_dx(x: Expr, dy: Expr) -> Expr:
+    one = const(x, 1)
+    return let(_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
+
+
+def softplus(x: Expr, beta: float) -> Expr:
+    """max(z, 0) + log(1 + e**-|z|), z = beta x, which neither overflows nor cancels."""
+    scale = const(x, beta)
+
+    def body(z: Expr) -> Expr:
+        return (select(z < const(x, 0), const(x, 0), z) + _math.log1p(_math.exp(-tirx.abs(z)))) / scale
+
+    return let(x * scale, body)
+
+
+def elu(x: Expr, alpha: float) -> Expr:
+    return select(x > const(x, 0), x, const(x, alpha) * _math.expm1(x))
+
+
+def elu_dx(x: Expr, dy: Expr, alpha: float) -> Expr:
+    return select(x > const(x, 0), dy, dy * const(x, alpha) * _math.exp(x))
+
+
+def gelu(x: Expr, approximate: str) -> Expr:
+    return _math.gelu(x) if approximate == "none" else _math.gelu_tanh(x)
+
+
+def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
+    half, one = const(x, 0.5), const(x, 1)
+    if approximate == "none":
+        distribution = half * (one + _math.erf(x * const(x, math.sqrt(0.5))))
+        density = const(x, _ONE_OVER_ROOT_TWO_PI) * _math.exp(-half * x * x)
+        return dy * (distribution + x * density)
+    scale, cubic, three = const(x, _GELU_SCALE), const(x, _GELU_CUBIC), const(x, 3)
+
+    def body(t: Expr) -> Expr:
+        slope = scale * (one + three * cubic * x * x)
+        return dy * half * (one + t + x * (one - t * t) * slope)
+
+    return let(_math.tanh(scale * (x + cubic * x * x * x)), body)
+
+
+def clip(x: Expr, low: float | None, high: float | None) -> Expr:
+    """NaN stays NaN: comparisons with it are false."""
+    if low is not None:
+        bound = const(x, low)
+        x = select(x < bound, bound, x)
+    if high is not None:
+        bound = const(x, high)
+        x = select(x > bound, bound, x)
+    return x
+
+
+def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:
+    zero = const(dy, 0)
+    if low is not None:
+        dy = select(x < const(x, low), zero, dy)
+    return dy if high is None else select(x > const(x, high), zero, dy)
+
+
+elementwise({
+    "abs": lambda x: x if dtype_of(x).startswith("u") else tirx.abs(x),
+    "acos": libm("acos"),
+    "acosh": libm("acosh"),
+    "asin": libm("asin"),
+    "asinh": libm("asinh"),
+    "atan": libm("atan"),
+    "atanh": libm("atanh"),
+    "bitwise_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.bitwise_not(x),
+    "ceil": whole(tirx.ceil),
+    "clip": clip,
+    "clip_dx": clip_dx,
+    "copy": lambda x: x,
+    "cos": libm("cos"),
+    "cosh": libm("cosh"),
+    "elu": elu,
+    "elu_dx": elu_dx,
+    "erf": _math.erf,
+    "erf_dx": lambda x, dy: dy * const(x, _TWO_OVER_ROOT_PI) * _math.exp(-x * x),
+    "exp": _math.exp,
+    "exp2": libm("exp2"),
+    "expm1": _math.expm1,
+    "floor": whole(tirx.floor),
+    "gelu": gelu,
+    "gelu_dx": gelu_dx,
+    "isfinite": lambda x: tirx.abs(x) < const(x, math.inf) if is_float(x) else tirx.const(True, "bool"),
+    "isinf": lambda x: tirx.EQ(tirx.abs(x), const(x, math.inf)) if is_float(x) else tirx.const(False, "bool"),
+    "isnan": is_nan,
+    "leaky_relu": lambda x, alpha: select(x > const(x, 0), x, x * const(x, alpha)),
+    "leaky_relu_dx": lambda x, dy, alpha: select(x > const(x, 0), dy, dy * const(x, alpha)),
+    "log": _math.log,
+    "log10": libm("log10"),
+    "log1p": _math.log1p,
+    "log2": libm("log2"),
+    "logical_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.EQ(x, const(x, 0)),
+    "negative": lambda x: -x if is_float(x) else const(x, 0) - x,
+    "reciprocal": lambda x: const(x, 1) / x,
+    "reciprocal_dx": lambda y, dy: -dy * y * y,
+    "relu": lambda x: select(x < const(x, 0), const(x, 0), x),
+    "relu_dx": lambda y, dy: select(y <= const(y, 0), const(dy, 0), dy),
+    "round": whole(tirx.nearbyint),
+    "rsqrt": lambda x: const(x, 1) / tirx.sqrt(x),
+    "rsqrt_dx": lambda y, dy: const(y, -0.5) * dy * y * y * y,
+    "sigmoid": _math.sigmoid,
+    "sigmoid_dx": sigmoid_dx,
+    "sign": sign,
+    "silu": lambda x: x * _math.sigmoid(x),
+    "silu_dx": silu_dx,
+    "sin": libm("sin"),
+    "sinh": libm("sinh"),
+    "softplus": softplus,
+    "sqrt": tirx.sqrt,
+    "sqrt_dx": lambda y, dy: const(y, 0.5) * dy / y,
+    "square": lambda x: x * x,
+    "tan": libm("tan"),
+    "tanh": _math.tanh,
+    "tanh_dx": lambda y, dy: dy * (const(y, 1) - y * y),
+    "threshold": lambda x, threshold, value: select(x <= const(x, threshold), const(x, value), x),
+    "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
+    "trunc": whole(tirx.trunc),
+})  # fmt: skip

@@ -1,0 +1,101 @@
+"""Elementwise operators from scalar functions: the table `{name: function of expressions}` is the whole family.
+
+What the functions need not care about: broadcasting, promotion of the operands, Python numbers among them, and half
+floats, which are computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.ir.type import tensor_type
+from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._precision import wide
+from meta.op.dialect.tvm._register import compute
+from meta.op.registry import get
+from meta.op.rules import promoted_dtype
+
+Expr = Any
+Function = Callable[..., Expr]
+
+
+def elementwise(table: Mapping[str, Function], *, constants: tuple[float, ...] = ()) -> None:
+    """Register `function(*operands, *attributes)` for each operator: operands are expressions of one dtype, the common
+    one of the arguments (float32 for halves; the result's where that is floating and they are not), attributes follow as
+    they are. The expression that comes back is cast to the dtype of the result."""
+    for name, function in table.items():
+        compute(name, constants=constants)(_computed(name, function))
+
+
+def _computed(name: str, function: Function) -> Callable[..., Any]:
+    tensors = [arg.is_tensor for arg in get(name).schema.args]
+
+    def run(*args: Any, out: Any) -> Any:
+        operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+        attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
+        dtype = compute_dtype(operands, out[0].dtype)
+        return te.compute(
+            out[0].shape,
+            lambda *i: cast(function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
+            name,
+        )
+
+    return run
+
+
+def compute_dtype(operands: list[Any], result: str) -> str:
+    """In which dtype the operands meet."""
+    dtype = wide(promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands]))
+    return wide(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, (bool, int, float))
+
+
+def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
+    """The element of an operand that broadcasting takes to `index`, or the number, in `dtype`."""
+    if is_number(x):
+        return tirx.const(x, dtype)
+    mine = index[len(index) - len(x.shape) :]
+    return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, mine, strict=True))), dtype)
+
+
+def is_one(extent: Any) -> bool:
+    """Whether an extent is known to be 1."""
+    return isinstance(extent, tirx.IntImm) and int(extent) == 1
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """`x` as `dtype`; as a bool, whether it is not zero."""
+    kind = dtype_of(x)
+    if kind == dtype:
+        return x
+    return tirx.NE(x, tirx.const(0, kind)) if dtype == "bool" else x.astype(dtype)
+
+
+def const(x: Expr, value: float) -> Expr:
+    """`value` in the dtype of `x`."""
+    return tirx.const(value, dtype_of(x))
+
+
+def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """`body` of a variable bound to `value`, so that a library call in it is made once."""
+    var = tirx.Var("t", dtype_of(value))
+    return tirx.Let(var, value, body(var))
+
+
+def is_float(x: Expr) -> bool:
+    return dtype_of(x) in dtypes.FLOATS
+
+
+def is_nan(x: Expr) -> Expr:
+    return tirx.isnan(x) if is_float(x) else tirx.const(False, "bool")
+
+
+def select(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """Both sides are computed: vectorises, but must not guard."""
+    return tirx.Select(condition, x, y)

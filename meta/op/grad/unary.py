@@ -1,0 +1,34 @@
+"""Gradients of elementwise operators of one tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import meta
+
+
+def elu_dx_x(x: Any, dy: Any, alpha: float, dz: Any) -> Any:
+    """elu is curved below zero only, where its second derivative is its first."""
+    return meta.where(x > 0, 0.0, meta.elu_dx(x, dz * dy, alpha))
+
+
+def gelu_dx_x(x: Any, dy: Any, approximate: str, dz: Any) -> Any:
+    """The second derivative: density(x) * (2 - x**2), or that of the tanh form."""
+    if approximate == "none":
+        density = meta.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+        return dz * dy * density * (2.0 - x * x)
+    scale, cubic = math.sqrt(2 / math.pi), 0.044715
+    squared = x * x
+    t = meta.tanh((squared * cubic + 1.0) * x * scale)
+    slope = (squared * (3 * cubic) + 1.0) * scale
+    bend = x * (6 * cubic * scale)
+    # With u the argument of tanh: (x / 2) (1 + tanh u) has the second derivative
+    # (1 - t**2) (u' + x (u'' - 2 t u'**2) / 2).
+    return dz * dy * (1.0 - t * t) * (slope + x * (bend - t * slope * slope * 2.0) * 0.5)
+
+
+def silu_dx_x(x: Any, dy: Any, dz: Any) -> Any:
+    """The second derivative: s (1 - s) (2 + x (1 - 2 s)), s = sigmoid(x)."""
+    s = meta.sigmoid(x)
+    return dz * dy * s * (1.0 - s) * (2.0 + x * (1.0 - s * 2.0))
