@@ -74,10 +74,10 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
     )
     if not differentiable:
         return "".join([*lines, f"    return run({runs})\n\n"])
-    lines.append(f"    y = run({runs})\n")
+    lines.append(f"    _y = run({runs})\n")  # operators have arguments called y
     tracked = " or ".join(_tracked(op.schema.args[i]) for i in differentiable)
     comma = "," if len(op.schema.names) == 1 else ""
-    lines.append(f"    if {tracked}:\n        return record(\"{op.name}\", y, ({names}{comma}))\n    return y\n\n")
+    lines.append(f"    if {tracked}:\n        return record(\"{op.name}\", _y, ({names}{comma}))\n    return _y\n\n")
     return "".join(lines)
 
 

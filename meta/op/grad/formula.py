@@ -36,18 +36,23 @@ class FormulaError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A compiled formula: Python source, and the names it reads by value (`values`) and only by type (`types`)."""
+    """A compiled formula: Python source over `f` (the public operators) and `grad_<family>` for each of `imports`; and
+    the names whose `values` it reads."""
 
     source: str
     values: frozenset[str]
     imports: frozenset[str]
 
 
-def compile_formula(op: Op, text: str) -> Formula:
-    """Compile one formula of `op`. Raises FormulaError that quotes it."""
+def compile_formula(op: Op, text: str | Callable[..., Any]) -> Formula:
+    """Compile one formula of `op`: text, or a function. Raises FormulaError that quotes it."""
+    if callable(text):
+        return _function_call(op, text.__name__, text)
     text = str(text).strip()
     if text.isidentifier() and text not in _scope(op):
-        return _function_reference(op, text)
+        function = find_function(op, text)
+        module = function.__module__.rsplit(".", 1)[-1]
+        return _function_call(op, f"grad_{module}.{text}", function, frozenset({module}))
     compiler = _Compiler(op, text)
     try:
         tree = ast.parse(_INDEXED.sub(r"\1_\2", text), mode="eval").body
@@ -74,20 +79,21 @@ def _scope(op: Op) -> dict[str, str]:
     return scope | {"needs": "attr"}
 
 
-def _function_reference(op: Op, name: str) -> Formula:
-    function = find_function(op, name)
+def _function_call(
+    op: Op, called: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()
+) -> Formula:
+    """A call of `function` with what its parameters name."""
     scope = _scope(op)
     values: set[str] = set()
     passed: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         local = _INDEXED.sub(r"\1_\2", parameter.name)
         if local not in scope:
-            raise FormulaError(f"{op.name}: {name}() asks for '{parameter.name}'; there are {', '.join(scope)}")
+            raise FormulaError(f"{op.name}: {called}() asks for '{parameter.name}'; there are {', '.join(scope)}")
         if scope[local] == "tensor" and "TensorType" not in str(parameter.annotation):
             values.add(local)
         passed.append(local)
-    module = function.__module__.rsplit(".", 1)[-1]
-    return Formula(f"grad_{module}.{name}({', '.join(passed)})", frozenset(values), frozenset({module}))
+    return Formula(f"{called}({', '.join(passed)})", frozenset(values), imports)
 
 
 def find_function(op: Op, name: str) -> Callable[..., Any]:

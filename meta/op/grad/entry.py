@@ -1,0 +1,112 @@
+"""Entries of the derivative table, checked, and the source of the gradient functions that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meta.op.grad.formula import Formula, FormulaError, compile_formula, result_names
+from meta.op.registry import Op
+
+SETTINGS = ("output_differentiability", "undefined_gradients")
+FormulaText = str | Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The entry of one operator: compiled formulas by the arguments that each gives gradients for, and arguments
+    without a gradient.
+
+    outputs: which results gradients flow from, None for all.  undefined: results whose absent gradient is passed on
+    as None instead of zeros.
+    """
+
+    op: Op
+    formulas: Mapping[tuple[str, ...], Formula]
+    not_implemented: Mapping[str, str]
+    outputs: tuple[bool, ...] | None = None
+    undefined: frozenset[int] = frozenset()
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Positions in the schema of the arguments that gradients flow to (or that raise when they should)."""
+        names = {n for key in self.formulas for n in key} | set(self.not_implemented)
+        return tuple(i for i, arg in enumerate(self.op.schema.args) if arg.name in names)
+
+
+def read_entry(op: Op, raw: Any) -> Entry:
+    """Check and compile the entry of `op`: a mapping (see derivatives.yaml), "non_differentiable" or
+    "not_implemented: reason". A formula may also be a Python function that names what it reads by its parameters.
+
+    Raises FormulaError unless every tensor argument has a formula or a stated reason for having none."""
+    tensors = {a.name for a in op.schema.args if a.is_tensor}
+    if raw == "non_differentiable":
+        return Entry(op, {}, {})
+    if isinstance(raw, str) and raw.startswith("not_implemented:"):
+        return Entry(op, {}, dict.fromkeys(sorted(tensors), raw.split(":", 1)[1].strip()))
+    if not isinstance(raw, dict):
+        raise FormulaError(f"{op.name}: an entry is a mapping, `non_differentiable` or `not_implemented: reason`")
+    given: Mapping[str, Any] = raw  # pyright: ignore[reportUnknownVariableType]
+    formulas: dict[tuple[str, ...], FormulaText] = {}
+    without: set[str] = set()
+    unavailable: dict[str, str] = {}
+    for key, text in given.items():
+        if key in SETTINGS:
+            continue
+        names = tuple(name.strip() for name in str(key).split(","))
+        wrong = [n for n in names if n not in tensors]
+        if wrong:
+            raise FormulaError(f"{op.name}: '{wrong[0]}' is no tensor argument of {op.schema!r}")
+        if text == "non_differentiable":
+            without.update(names)
+        elif isinstance(text, str) and text.startswith("not_implemented"):
+            unavailable.update(dict.fromkeys(names, text.partition(":")[2].strip()))
+        else:
+            formulas[names] = text
+    stated = {n for names in formulas for n in names} | without | set(unavailable)
+    if stated != tensors:
+        raise FormulaError(f"{op.name}: nothing said about {', '.join(sorted(tensors - stated))}")
+    flags = given.get("output_differentiability")
+    compiled = {names: compile_formula(op, text) for names, text in formulas.items()}
+    return Entry(op, compiled, unavailable, tuple(flags) if flags else None,
+                 frozenset(given.get("undefined_gradients", ())))  # fmt: skip
+
+
+def function_source(entry: Entry) -> str:
+    """The gradient function `_<op>(needs, *arguments, *results, *their gradients)` as Python source."""
+    op = entry.op
+    names = [*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")]
+    order = [op.schema.names[i] for i in entry.positions]
+    lines = [f"def _{op.name}(needs: Any, {', '.join(f'{n}: Any' for n in names)}) -> tuple[Any, ...]:\n"]
+    results: dict[str, str] = dict.fromkeys(order, "None")
+    for count, (targets, formula) in enumerate(entry.formulas.items()):
+        wanted = " or ".join(f"needs[{order.index(t)}]" for t in targets)
+        guarded = formula.source if len(order) == 1 else f"{formula.source} if {wanted} else None"
+        if len(targets) == 1:
+            results[targets[0]] = guarded
+            continue
+        nothing = ", ".join(["None"] * len(targets))
+        lines.append(f"    g{count} = {formula.source} if {wanted} else ({nothing})\n")
+        results.update({t: f"g{count}[{i}]" for i, t in enumerate(targets)})
+    listed = ", ".join(results.values()) + ("," if len(results) == 1 else "")
+    return "".join([*lines, f"    return ({listed})\n"])
+
+
+def rule_facts(entry: Entry) -> dict[str, Any]:
+    """The fields of the operator's GradRule besides its name, function and positions, without those at their default."""
+    op = entry.op
+    values = {v for formula in entry.formulas.values() for v in formula.values}
+    ys = result_names(op, "y")
+    count = -1 if op.outputs == ("*",) else len(ys)
+    flows = entry.outputs or (True,) * max(count, 1)
+    facts: dict[str, Any] = {
+        "saved_args": frozenset(i for i, n in enumerate(op.schema.names) if n in values),
+        "saved_outputs": frozenset(i for i, n in enumerate(ys) if n in values),
+        "outputs": count,
+        "differentiable_outputs": frozenset(i for i, flag in enumerate(flows) if flag),
+        "undefined": entry.undefined,
+        "unavailable": {op.schema.index[n]: why for n, why in entry.not_implemented.items()},
+    }
+    defaults: dict[str, Any] = {"outputs": 1, "differentiable_outputs": frozenset({0}), "unavailable": {}}
+    return {name: value for name, value in facts.items() if value != defaults.get(name, frozenset())}
