@@ -44,10 +44,10 @@ def add(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_add, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("add", y, (x1, x2))
-    return y
+        return record("add", _y, (x1, x2))
+    return _y
 
 
 _s_atan2 = state(get("atan2"))
@@ -65,10 +65,10 @@ def atan2(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_atan2, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("atan2", y, (x1, x2))
-    return y
+        return record("atan2", _y, (x1, x2))
+    return _y
 
 
 _s_bitwise_and = state(get("bitwise_and"))
@@ -140,10 +140,10 @@ def divide(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_divide, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("divide", y, (x1, x2))
-    return y
+        return record("divide", _y, (x1, x2))
+    return _y
 
 
 _s_equal = state(get("equal"))
@@ -179,10 +179,10 @@ def floor_divide(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_floor_divide, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("floor_divide", y, (x1, x2))
-    return y
+        return record("floor_divide", _y, (x1, x2))
+    return _y
 
 
 _s_greater = state(get("greater"))
@@ -344,10 +344,10 @@ def maximum(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_maximum, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("maximum", y, (x1, x2))
-    return y
+        return record("maximum", _y, (x1, x2))
+    return _y
 
 
 _s_maximum_dx = state(get("maximum_dx"))
@@ -367,10 +367,10 @@ def maximum_dx(x1: T | float, x2: T | float, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_maximum_dx, x1, x2, dy)
-    y = run(x1, x2, dy)
+    _y = run(x1, x2, dy)
     if dy._node is not None:
-        return record("maximum_dx", y, (x1, x2, dy))
-    return y
+        return record("maximum_dx", _y, (x1, x2, dy))
+    return _y
 
 
 _s_minimum = state(get("minimum"))
@@ -388,10 +388,10 @@ def minimum(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_minimum, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("minimum", y, (x1, x2))
-    return y
+        return record("minimum", _y, (x1, x2))
+    return _y
 
 
 _s_minimum_dx = state(get("minimum_dx"))
@@ -411,10 +411,10 @@ def minimum_dx(x1: T | float, x2: T | float, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_minimum_dx, x1, x2, dy)
-    y = run(x1, x2, dy)
+    _y = run(x1, x2, dy)
     if dy._node is not None:
-        return record("minimum_dx", y, (x1, x2, dy))
-    return y
+        return record("minimum_dx", _y, (x1, x2, dy))
+    return _y
 
 
 _s_mod = state(get("mod"))
@@ -432,10 +432,10 @@ def mod(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_mod, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("mod", y, (x1, x2))
-    return y
+        return record("mod", _y, (x1, x2))
+    return _y
 
 
 _s_multiply = state(get("multiply"))
@@ -453,10 +453,10 @@ def multiply(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_multiply, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("multiply", y, (x1, x2))
-    return y
+        return record("multiply", _y, (x1, x2))
+    return _y
 
 
 _s_not_equal = state(get("not_equal"))
@@ -493,10 +493,10 @@ def power(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_power, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("power", y, (x1, x2))
-    return y
+        return record("power", _y, (x1, x2))
+    return _y
 
 
 _s_right_shift = state(get("right_shift"))
@@ -533,10 +533,10 @@ def subtract(x1: T | float, x2: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_subtract, x1, x2)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("subtract", y, (x1, x2))
-    return y
+        return record("subtract", _y, (x1, x2))
+    return _y
 
 
 _s_where = state(get("where"))
@@ -555,10 +555,10 @@ def where(condition: T, x: T | float, y: T | float) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_where, condition, x, y)
-    y = run(condition, x, y)
+    _y = run(condition, x, y)
     if x._node is not None or y._node is not None:
-        return record("where", y, (condition, x, y))
-    return y
+        return record("where", _y, (condition, x, y))
+    return _y
 
 
 # --- conv -------------------------------------------------------------------------------------------------------------
@@ -591,10 +591,10 @@ def conv1d(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv1d, x, w, stride, padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv1d", y, (x, w, stride, padding, dilation, groups))
-    return y
+        return record("conv1d", _y, (x, w, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv1d_dw = state(get("conv1d_dw"))
@@ -626,10 +626,10 @@ def conv1d_dw(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv1d_dw, x, dy, shape, stride, padding, dilation, groups)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv1d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv1d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv1d_dx = state(get("conv1d_dx"))
@@ -661,10 +661,10 @@ def conv1d_dx(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv1d_dx, w, dy, shape, stride, padding, dilation, groups)
-    y = run(w, dy)
+    _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv1d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv1d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv1d_transpose = state(get("conv1d_transpose"))
@@ -696,10 +696,10 @@ def conv1d_transpose(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv1d_transpose, x, w, stride, padding, output_padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv1d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
-    return y
+        return record("conv1d_transpose", _y, (x, w, stride, padding, output_padding, dilation, groups))
+    return _y
 
 
 _s_conv2d = state(get("conv2d"))
@@ -730,10 +730,10 @@ def conv2d(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv2d, x, w, stride, padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv2d", y, (x, w, stride, padding, dilation, groups))
-    return y
+        return record("conv2d", _y, (x, w, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv2d_dw = state(get("conv2d_dw"))
@@ -765,10 +765,10 @@ def conv2d_dw(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv2d_dw, x, dy, shape, stride, padding, dilation, groups)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv2d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv2d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv2d_dx = state(get("conv2d_dx"))
@@ -800,10 +800,10 @@ def conv2d_dx(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv2d_dx, w, dy, shape, stride, padding, dilation, groups)
-    y = run(w, dy)
+    _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv2d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv2d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv2d_transpose = state(get("conv2d_transpose"))
@@ -835,10 +835,10 @@ def conv2d_transpose(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv2d_transpose, x, w, stride, padding, output_padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv2d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
-    return y
+        return record("conv2d_transpose", _y, (x, w, stride, padding, output_padding, dilation, groups))
+    return _y
 
 
 _s_conv3d = state(get("conv3d"))
@@ -869,10 +869,10 @@ def conv3d(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv3d, x, w, stride, padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv3d", y, (x, w, stride, padding, dilation, groups))
-    return y
+        return record("conv3d", _y, (x, w, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv3d_dw = state(get("conv3d_dw"))
@@ -904,10 +904,10 @@ def conv3d_dw(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv3d_dw, x, dy, shape, stride, padding, dilation, groups)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv3d_dw", y, (x, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv3d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv3d_dx = state(get("conv3d_dx"))
@@ -939,10 +939,10 @@ def conv3d_dx(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv3d_dx, w, dy, shape, stride, padding, dilation, groups)
-    y = run(w, dy)
+    _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv3d_dx", y, (w, dy, shape, stride, padding, dilation, groups))
-    return y
+        return record("conv3d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+    return _y
 
 
 _s_conv3d_transpose = state(get("conv3d_transpose"))
@@ -974,331 +974,10 @@ def conv3d_transpose(
         run = None
     if run is None or scopes.active:
         return invoke(_s_conv3d_transpose, x, w, stride, padding, output_padding, dilation, groups)
-    y = run(x, w)
+    _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv3d_transpose", y, (x, w, stride, padding, output_padding, dilation, groups))
-    return y
-
-
-# --- indexing ---------------------------------------------------------------------------------------------------------
-
-_s_embedding = state(get("embedding"))
-_r_embedding = _s_embedding.fast
-
-
-def embedding(weight: T, indices: T) -> T:
-    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]. Positions outside are
-    moved to the nearest inside.
-    weight: (n, ...): the table of n rows.
-    indices: Positions, of an integer dtype.
-    """
-    try:
-        run = _r_embedding[weight._type, indices._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_embedding, weight, indices)
-    y = run(weight, indices)
-    if weight._node is not None:
-        return record("embedding", y, (weight, indices))
-    return y
-
-
-_s_embedding_dx = state(get("embedding_dx"))
-_r_embedding_dx = _s_embedding_dx.fast
-
-
-def embedding_dx(dy: T, indices: T, num_weight: int) -> T:
-    """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
-    dy: Gradient of the result.
-    indices: Positions, of an integer dtype.
-    num_weight: Number of rows of the forward operator's table.
-    """
-    try:
-        run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_embedding_dx, dy, indices, num_weight)
-    y = run(dy, indices)
-    if dy._node is not None:
-        return record("embedding_dx", y, (dy, indices, num_weight))
-    return y
-
-
-_s_gather = state(get("gather"))
-_r_gather = _s_gather.fast
-
-
-def gather(x: T, axis: int, indices: T) -> T:
-    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
-    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
-    Positions outside are moved to the nearest inside.
-    x: Input.
-    axis: The axis that positions count along.
-    indices: Positions, of an integer dtype.
-    """
-    try:
-        run = _r_gather[x._type, axis, axis.__class__, indices._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_gather, x, axis, indices)
-    y = run(x, indices)
-    if x._node is not None:
-        return record("gather", y, (x, axis, indices))
-    return y
-
-
-_s_gather_dx = state(get("gather_dx"))
-_r_gather_dx = _s_gather_dx.fast
-
-
-def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[int]) -> T:
-    """Gradient of gather: each element of dy added to the place that it was taken from.
-    dy: Gradient of the result.
-    axis: The axis that positions count along.
-    indices: Positions, of an integer dtype.
-    shape: Shape of the forward input.
-    """
-    try:
-        run = _r_gather_dx[dy._type, axis, axis.__class__, indices._type, shape, shape.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_gather_dx, dy, axis, indices, shape)
-    y = run(dy, indices)
-    if dy._node is not None:
-        return record("gather_dx", y, (dy, axis, indices, shape))
-    return y
-
-
-_s_gather_nd = state(get("gather_nd"))
-_r_gather_nd = _s_gather_nd.fast
-
-
-def gather_nd(x: T, indices: T) -> T:
-    """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
-    Coordinates outside are moved to the nearest inside.
-    x: Input.
-    indices: (m, ...): m coordinates for each element of the result; integers.
-    """
-    try:
-        run = _r_gather_nd[x._type, indices._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_gather_nd, x, indices)
-    y = run(x, indices)
-    if x._node is not None:
-        return record("gather_nd", y, (x, indices))
-    return y
-
-
-_s_gather_nd_dx = state(get("gather_nd_dx"))
-_r_gather_nd_dx = _s_gather_nd_dx.fast
-
-
-def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[int]) -> T:
-    """Gradient of gather_nd: each element of dy added to the place that it was taken from.
-    dy: Gradient of the result.
-    indices: Positions, of an integer dtype.
-    shape: Shape of the forward input.
-    """
-    try:
-        run = _r_gather_nd_dx[dy._type, indices._type, shape, shape.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_gather_nd_dx, dy, indices, shape)
-    y = run(dy, indices)
-    if dy._node is not None:
-        return record("gather_nd_dx", y, (dy, indices, shape))
-    return y
-
-
-_s_index_select = state(get("index_select"))
-_r_index_select = _s_index_select.fast
-
-
-def index_select(x: T, axis: int, indices: T) -> T:
-    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
-    x: Input.
-    axis: The axis that positions count along.
-    indices: Positions, of an integer dtype.
-    """
-    try:
-        run = _r_index_select[x._type, axis, axis.__class__, indices._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_index_select, x, axis, indices)
-    y = run(x, indices)
-    if x._node is not None:
-        return record("index_select", y, (x, axis, indices))
-    return y
-
-
-_s_scatter_add = state(get("scatter_add"))
-_r_scatter_add = _s_scatter_add.fast
-
-
-def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
-    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does. Positions
-    outside are moved to the nearest inside.
-    x: Input.
-    axis: The axis that positions count along.
-    indices: Positions, of an integer dtype.
-    src: What is added; its shape is that of indices.
-    """
-    try:
-        run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_scatter_add, x, axis, indices, src)
-    y = run(x, indices, src)
-    if x._node is not None or src._node is not None:
-        return record("scatter_add", y, (x, axis, indices, src))
-    return y
-
-
-_s_strided_set = state(get("strided_set"))
-_r_strided_set = _s_strided_set.fast
-
-
-def strided_set(
-    x: T,
-    v: T,
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> T:
-    """x with x[begin:end:strides] replaced by v.
-    x: Input.
-    v: What to put there; broadcasts to the slice.
-    begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
-    """
-    try:
-        run = _r_strided_set[x._type, v._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_strided_set, x, v, begin, end, strides)
-    y = run(x, v)
-    if x._node is not None or v._node is not None:
-        return record("strided_set", y, (x, v, begin, end, strides))
-    return y
-
-
-_s_strided_slice = state(get("strided_slice"))
-_r_strided_slice = _s_strided_slice.fast
-
-
-def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
-    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
-    x: Input.
-    begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
-    """
-    try:
-        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_strided_slice, x, begin, end, strides)
-    y = run(x)
-    if x._node is not None:
-        return record("strided_slice", y, (x, begin, end, strides))
-    return y
-
-
-_s_strided_slice_dx = state(get("strided_slice_dx"))
-_r_strided_slice_dx = _s_strided_slice_dx.fast
-
-
-def strided_slice_dx(
-    dy: T,
-    shape: int | Sequence[int],
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> T:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
-    dy: Gradient of the result.
-    shape: Shape of the forward input.
-    begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
-    """
-    try:
-        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
-    y = run(dy)
-    if dy._node is not None:
-        return record("strided_slice_dx", y, (dy, shape, begin, end, strides))
-    return y
-
-
-_s_take = state(get("take"))
-_r_take = _s_take.fast
-
-
-def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> T:
-    """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
-    replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
-    counts from the end.
-    x: Input.
-    indices: Positions, of an integer dtype.
-    axis: The axis that positions count along; None for the flattened input.
-    mode: Positions outside: to the nearest inside, or modulo the size.
-    """
-    try:
-        run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_take, x, indices, axis, mode)
-    y = run(x, indices)
-    if x._node is not None:
-        return record("take", y, (x, indices, axis, mode))
-    return y
-
-
-_s_take_dx = state(get("take_dx"))
-_r_take_dx = _s_take_dx.fast
-
-
-def take_dx(
-    dy: T,
-    indices: T,
-    shape: int | Sequence[int],
-    axis: int | None = None,
-    mode: Literal['clip', 'wrap'] = 'clip',
-) -> T:
-    """Gradient of take: each element of dy added to the place that it was taken from.
-    dy: Gradient of the result.
-    indices: Positions, of an integer dtype.
-    shape: Shape of the forward input.
-    axis: The axis that positions count along; None for the flattened input.
-    mode: Positions outside: to the nearest inside, or modulo the size.
-    """
-    try:
-        run = _r_take_dx[dy._type, indices._type, shape, shape.__class__, axis, axis.__class__, mode]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_take_dx, dy, indices, shape, axis, mode)
-    y = run(dy, indices)
-    if dy._node is not None:
-        return record("take_dx", y, (dy, indices, shape, axis, mode))
-    return y
+        return record("conv3d_transpose", _y, (x, w, stride, padding, output_padding, dilation, groups))
+    return _y
 
 
 # --- init -------------------------------------------------------------------------------------------------------------
@@ -1517,38 +1196,14 @@ def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
 
 # --- linalg -----------------------------------------------------------------------------------------------------------
 
-_s_dense = state(get("dense"))
-_r_dense = _s_dense.fast
-
-
-def dense(x: T, w: T, bias: T | None = None) -> T:
-    """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
-    x: Input, (..., k).
-    w: Weight, (n, k).
-    bias: Added to every row, (n,).
-    """
-    try:
-        run = _r_dense[x._type, w._type, None if bias is None else bias._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_dense, x, w, bias)
-    y = run(x, w, bias)
-    if x._node is not None or w._node is not None or (bias is not None and bias._node is not None):
-        return record("dense", y, (x, w, bias))
-    return y
-
-
 _s_matmul = state(get("matmul"))
 _r_matmul = _s_matmul.fast
 
 
 def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
-    (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
-    accumulated in float32.
-    x1: Left operand, (..., m, k), or (..., k, m) when transposed, or (k,).
-    x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
+    """Matrix product over the last two axes; leading axes broadcast. Both operands have at least two axes.
+    x1: Left operand, (..., m, k), or (..., k, m) when transposed.
+    x2: Right operand, (..., k, n), or (..., n, k) when transposed; batch axes broadcast.
     transpose_a: Swap the last two axes of x1 first.
     transpose_b: Swap the last two axes of x2 first.
     """
@@ -1558,162 +1213,10 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
         run = None
     if run is None or scopes.active:
         return invoke(_s_matmul, x1, x2, transpose_a, transpose_b)
-    y = run(x1, x2)
+    _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
-        return record("matmul", y, (x1, x2, transpose_a, transpose_b))
-    return y
-
-
-# --- movement ---------------------------------------------------------------------------------------------------------
-
-_s_flip = state(get("flip"))
-_r_flip = _s_flip.fast
-
-
-def flip(x: T, axis: int | Sequence[int] | None = None) -> T:
-    """The elements in reverse order along axes.
-    x: Input.
-    axis: Axes to reverse; None for all of them.
-    """
-    try:
-        run = _r_flip[x._type, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_flip, x, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("flip", y, (x, axis))
-    return y
-
-
-_s_pad = state(get("pad"))
-_r_pad = _s_pad.fast
-
-
-def pad(x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> T:
-    """The tensor framed with elements of one value.
-    x: Input.
-    pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
-    pad_value: What they are.
-    """
-    try:
-        run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_pad, x, pad_width, pad_value)
-    y = run(x)
-    if x._node is not None:
-        return record("pad", y, (x, pad_width, pad_value))
-    return y
-
-
-_s_repeat = state(get("repeat"))
-_r_repeat = _s_repeat.fast
-
-
-def repeat(x: T, repeats: int, axis: int | None = None) -> T:
-    """Each element several times in a row along an axis, as numpy.repeat does.
-    x: Input.
-    repeats: How often each element occurs.
-    axis: Along which axis; None to repeat the elements of the flattened input.
-    """
-    try:
-        run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_repeat, x, repeats, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("repeat", y, (x, repeats, axis))
-    return y
-
-
-_s_roll = state(get("roll"))
-_r_roll = _s_roll.fast
-
-
-def roll(x: T, shift: int | Sequence[int], axis: int | Sequence[int]) -> T:
-    """The elements moved along axes; what leaves at one end enters at the other.
-    x: Input.
-    shift: By how many places elements move towards the end of each axis; they re-enter.
-    axis: The axis of each shift; distinct.
-    """
-    try:
-        run = _r_roll[x._type, shift, shift.__class__, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_roll, x, shift, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("roll", y, (x, shift, axis))
-    return y
-
-
-_s_tile = state(get("tile"))
-_r_tile = _s_tile.fast
-
-
-def tile(x: T, reps: int | Sequence[int]) -> T:
-    """The whole tensor several times along each axis, as numpy.tile does.
-    x: Input.
-    reps: How often x occurs along each axis; aligned with the axes of x at the right.
-    """
-    try:
-        run = _r_tile[x._type, reps, reps.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_tile, x, reps)
-    y = run(x)
-    if x._node is not None:
-        return record("tile", y, (x, reps))
-    return y
-
-
-_s_tril = state(get("tril"))
-_r_tril = _s_tril.fast
-
-
-def tril(x: T, k: int = 0) -> T:
-    """The lower triangles of matrices: elements above diagonal k become zero.
-    x: Input of rank 2 or more: matrices in the last two axes.
-    k: The diagonal that counts: 0 the main one, positive ones above it.
-    """
-    try:
-        run = _r_tril[x._type, k, k.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_tril, x, k)
-    y = run(x)
-    if x._node is not None:
-        return record("tril", y, (x, k))
-    return y
-
-
-_s_triu = state(get("triu"))
-_r_triu = _s_triu.fast
-
-
-def triu(x: T, k: int = 0) -> T:
-    """The upper triangles of matrices: elements below diagonal k become zero.
-    x: Input of rank 2 or more: matrices in the last two axes.
-    k: The diagonal that counts: 0 the main one, positive ones above it.
-    """
-    try:
-        run = _r_triu[x._type, k, k.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_triu, x, k)
-    y = run(x)
-    if x._node is not None:
-        return record("triu", y, (x, k))
-    return y
+        return record("matmul", _y, (x1, x2, transpose_a, transpose_b))
+    return _y
 
 
 # --- nn ---------------------------------------------------------------------------------------------------------------
@@ -1733,10 +1236,10 @@ def softmax(x: T, axis: int = -1) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_softmax, x, axis)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("softmax", y, (x, axis))
-    return y
+        return record("softmax", _y, (x, axis))
+    return _y
 
 
 _s_softmax_dx = state(get("softmax_dx"))
@@ -1755,10 +1258,864 @@ def softmax_dx(y: T, dy: T, axis: int = -1) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_softmax_dx, y, dy, axis)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("softmax_dx", y, (y, dy, axis))
-    return y
+        return record("softmax_dx", _y, (y, dy, axis))
+    return _y
+
+
+# --- pool -------------------------------------------------------------------------------------------------------------
+
+_s_adaptive_avg_pool1d = state(get("adaptive_avg_pool1d"))
+_r_adaptive_avg_pool1d = _s_adaptive_avg_pool1d.fast
+
+
+def adaptive_avg_pool1d(x: T, size: int | Sequence[int]) -> T:
+    """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_avg_pool1d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool1d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_avg_pool1d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_avg_pool1d_dx = state(get("adaptive_avg_pool1d_dx"))
+_r_adaptive_avg_pool1d_dx = _s_adaptive_avg_pool1d_dx.fast
+
+
+def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[int]) -> T:
+    """Gradient of adaptive average pooling.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    """
+    try:
+        run = _r_adaptive_avg_pool1d_dx[dy._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool1d_dx, dy, shape)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("adaptive_avg_pool1d_dx", _y, (dy, shape))
+    return _y
+
+
+_s_adaptive_avg_pool2d = state(get("adaptive_avg_pool2d"))
+_r_adaptive_avg_pool2d = _s_adaptive_avg_pool2d.fast
+
+
+def adaptive_avg_pool2d(x: T, size: int | Sequence[int]) -> T:
+    """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_avg_pool2d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool2d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_avg_pool2d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_avg_pool2d_dx = state(get("adaptive_avg_pool2d_dx"))
+_r_adaptive_avg_pool2d_dx = _s_adaptive_avg_pool2d_dx.fast
+
+
+def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[int]) -> T:
+    """Gradient of adaptive average pooling.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    """
+    try:
+        run = _r_adaptive_avg_pool2d_dx[dy._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool2d_dx, dy, shape)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("adaptive_avg_pool2d_dx", _y, (dy, shape))
+    return _y
+
+
+_s_adaptive_avg_pool3d = state(get("adaptive_avg_pool3d"))
+_r_adaptive_avg_pool3d = _s_adaptive_avg_pool3d.fast
+
+
+def adaptive_avg_pool3d(x: T, size: int | Sequence[int]) -> T:
+    """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_avg_pool3d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool3d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_avg_pool3d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_avg_pool3d_dx = state(get("adaptive_avg_pool3d_dx"))
+_r_adaptive_avg_pool3d_dx = _s_adaptive_avg_pool3d_dx.fast
+
+
+def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[int]) -> T:
+    """Gradient of adaptive average pooling.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    """
+    try:
+        run = _r_adaptive_avg_pool3d_dx[dy._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_avg_pool3d_dx, dy, shape)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("adaptive_avg_pool3d_dx", _y, (dy, shape))
+    return _y
+
+
+_s_adaptive_max_pool1d = state(get("adaptive_max_pool1d"))
+_r_adaptive_max_pool1d = _s_adaptive_max_pool1d.fast
+
+
+def adaptive_max_pool1d(x: T, size: int | Sequence[int]) -> T:
+    """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool1d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool1d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool1d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_max_pool1d_at = state(get("adaptive_max_pool1d_at"))
+_r_adaptive_max_pool1d_at = _s_adaptive_max_pool1d_at.fast
+
+
+def adaptive_max_pool1d_at(x: T, v: T, size: int | Sequence[int]) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool1d_at[x._type, v._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool1d_at, x, v, size)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("adaptive_max_pool1d_at", _y, (x, v, size))
+    return _y
+
+
+_s_adaptive_max_pool1d_dx = state(get("adaptive_max_pool1d_dx"))
+_r_adaptive_max_pool1d_dx = _s_adaptive_max_pool1d_dx.fast
+
+
+def adaptive_max_pool1d_dx(x: T, dy: T) -> T:
+    """Gradient of adaptive max pooling.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    """
+    try:
+        run = _r_adaptive_max_pool1d_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool1d_dx, x, dy)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("adaptive_max_pool1d_dx", _y, (x, dy))
+    return _y
+
+
+_s_adaptive_max_pool2d = state(get("adaptive_max_pool2d"))
+_r_adaptive_max_pool2d = _s_adaptive_max_pool2d.fast
+
+
+def adaptive_max_pool2d(x: T, size: int | Sequence[int]) -> T:
+    """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool2d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool2d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool2d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_max_pool2d_at = state(get("adaptive_max_pool2d_at"))
+_r_adaptive_max_pool2d_at = _s_adaptive_max_pool2d_at.fast
+
+
+def adaptive_max_pool2d_at(x: T, v: T, size: int | Sequence[int]) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool2d_at[x._type, v._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool2d_at, x, v, size)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("adaptive_max_pool2d_at", _y, (x, v, size))
+    return _y
+
+
+_s_adaptive_max_pool2d_dx = state(get("adaptive_max_pool2d_dx"))
+_r_adaptive_max_pool2d_dx = _s_adaptive_max_pool2d_dx.fast
+
+
+def adaptive_max_pool2d_dx(x: T, dy: T) -> T:
+    """Gradient of adaptive max pooling.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    """
+    try:
+        run = _r_adaptive_max_pool2d_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool2d_dx, x, dy)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("adaptive_max_pool2d_dx", _y, (x, dy))
+    return _y
+
+
+_s_adaptive_max_pool3d = state(get("adaptive_max_pool3d"))
+_r_adaptive_max_pool3d = _s_adaptive_max_pool3d.fast
+
+
+def adaptive_max_pool3d(x: T, size: int | Sequence[int]) -> T:
+    """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
+    elements along the axis. Size 1 is global pooling.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool3d[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool3d, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool3d", _y, (x, size))
+    return _y
+
+
+_s_adaptive_max_pool3d_at = state(get("adaptive_max_pool3d_at"))
+_r_adaptive_max_pool3d_at = _s_adaptive_max_pool3d_at.fast
+
+
+def adaptive_max_pool3d_at(x: T, v: T, size: int | Sequence[int]) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    size: Spatial shape of the result: one int, or one an axis.
+    """
+    try:
+        run = _r_adaptive_max_pool3d_at[x._type, v._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool3d_at, x, v, size)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("adaptive_max_pool3d_at", _y, (x, v, size))
+    return _y
+
+
+_s_adaptive_max_pool3d_dx = state(get("adaptive_max_pool3d_dx"))
+_r_adaptive_max_pool3d_dx = _s_adaptive_max_pool3d_dx.fast
+
+
+def adaptive_max_pool3d_dx(x: T, dy: T) -> T:
+    """Gradient of adaptive max pooling.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    """
+    try:
+        run = _r_adaptive_max_pool3d_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool3d_dx, x, dy)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("adaptive_max_pool3d_dx", _y, (x, dy))
+    return _y
+
+
+_s_avg_pool1d = state(get("avg_pool1d"))
+_r_avg_pool1d = _s_avg_pool1d.fast
+
+
+def avg_pool1d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
+    precisions accumulate in float32.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool1d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool1d, x, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(x)
+    if x._node is not None:
+        return record("avg_pool1d", _y, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_avg_pool1d_dx = state(get("avg_pool1d_dx"))
+_r_avg_pool1d_dx = _s_avg_pool1d_dx.fast
+
+
+def avg_pool1d_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """Gradient of average pooling: every dy in equal parts to the elements of its window.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool1d_dx[dy._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool1d_dx, dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("avg_pool1d_dx", _y, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_avg_pool2d = state(get("avg_pool2d"))
+_r_avg_pool2d = _s_avg_pool2d.fast
+
+
+def avg_pool2d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
+    precisions accumulate in float32.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool2d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool2d, x, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(x)
+    if x._node is not None:
+        return record("avg_pool2d", _y, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_avg_pool2d_dx = state(get("avg_pool2d_dx"))
+_r_avg_pool2d_dx = _s_avg_pool2d_dx.fast
+
+
+def avg_pool2d_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """Gradient of average pooling: every dy in equal parts to the elements of its window.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool2d_dx[dy._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool2d_dx, dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("avg_pool2d_dx", _y, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_avg_pool3d = state(get("avg_pool3d"))
+_r_avg_pool3d = _s_avg_pool3d.fast
+
+
+def avg_pool3d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
+    precisions accumulate in float32.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool3d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool3d, x, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(x)
+    if x._node is not None:
+        return record("avg_pool3d", _y, (x, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_avg_pool3d_dx = state(get("avg_pool3d_dx"))
+_r_avg_pool3d_dx = _s_avg_pool3d_dx.fast
+
+
+def avg_pool3d_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> T:
+    """Gradient of average pooling: every dy in equal parts to the elements of its window.
+    dy: Gradient of the result.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    """
+    try:
+        run = _r_avg_pool3d_dx[dy._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_avg_pool3d_dx, dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("avg_pool3d_dx", _y, (dy, shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad))
+    return _y
+
+
+_s_max_pool1d = state(get("max_pool1d"))
+_r_max_pool1d = _s_max_pool1d.fast
+
+
+def max_pool1d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> T:
+    """The largest element of each window; NaN if one is. Half precisions, floats and integers.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool1d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool1d, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool1d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool1d_at = state(get("max_pool1d_at"))
+_r_max_pool1d_at = _s_max_pool1d_at.fast
+
+
+def max_pool1d_at(
+    x: T,
+    v: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool1d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool1d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("max_pool1d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool1d_dx = state(get("max_pool1d_dx"))
+_r_max_pool1d_dx = _s_max_pool1d_dx.fast
+
+
+def max_pool1d_dx(
+    x: T,
+    dy: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0,),
+    dilation: int | Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> T:
+    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool1d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool1d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("max_pool1d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool2d = state(get("max_pool2d"))
+_r_max_pool2d = _s_max_pool2d.fast
+
+
+def max_pool2d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """The largest element of each window; NaN if one is. Half precisions, floats and integers.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool2d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool2d, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool2d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool2d_at = state(get("max_pool2d_at"))
+_r_max_pool2d_at = _s_max_pool2d_at.fast
+
+
+def max_pool2d_at(
+    x: T,
+    v: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool2d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool2d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("max_pool2d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool2d_dx = state(get("max_pool2d_dx"))
+_r_max_pool2d_dx = _s_max_pool2d_dx.fast
+
+
+def max_pool2d_dx(
+    x: T,
+    dy: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool2d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool2d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("max_pool2d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool3d = state(get("max_pool3d"))
+_r_max_pool3d = _s_max_pool3d.fast
+
+
+def max_pool3d(
+    x: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """The largest element of each window; NaN if one is. Half precisions, floats and integers.
+    x: Input, (batch, channels, *spatial).
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool3d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool3d, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool3d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool3d_at = state(get("max_pool3d_at"))
+_r_max_pool3d_at = _s_max_pool3d_at.fast
+
+
+def max_pool3d_at(
+    x: T,
+    v: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
+    x: Input, (batch, channels, *spatial).
+    v: Where the elements are taken from; of the shape of x.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool3d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool3d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, v)
+    if v._node is not None:
+        return record("max_pool3d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool3d_dx = state(get("max_pool3d_dx"))
+_r_max_pool3d_dx = _s_max_pool3d_dx.fast
+
+
+def max_pool3d_dx(
+    x: T,
+    dy: T,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    ceil_mode: bool = False,
+) -> T:
+    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
+    x: Input, (batch, channels, *spatial).
+    dy: Gradient of the result.
+    kernel: Size of the window: one int, or one an axis.
+    stride: Step between windows; () for that of the kernel, which then do not overlap.
+    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
+        afters.
+    dilation: Step between the elements of a window: one int, or one an axis.
+    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    """
+    try:
+        run = _r_max_pool3d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool3d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("max_pool3d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+    return _y
 
 
 # --- reduce -----------------------------------------------------------------------------------------------------------
@@ -1858,10 +2215,10 @@ def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T
         run = None
     if run is None or scopes.active:
         return invoke(_s_cumsum, x, axis, exclusive, reverse)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("cumsum", y, (x, axis, exclusive, reverse))
-    return y
+        return record("cumsum", _y, (x, axis, exclusive, reverse))
+    return _y
 
 
 _s_logsumexp = state(get("logsumexp"))
@@ -1880,10 +2237,10 @@ def logsumexp(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = Fa
         run = None
     if run is None or scopes.active:
         return invoke(_s_logsumexp, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("logsumexp", y, (x, axis, keepdims))
-    return y
+        return record("logsumexp", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_max = state(get("max"))
@@ -1902,10 +2259,10 @@ def max(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -
         run = None
     if run is None or scopes.active:
         return invoke(_s_max, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("max", y, (x, axis, keepdims))
-    return y
+        return record("max", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_max_dx = state(get("max_dx"))
@@ -1926,10 +2283,10 @@ def max_dx(x: T, y: T, dy: T, axis: int | Sequence[int] | None = None, keepdims:
         run = None
     if run is None or scopes.active:
         return invoke(_s_max_dx, x, y, dy, axis, keepdims)
-    y = run(x, y, dy)
+    _y = run(x, y, dy)
     if dy._node is not None:
-        return record("max_dx", y, (x, y, dy, axis, keepdims))
-    return y
+        return record("max_dx", _y, (x, y, dy, axis, keepdims))
+    return _y
 
 
 _s_mean = state(get("mean"))
@@ -1948,10 +2305,10 @@ def mean(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) 
         run = None
     if run is None or scopes.active:
         return invoke(_s_mean, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("mean", y, (x, axis, keepdims))
-    return y
+        return record("mean", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_min = state(get("min"))
@@ -1970,10 +2327,10 @@ def min(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -
         run = None
     if run is None or scopes.active:
         return invoke(_s_min, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("min", y, (x, axis, keepdims))
-    return y
+        return record("min", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_prod = state(get("prod"))
@@ -1992,10 +2349,10 @@ def prod(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) 
         run = None
     if run is None or scopes.active:
         return invoke(_s_prod, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("prod", y, (x, axis, keepdims))
-    return y
+        return record("prod", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_prod_dx = state(get("prod_dx"))
@@ -2015,10 +2372,10 @@ def prod_dx(x: T, dy: T, axis: int | Sequence[int] | None = None, keepdims: bool
         run = None
     if run is None or scopes.active:
         return invoke(_s_prod_dx, x, dy, axis, keepdims)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("prod_dx", y, (x, dy, axis, keepdims))
-    return y
+        return record("prod_dx", _y, (x, dy, axis, keepdims))
+    return _y
 
 
 _s_std = state(get("std"))
@@ -2038,10 +2395,10 @@ def std(x: T, axis: int | Sequence[int] | None = None, correction: int = 1, keep
         run = None
     if run is None or scopes.active:
         return invoke(_s_std, x, axis, correction, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("std", y, (x, axis, correction, keepdims))
-    return y
+        return record("std", _y, (x, axis, correction, keepdims))
+    return _y
 
 
 _s_sum = state(get("sum"))
@@ -2060,10 +2417,10 @@ def sum(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -
         run = None
     if run is None or scopes.active:
         return invoke(_s_sum, x, axis, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sum", y, (x, axis, keepdims))
-    return y
+        return record("sum", _y, (x, axis, keepdims))
+    return _y
 
 
 _s_sum_to = state(get("sum_to"))
@@ -2081,10 +2438,10 @@ def sum_to(x: T, shape: int | Sequence[int]) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sum_to, x, shape)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sum_to", y, (x, shape))
-    return y
+        return record("sum_to", _y, (x, shape))
+    return _y
 
 
 _s_var = state(get("var"))
@@ -2105,10 +2462,10 @@ def var(x: T, axis: int | Sequence[int] | None = None, correction: int = 1, keep
         run = None
     if run is None or scopes.active:
         return invoke(_s_var, x, axis, correction, keepdims)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("var", y, (x, axis, correction, keepdims))
-    return y
+        return record("var", _y, (x, axis, correction, keepdims))
+    return _y
 
 
 # --- transform --------------------------------------------------------------------------------------------------------
@@ -2119,7 +2476,7 @@ _r_broadcast_to = _s_broadcast_to.fast
 
 def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
-    x: Input of any shape.
+    x: Input.
     shape: A shape that x broadcasts to.
     """
     try:
@@ -2128,31 +2485,10 @@ def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_broadcast_to, x, shape)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("broadcast_to", y, (x, shape))
-    return y
-
-
-_s_broadcast_to_like = state(get("broadcast_to_like"))
-_r_broadcast_to_like = _s_broadcast_to_like.fast
-
-
-def broadcast_to_like(x: T, like: T) -> T:
-    """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
-    x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
-    """
-    try:
-        run = _r_broadcast_to_like[x._type, like._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_broadcast_to_like, x, like)
-    y = run(x, like)
-    if x._node is not None:
-        return record("broadcast_to_like", y, (x, like))
-    return y
+        return record("broadcast_to", _y, (x, shape))
+    return _y
 
 
 _s_cast = state(get("cast"))
@@ -2161,7 +2497,7 @@ _r_cast = _s_cast.fast
 
 def cast(x: T, dtype: DTypeLike) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
-    x: Input of any shape.
+    x: Input.
     dtype: Dtype of the result.
     """
     try:
@@ -2170,31 +2506,10 @@ def cast(x: T, dtype: DTypeLike) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_cast, x, dtype)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("cast", y, (x, dtype))
-    return y
-
-
-_s_cast_like = state(get("cast_like"))
-_r_cast_like = _s_cast_like.fast
-
-
-def cast_like(x: T, like: T) -> T:
-    """The same values in the dtype of another tensor.
-    x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
-    """
-    try:
-        run = _r_cast_like[x._type, like._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_cast_like, x, like)
-    y = run(x, like)
-    if x._node is not None:
-        return record("cast_like", y, (x, like))
-    return y
+        return record("cast", _y, (x, dtype))
+    return _y
 
 
 _s_concatenate = state(get("concatenate"))
@@ -2212,10 +2527,10 @@ def concatenate(xs: Sequence[T], axis: int = 0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_concatenate, xs, axis)
-    y = run(xs)
+    _y = run(xs)
     if [t for t in xs if t._node is not None]:
-        return record("concatenate", y, (xs, axis))
-    return y
+        return record("concatenate", _y, (xs, axis))
+    return _y
 
 
 _s_device_copy = state(get("device_copy"))
@@ -2224,7 +2539,7 @@ _r_device_copy = _s_device_copy.fast
 
 def device_copy(x: T, device: DeviceLike) -> T:
     """The tensor on another device.
-    x: Input of any shape.
+    x: Input.
     device: Where the result is.
     """
     try:
@@ -2233,53 +2548,10 @@ def device_copy(x: T, device: DeviceLike) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_device_copy, x, device)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("device_copy", y, (x, device))
-    return y
-
-
-_s_expand_dims = state(get("expand_dims"))
-_r_expand_dims = _s_expand_dims.fast
-
-
-def expand_dims(x: T, axis: int | Sequence[int]) -> T:
-    """The same elements with new axes of size 1.
-    x: Input of any shape.
-    axis: Where the new axes of size 1 are, in the result; distinct.
-    """
-    try:
-        run = _r_expand_dims[x._type, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_expand_dims, x, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("expand_dims", y, (x, axis))
-    return y
-
-
-_s_moveaxis = state(get("moveaxis"))
-_r_moveaxis = _s_moveaxis.fast
-
-
-def moveaxis(x: T, source: int | Sequence[int], destination: int | Sequence[int]) -> T:
-    """Axes moved to other places; the rest keep their order.
-    x: Input of any shape.
-    source: Axes to move; distinct.
-    destination: Where each of them goes, in the result; distinct.
-    """
-    try:
-        run = _r_moveaxis[x._type, source, source.__class__, destination, destination.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_moveaxis, x, source, destination)
-    y = run(x)
-    if x._node is not None:
-        return record("moveaxis", y, (x, source, destination))
-    return y
+        return record("device_copy", _y, (x, device))
+    return _y
 
 
 _s_reshape = state(get("reshape"))
@@ -2288,7 +2560,7 @@ _r_reshape = _s_reshape.fast
 
 def reshape(x: T, shape: int | Sequence[int]) -> T:
     """The same elements, in the same order, under another shape.
-    x: Input of any shape.
+    x: Input.
     shape: New shape; one size may be -1, and is then worked out.
     """
     try:
@@ -2297,107 +2569,10 @@ def reshape(x: T, shape: int | Sequence[int]) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_reshape, x, shape)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("reshape", y, (x, shape))
-    return y
-
-
-_s_reshape_like = state(get("reshape_like"))
-_r_reshape_like = _s_reshape_like.fast
-
-
-def reshape_like(x: T, like: T) -> T:
-    """The same elements, in the same order, under the shape of another tensor.
-    x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
-    """
-    try:
-        run = _r_reshape_like[x._type, like._type]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_reshape_like, x, like)
-    y = run(x, like)
-    if x._node is not None:
-        return record("reshape_like", y, (x, like))
-    return y
-
-
-_s_shape = state(get("shape"))
-_r_shape = _s_shape.fast
-
-
-def shape(x: T) -> tuple[int, ...]:
-    """The shape of the tensor, as a tuple of ints; no kernel runs.
-    x: Input of any shape.
-    """
-    return invoke(_s_shape, x)
-
-
-_s_split = state(get("split"))
-_r_split = _s_split.fast
-
-
-def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[T, ...]:
-    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The results
-    are a tuple of as many tensors as there are sections, or of one more than there are positions.
-    x: Input of any shape.
-    indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
-    axis: The axis to cut.
-    """
-    try:
-        run = _r_split[x._type, indices_or_sections, indices_or_sections.__class__, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_split, x, indices_or_sections, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("split", y, (x, indices_or_sections, axis))
-    return y
-
-
-_s_squeeze = state(get("squeeze"))
-_r_squeeze = _s_squeeze.fast
-
-
-def squeeze(x: T, axis: int | Sequence[int] | None = None) -> T:
-    """The same elements without axes of size 1.
-    x: Input of any shape.
-    axis: Axes of size 1 to remove; None for all of that size.
-    """
-    try:
-        run = _r_squeeze[x._type, axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_squeeze, x, axis)
-    y = run(x)
-    if x._node is not None:
-        return record("squeeze", y, (x, axis))
-    return y
-
-
-_s_stack = state(get("stack"))
-_r_stack = _s_stack.fast
-
-
-def stack(xs: Sequence[T], axis: int = 0) -> T:
-    """Join tensors of one shape along a new axis.
-    xs: Tensors of one shape.
-    axis: Where the new axis is, in the result.
-    """
-    try:
-        run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_stack, xs, axis)
-    y = run(xs)
-    if [t for t in xs if t._node is not None]:
-        return record("stack", y, (xs, axis))
-    return y
+        return record("reshape", _y, (x, shape))
+    return _y
 
 
 _s_stop_gradient = state(get("stop_gradient"))
@@ -2417,47 +2592,57 @@ def stop_gradient(x: T) -> T:
     return run(x)
 
 
-_s_swap_axis = state(get("swap_axis"))
-_r_swap_axis = _s_swap_axis.fast
+_s_strided_slice = state(get("strided_slice"))
+_r_strided_slice = _s_strided_slice.fast
 
 
-def swap_axis(x: T, axis1: int, axis2: int) -> T:
-    """Two axes change places.
-    x: Input of any shape.
-    axis1: First axis.
-    axis2: The axis that it changes places with.
+def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
+    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
+    x: Input.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
     """
     try:
-        run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
+        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_swap_axis, x, axis1, axis2)
-    y = run(x)
+        return invoke(_s_strided_slice, x, begin, end, strides)
+    _y = run(x)
     if x._node is not None:
-        return record("swap_axis", y, (x, axis1, axis2))
-    return y
+        return record("strided_slice", _y, (x, begin, end, strides))
+    return _y
 
 
-_s_transpose = state(get("transpose"))
-_r_transpose = _s_transpose.fast
+_s_strided_slice_dx = state(get("strided_slice_dx"))
+_r_strided_slice_dx = _s_strided_slice_dx.fast
 
 
-def transpose(x: T, axes: int | Sequence[int] | None = None) -> T:
-    """The axes in another order: axis i of the result is axis axes[i] of x.
-    x: Input of any shape.
-    axes: For each axis of the result, the axis of x; None to reverse them.
+def strided_slice_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> T:
+    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    begin: As in the forward operator.
+    end: As in the forward operator.
+    strides: As in the forward operator.
     """
     try:
-        run = _r_transpose[x._type, axes, axes.__class__]
+        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_transpose, x, axes)
-    y = run(x)
-    if x._node is not None:
-        return record("transpose", y, (x, axes))
-    return y
+        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("strided_slice_dx", _y, (dy, shape, begin, end, strides))
+    return _y
 
 
 # --- unary ------------------------------------------------------------------------------------------------------------
@@ -2476,10 +2661,10 @@ def abs(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_abs, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("abs", y, (x,))
-    return y
+        return record("abs", _y, (x,))
+    return _y
 
 
 _s_acos = state(get("acos"))
@@ -2496,10 +2681,10 @@ def acos(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_acos, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("acos", y, (x,))
-    return y
+        return record("acos", _y, (x,))
+    return _y
 
 
 _s_acosh = state(get("acosh"))
@@ -2516,10 +2701,10 @@ def acosh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_acosh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("acosh", y, (x,))
-    return y
+        return record("acosh", _y, (x,))
+    return _y
 
 
 _s_asin = state(get("asin"))
@@ -2536,10 +2721,10 @@ def asin(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_asin, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("asin", y, (x,))
-    return y
+        return record("asin", _y, (x,))
+    return _y
 
 
 _s_asinh = state(get("asinh"))
@@ -2556,10 +2741,10 @@ def asinh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_asinh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("asinh", y, (x,))
-    return y
+        return record("asinh", _y, (x,))
+    return _y
 
 
 _s_atan = state(get("atan"))
@@ -2576,10 +2761,10 @@ def atan(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_atan, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("atan", y, (x,))
-    return y
+        return record("atan", _y, (x,))
+    return _y
 
 
 _s_atanh = state(get("atanh"))
@@ -2596,10 +2781,10 @@ def atanh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_atanh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("atanh", y, (x,))
-    return y
+        return record("atanh", _y, (x,))
+    return _y
 
 
 _s_bitwise_not = state(get("bitwise_not"))
@@ -2633,10 +2818,10 @@ def ceil(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_ceil, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("ceil", y, (x,))
-    return y
+        return record("ceil", _y, (x,))
+    return _y
 
 
 _s_clip = state(get("clip"))
@@ -2655,10 +2840,10 @@ def clip(x: T, min: float | None = None, max: float | None = None) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_clip, x, min, max)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("clip", y, (x, min, max))
-    return y
+        return record("clip", _y, (x, min, max))
+    return _y
 
 
 _s_clip_dx = state(get("clip_dx"))
@@ -2678,10 +2863,10 @@ def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> 
         run = None
     if run is None or scopes.active:
         return invoke(_s_clip_dx, x, dy, min, max)
-    y = run(x, dy)
+    _y = run(x, dy)
     if dy._node is not None:
-        return record("clip_dx", y, (x, dy, min, max))
-    return y
+        return record("clip_dx", _y, (x, dy, min, max))
+    return _y
 
 
 _s_copy = state(get("copy"))
@@ -2698,10 +2883,10 @@ def copy(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_copy, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("copy", y, (x,))
-    return y
+        return record("copy", _y, (x,))
+    return _y
 
 
 _s_cos = state(get("cos"))
@@ -2718,10 +2903,10 @@ def cos(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_cos, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("cos", y, (x,))
-    return y
+        return record("cos", _y, (x,))
+    return _y
 
 
 _s_cosh = state(get("cosh"))
@@ -2738,10 +2923,10 @@ def cosh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_cosh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("cosh", y, (x,))
-    return y
+        return record("cosh", _y, (x,))
+    return _y
 
 
 _s_elu = state(get("elu"))
@@ -2759,10 +2944,10 @@ def elu(x: T, alpha: float = 1.0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_elu, x, alpha)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("elu", y, (x, alpha))
-    return y
+        return record("elu", _y, (x, alpha))
+    return _y
 
 
 _s_elu_dx = state(get("elu_dx"))
@@ -2781,10 +2966,10 @@ def elu_dx(x: T, dy: T, alpha: float = 1.0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_elu_dx, x, dy, alpha)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("elu_dx", y, (x, dy, alpha))
-    return y
+        return record("elu_dx", _y, (x, dy, alpha))
+    return _y
 
 
 _s_erf = state(get("erf"))
@@ -2802,10 +2987,10 @@ def erf(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_erf, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("erf", y, (x,))
-    return y
+        return record("erf", _y, (x,))
+    return _y
 
 
 _s_erf_dx = state(get("erf_dx"))
@@ -2823,10 +3008,10 @@ def erf_dx(x: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_erf_dx, x, dy)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("erf_dx", y, (x, dy))
-    return y
+        return record("erf_dx", _y, (x, dy))
+    return _y
 
 
 _s_exp = state(get("exp"))
@@ -2843,10 +3028,10 @@ def exp(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_exp, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("exp", y, (x,))
-    return y
+        return record("exp", _y, (x,))
+    return _y
 
 
 _s_exp2 = state(get("exp2"))
@@ -2863,10 +3048,10 @@ def exp2(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_exp2, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("exp2", y, (x,))
-    return y
+        return record("exp2", _y, (x,))
+    return _y
 
 
 _s_expm1 = state(get("expm1"))
@@ -2883,10 +3068,10 @@ def expm1(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_expm1, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("expm1", y, (x,))
-    return y
+        return record("expm1", _y, (x,))
+    return _y
 
 
 _s_floor = state(get("floor"))
@@ -2903,10 +3088,10 @@ def floor(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_floor, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("floor", y, (x,))
-    return y
+        return record("floor", _y, (x,))
+    return _y
 
 
 _s_gelu = state(get("gelu"))
@@ -2925,10 +3110,10 @@ def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_gelu, x, approximate)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("gelu", y, (x, approximate))
-    return y
+        return record("gelu", _y, (x, approximate))
+    return _y
 
 
 _s_gelu_dx = state(get("gelu_dx"))
@@ -2947,10 +3132,10 @@ def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_gelu_dx, x, dy, approximate)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("gelu_dx", y, (x, dy, approximate))
-    return y
+        return record("gelu_dx", _y, (x, dy, approximate))
+    return _y
 
 
 _s_isfinite = state(get("isfinite"))
@@ -3019,10 +3204,10 @@ def leaky_relu(x: T, alpha: float = 0.01) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_leaky_relu, x, alpha)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("leaky_relu", y, (x, alpha))
-    return y
+        return record("leaky_relu", _y, (x, alpha))
+    return _y
 
 
 _s_leaky_relu_dx = state(get("leaky_relu_dx"))
@@ -3041,10 +3226,10 @@ def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_leaky_relu_dx, x, dy, alpha)
-    y = run(x, dy)
+    _y = run(x, dy)
     if dy._node is not None:
-        return record("leaky_relu_dx", y, (x, dy, alpha))
-    return y
+        return record("leaky_relu_dx", _y, (x, dy, alpha))
+    return _y
 
 
 _s_log = state(get("log"))
@@ -3061,10 +3246,10 @@ def log(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_log, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("log", y, (x,))
-    return y
+        return record("log", _y, (x,))
+    return _y
 
 
 _s_log10 = state(get("log10"))
@@ -3081,10 +3266,10 @@ def log10(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_log10, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("log10", y, (x,))
-    return y
+        return record("log10", _y, (x,))
+    return _y
 
 
 _s_log1p = state(get("log1p"))
@@ -3101,10 +3286,10 @@ def log1p(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_log1p, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("log1p", y, (x,))
-    return y
+        return record("log1p", _y, (x,))
+    return _y
 
 
 _s_log2 = state(get("log2"))
@@ -3121,10 +3306,10 @@ def log2(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_log2, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("log2", y, (x,))
-    return y
+        return record("log2", _y, (x,))
+    return _y
 
 
 _s_logical_not = state(get("logical_not"))
@@ -3158,10 +3343,10 @@ def negative(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_negative, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("negative", y, (x,))
-    return y
+        return record("negative", _y, (x,))
+    return _y
 
 
 _s_reciprocal = state(get("reciprocal"))
@@ -3178,10 +3363,10 @@ def reciprocal(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_reciprocal, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("reciprocal", y, (x,))
-    return y
+        return record("reciprocal", _y, (x,))
+    return _y
 
 
 _s_reciprocal_dx = state(get("reciprocal_dx"))
@@ -3199,10 +3384,10 @@ def reciprocal_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_reciprocal_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("reciprocal_dx", y, (y, dy))
-    return y
+        return record("reciprocal_dx", _y, (y, dy))
+    return _y
 
 
 _s_relu = state(get("relu"))
@@ -3219,10 +3404,10 @@ def relu(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_relu, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("relu", y, (x,))
-    return y
+        return record("relu", _y, (x,))
+    return _y
 
 
 _s_relu_dx = state(get("relu_dx"))
@@ -3240,10 +3425,10 @@ def relu_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_relu_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if dy._node is not None:
-        return record("relu_dx", y, (y, dy))
-    return y
+        return record("relu_dx", _y, (y, dy))
+    return _y
 
 
 _s_round = state(get("round"))
@@ -3260,10 +3445,10 @@ def round(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_round, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("round", y, (x,))
-    return y
+        return record("round", _y, (x,))
+    return _y
 
 
 _s_rsqrt = state(get("rsqrt"))
@@ -3280,10 +3465,10 @@ def rsqrt(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_rsqrt, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("rsqrt", y, (x,))
-    return y
+        return record("rsqrt", _y, (x,))
+    return _y
 
 
 _s_rsqrt_dx = state(get("rsqrt_dx"))
@@ -3301,10 +3486,10 @@ def rsqrt_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_rsqrt_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("rsqrt_dx", y, (y, dy))
-    return y
+        return record("rsqrt_dx", _y, (y, dy))
+    return _y
 
 
 _s_sigmoid = state(get("sigmoid"))
@@ -3321,10 +3506,10 @@ def sigmoid(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sigmoid, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sigmoid", y, (x,))
-    return y
+        return record("sigmoid", _y, (x,))
+    return _y
 
 
 _s_sigmoid_dx = state(get("sigmoid_dx"))
@@ -3342,10 +3527,10 @@ def sigmoid_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sigmoid_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("sigmoid_dx", y, (y, dy))
-    return y
+        return record("sigmoid_dx", _y, (y, dy))
+    return _y
 
 
 _s_sign = state(get("sign"))
@@ -3362,10 +3547,10 @@ def sign(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sign, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sign", y, (x,))
-    return y
+        return record("sign", _y, (x,))
+    return _y
 
 
 _s_silu = state(get("silu"))
@@ -3382,10 +3567,10 @@ def silu(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_silu, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("silu", y, (x,))
-    return y
+        return record("silu", _y, (x,))
+    return _y
 
 
 _s_silu_dx = state(get("silu_dx"))
@@ -3403,10 +3588,10 @@ def silu_dx(x: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_silu_dx, x, dy)
-    y = run(x, dy)
+    _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("silu_dx", y, (x, dy))
-    return y
+        return record("silu_dx", _y, (x, dy))
+    return _y
 
 
 _s_sin = state(get("sin"))
@@ -3423,10 +3608,10 @@ def sin(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sin, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sin", y, (x,))
-    return y
+        return record("sin", _y, (x,))
+    return _y
 
 
 _s_sinh = state(get("sinh"))
@@ -3443,10 +3628,10 @@ def sinh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sinh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sinh", y, (x,))
-    return y
+        return record("sinh", _y, (x,))
+    return _y
 
 
 _s_softplus = state(get("softplus"))
@@ -3464,10 +3649,10 @@ def softplus(x: T, beta: float = 1.0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_softplus, x, beta)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("softplus", y, (x, beta))
-    return y
+        return record("softplus", _y, (x, beta))
+    return _y
 
 
 _s_sqrt = state(get("sqrt"))
@@ -3484,10 +3669,10 @@ def sqrt(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sqrt, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("sqrt", y, (x,))
-    return y
+        return record("sqrt", _y, (x,))
+    return _y
 
 
 _s_sqrt_dx = state(get("sqrt_dx"))
@@ -3505,10 +3690,10 @@ def sqrt_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_sqrt_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("sqrt_dx", y, (y, dy))
-    return y
+        return record("sqrt_dx", _y, (y, dy))
+    return _y
 
 
 _s_square = state(get("square"))
@@ -3525,10 +3710,10 @@ def square(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_square, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("square", y, (x,))
-    return y
+        return record("square", _y, (x,))
+    return _y
 
 
 _s_tan = state(get("tan"))
@@ -3545,10 +3730,10 @@ def tan(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_tan, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("tan", y, (x,))
-    return y
+        return record("tan", _y, (x,))
+    return _y
 
 
 _s_tanh = state(get("tanh"))
@@ -3565,10 +3750,10 @@ def tanh(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_tanh, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("tanh", y, (x,))
-    return y
+        return record("tanh", _y, (x,))
+    return _y
 
 
 _s_tanh_dx = state(get("tanh_dx"))
@@ -3586,10 +3771,10 @@ def tanh_dx(y: T, dy: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_tanh_dx, y, dy)
-    y = run(y, dy)
+    _y = run(y, dy)
     if y._node is not None or dy._node is not None:
-        return record("tanh_dx", y, (y, dy))
-    return y
+        return record("tanh_dx", _y, (y, dy))
+    return _y
 
 
 _s_threshold = state(get("threshold"))
@@ -3608,10 +3793,10 @@ def threshold(x: T, threshold: float = 0.0, value: float = 0.0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_threshold, x, threshold, value)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("threshold", y, (x, threshold, value))
-    return y
+        return record("threshold", _y, (x, threshold, value))
+    return _y
 
 
 _s_threshold_dx = state(get("threshold_dx"))
@@ -3630,10 +3815,10 @@ def threshold_dx(x: T, dy: T, threshold: float = 0.0) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_threshold_dx, x, dy, threshold)
-    y = run(x, dy)
+    _y = run(x, dy)
     if dy._node is not None:
-        return record("threshold_dx", y, (x, dy, threshold))
-    return y
+        return record("threshold_dx", _y, (x, dy, threshold))
+    return _y
 
 
 _s_trunc = state(get("trunc"))
@@ -3650,8 +3835,8 @@ def trunc(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_trunc, x)
-    y = run(x)
+    _y = run(x)
     if x._node is not None:
-        return record("trunc", y, (x,))
-    return y
+        return record("trunc", _y, (x,))
+    return _y
 

@@ -144,3 +144,26 @@ def adaptive_windows(size: int, count: int) -> Windows:
         return Windows(size, count, size // count, size // count)
     longest = max(-(-(i + 1) * size // count) - i * size // count for i in range(count))
     return Windows(size, count, longest, adaptive=True)
+
+
+def pool_windows(
+    op: str, shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], ceil_mode: bool,
+) -> tuple[Windows, ...]:  # fmt: skip
+    """The windows of a pooling operator along each axis of the spatial `shape`."""
+    rank = len(shape)
+    kernels = per_axis(op, "kernel", kernel, rank)
+    steps = per_axis(op, "stride", stride or kernels, rank)
+    spreads = per_axis(op, "dilation", dilation, rank)
+    out: list[Windows] = []
+    for size, k, step, pad, spread in zip(shape, kernels, steps, pads(op, padding, rank), spreads, strict=True):
+        span = reach(k, spread)
+        rules.require(op, max(pad) < span, f"padding is {pad} for a kernel that spans {span}", "less than the kernel spans")  # type: ignore[operator]
+        count = window_count(op, size, k, step, pad, spread, ceil_mode)
+        out.append(Windows(size, count, k, step, spread, *pad))  # type: ignore[arg-type]
+    return tuple(out)
+
+
+def adaptive_pool_windows(shape: Sequence[int], size: Sequence[int]) -> tuple[Windows, ...]:
+    """The windows of adaptive pooling from the spatial `shape` to `size`."""
+    return tuple(map(adaptive_windows, shape, size))

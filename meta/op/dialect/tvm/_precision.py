@@ -9,14 +9,15 @@ from meta import dtype as dtypes
 from meta.op.dialect.tvm._adapter import te
 
 
-def wide(dtype: str) -> str:
-    """The dtype that values of `dtype` are accumulated in."""
-    return "float32" if dtype in dtypes.HALVES else dtype
+def wide(dtype: Any) -> str:
+    """The name of the dtype that values of `dtype` are accumulated in."""
+    name = str(dtype)
+    return "float32" if name in dtypes.HALVES else name
 
 
 def widen(value: Any) -> Any:
     """An element in the dtype it is accumulated in."""
-    dtype = str(value.dtype) if hasattr(value, "dtype") else str(value.ty)
+    dtype = str(value.ty)
     return value.astype(wide(dtype)) if dtype in dtypes.HALVES else value
 
 

@@ -1,0 +1,167 @@
+"""Pooling in NumPy, one window at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from meta.op import window
+from meta.op.dialect.reference import DIALECT
+from meta.op.dialect.reference._precision import widen
+from meta.op.window import Windows
+
+_Ints = tuple[int, ...]
+_Axes = tuple[Windows, ...]
+
+
+def _windows(axes: _Axes) -> Iterator[tuple[_Ints, tuple[Any, ...]]]:
+    """Each window with an index that takes its elements out of the spatial axes."""
+    members = [
+        [[axis.position(i, r) for r in range(axis.kernel) if all(axis.inside(i, r))] for i in range(axis.count)]
+        for axis in axes
+    ]
+    for i in product(*(range(axis.count) for axis in axes)):
+        yield i, np.ix_(*(np.array(m[a], np.int64) for m, a in zip(members, i, strict=True)))
+
+
+def _taken(data: Any, at: tuple[Any, ...]) -> Any:
+    """The elements of a window as one axis after batch and channels."""
+    out = data[(..., *at)]
+    return out.reshape(*out.shape[:2], int(np.prod(out.shape[2:])))
+
+
+def _elements(axes: _Axes, i: _Ints, include_pad: bool) -> int:
+    return int(np.prod([axis.elements(a, include_pad) for axis, a in zip(axes, i, strict=True)]))
+
+
+def _lowest(dtype: Any) -> Any:
+    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
+
+
+def _argmax(values: Any) -> Any:
+    """Index along the last axis: the first of equal elements, the last of those that are no number."""
+    nans = np.isnan(values)
+    last_nan = values.shape[-1] - 1 - np.argmax(nans[..., ::-1], -1)
+    return np.where(nans.any(-1), last_nan, np.argmax(values, -1))
+
+
+def _max(x: Any, axes: _Axes) -> Any:
+    data = widen(x)
+    out = np.full((*x.shape[:2], *(axis.count for axis in axes)), _lowest(data.dtype), data.dtype)
+    for i, at in _windows(axes):
+        inside = _taken(data, at)
+        if inside.shape[-1]:
+            out[(..., *i)] = inside.max(-1)
+    return out
+
+
+def _chosen(x: Any, axes: _Axes) -> Iterator[tuple[_Ints, Any]]:
+    """Each window with the flat place of its maximum in the spatial axes, an array over batch and channels."""
+    data = widen(x)
+    places = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
+    for i, at in _windows(axes):
+        inside = _taken(data, at)
+        if inside.shape[-1]:
+            yield i, places[at].reshape(-1)[_argmax(inside)]
+
+
+def _max_dx(x: Any, dy: Any, axes: _Axes) -> Any:
+    grad = widen(dy)
+    out = np.zeros((*x.shape[:2], int(np.prod(x.shape[2:]))), grad.dtype)
+    n, c = np.indices(x.shape[:2])
+    for i, place in _chosen(x, axes):
+        out[n, c, place] += grad[(..., *i)]
+    return out.reshape(x.shape)
+
+
+def _max_at(x: Any, v: Any, axes: _Axes) -> Any:
+    flat = v.reshape(*v.shape[:2], int(np.prod(v.shape[2:])))
+    out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), v.dtype)
+    n, c = np.indices(x.shape[:2])
+    for i, place in _chosen(x, axes):
+        out[(..., *i)] = flat[n, c, place]
+    return out
+
+
+def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
+    data = widen(x)
+    out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), data.dtype)
+    for i, at in _windows(axes):
+        out[(..., *i)] = _taken(data, at).sum(-1) / _elements(axes, i, include_pad)
+    return out
+
+
+def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
+    grad = widen(dy)
+    out = np.zeros(shape, grad.dtype)
+    for i, at in _windows(axes):
+        share = grad[(..., *i)] / _elements(axes, i, include_pad)
+        out[(..., *at)] += share.reshape(*shape[:2], *[1] * len(axes))
+    return out
+
+
+def max_pool(x: Any, *window_args: Any) -> Any:
+    return _max(x, window.pool_windows("max_pool", x.shape[2:], *window_args))
+
+
+def max_pool_dx(x: Any, dy: Any, *window_args: Any) -> Any:
+    return _max_dx(x, dy, window.pool_windows("max_pool", x.shape[2:], *window_args))
+
+
+def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
+    return _max_at(x, v, window.pool_windows("max_pool", x.shape[2:], *window_args))
+
+
+def avg_pool(x: Any, *window_args: Any) -> Any:
+    *window_args, include_pad = window_args
+    return _avg(x, window.pool_windows("avg_pool", x.shape[2:], *window_args), include_pad)
+
+
+def avg_pool_dx(dy: Any, shape: _Ints, *window_args: Any) -> Any:
+    *window_args, include_pad = window_args
+    return _avg_dx(dy, shape, window.pool_windows("avg_pool", shape[2:], *window_args), include_pad)
+
+
+def _adapted(x: Any, size: _Ints) -> _Axes:
+    rank = x.ndim - 2
+    return window.adaptive_pool_windows(x.shape[2:], window.per_axis("adaptive_pool", "size", size, rank))
+
+
+def adaptive_max_pool(x: Any, size: _Ints) -> Any:
+    return _max(x, _adapted(x, size))
+
+
+def adaptive_max_pool_dx(x: Any, dy: Any) -> Any:
+    return _max_dx(x, dy, _adapted(x, dy.shape[2:]))
+
+
+def adaptive_max_pool_at(x: Any, v: Any, size: _Ints) -> Any:
+    return _max_at(x, v, _adapted(x, size))
+
+
+def adaptive_avg_pool(x: Any, size: _Ints) -> Any:
+    return _avg(x, _adapted(x, size), False)
+
+
+def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
+    return _avg_dx(dy, shape, window.adaptive_pool_windows(shape[2:], dy.shape[2:]), False)
+
+
+_FUNCTIONS = {
+    "max_pool{}d": max_pool,
+    "max_pool{}d_dx": max_pool_dx,
+    "max_pool{}d_at": max_pool_at,
+    "avg_pool{}d": avg_pool,
+    "avg_pool{}d_dx": avg_pool_dx,
+    "adaptive_max_pool{}d": adaptive_max_pool,
+    "adaptive_max_pool{}d_dx": adaptive_max_pool_dx,
+    "adaptive_max_pool{}d_at": adaptive_max_pool_at,
+    "adaptive_avg_pool{}d": adaptive_avg_pool,
+    "adaptive_avg_pool{}d_dx": adaptive_avg_pool_dx,
+}
+for _name, _function in _FUNCTIONS.items():
+    for _rank in (1, 2, 3):
+        DIALECT.implement(_name.format(_rank), _function)

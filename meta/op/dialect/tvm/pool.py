@@ -1,0 +1,232 @@
+"""TE computes of pooling, for any number of spatial axes.
+
+Backward operators gather: every element of dx sums over the windows that cover it, so nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.op import window
+from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._precision import narrow, wide, widen
+from meta.op.dialect.tvm._register import compute
+from meta.op.window import Windows
+
+_Ints = tuple[int, ...]
+_Axes = tuple[Windows, ...]
+_NOWHERE = 2**31 - 1
+"""The place of the maximum of nothing, behind every real place."""
+
+
+def _spatial(shape: Any) -> tuple[int, ...]:
+    return tuple(int(d) for d in shape[2:])
+
+
+def _guarded(conditions: list[Any], value: Any, otherwise: Any) -> Any:
+    """`value`, evaluated only where the conditions hold."""
+    return tirx.if_then_else(tirx.all(*conditions), value, otherwise) if conditions else value
+
+
+def _lowest(dtype: str) -> Any:
+    return tirx.const(-inf if dtypes.is_float(dtype) else dtypes.int_range(dtype)[0], dtype)
+
+
+def _first(a: Any, b: Any, dtype: str) -> Any:
+    """Whether a is the maximum of the two because it is larger or not a number."""
+    return tirx.any(a > b, tirx.isnan(a)) if dtypes.is_float(dtype) else a > b
+
+
+def _reduction_axes(axes: _Axes) -> list[Any]:
+    return [te.reduce_axis((0, axis.kernel), f"r{i}") for i, axis in enumerate(axes)]
+
+
+def _element(axes: _Axes, i: Any, r: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Where element r of window i is, and the conditions for it to exist."""
+    at = [axis.position(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
+    return at, [c for axis, a, b in zip(axes, i, r, strict=True) for c in axis.inside(a, b)]
+
+
+def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
+    return (*x.shape[:2], *(axis.count for axis in axes))
+
+
+def _max(x: Any, axes: _Axes) -> Any:
+    """The maximum of each window, in the dtype of accumulation."""
+    dtype = wide(x.dtype)
+    largest = te.comm_reducer(
+        lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max"
+    )
+    r = _reduction_axes(axes)
+
+    def element(n: Any, c: Any, *i: Any) -> Any:
+        at, inside = _element(axes, i, r)
+        return largest(_guarded(inside, widen(x(n, c, *at)), _lowest(dtype)), r)
+
+    return te.compute(_pooled_shape(x, axes), element, "max_pool")
+
+
+def _place(at: list[Any], axes: _Axes) -> Any:
+    """A position as one number, row by row."""
+    flat = at[0]
+    for a, axis in zip(at[1:], axes[1:], strict=True):
+        flat = flat * axis.size + a
+    return flat.astype("int32")
+
+
+def _argmax(x: Any, axes: _Axes) -> Any:
+    """The place of each window's maximum: of equal elements the first, of several that are no number the last.
+
+    It is the place of least rank, where a NaN ranks before everything, the later the better, then come the elements
+    equal to the maximum. (A reduction of pairs would do in one pass, but TVM vectorises those wrongly.)"""
+    largest = _max(x, axes)
+    r = _reduction_axes(axes)
+    nowhere = tirx.const(_NOWHERE, "int32")
+
+    def rank(n: Any, c: Any, *i: Any) -> Any:
+        at, inside = _element(axes, i, r)
+        value, place = widen(x(n, c, *at)), _place(at, axes)
+        key = tirx.Select(value == largest(n, c, *i), place, nowhere)
+        if dtypes.is_float(wide(x.dtype)):
+            key = tirx.Select(tirx.isnan(value), tirx.const(-1, "int32") - place, key)
+        return te.min(_guarded(inside, key, nowhere), r)
+
+    def found(*i: Any) -> Any:
+        key = ranks(*i)
+        return tirx.Select(key < 0, tirx.const(-1, "int32") - key, key)
+
+    ranks = te.compute(largest.shape, rank, "rank")
+    return te.compute(largest.shape, found, "place")
+
+
+def _max_dx(x: Any, dy: Any, axes: _Axes) -> Any:
+    places = _argmax(x, axes)
+
+    def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
+        here = places(n, c, *i) == _place(list(h), axes)
+        return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, wide(dy.dtype)))
+
+    return _gather(x.shape, dy.dtype, axes, share, "max_pool_dx")
+
+
+def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
+    """The sum, at each position h, of `share(h, n, c, i)` over the windows i that cover it."""
+    j = [te.reduce_axis((0, axis.candidates), f"j{a}") for a, axis in enumerate(axes)]
+    single = all(axis.candidates == 1 for axis in axes)
+
+    def element(n: Any, c: Any, *h: Any) -> Any:
+        found = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
+        conditions = [condition for _, some in found for condition in some]
+        value = _guarded(conditions, share(h, n, c, [i for i, _ in found]), tirx.const(0, wide(dtype)))
+        return value if single else te.sum(value, j)
+
+    return narrow(te.compute(shape, element, name), dtype)
+
+
+def _max_at(x: Any, v: Any, axes: _Axes) -> Any:
+    places = _argmax(x, axes)
+
+    def element(n: Any, c: Any, *i: Any) -> Any:
+        place, at = places(n, c, *i), []
+        for axis in reversed(axes[1:]):
+            at.insert(0, place % axis.size)
+            place = place // axis.size
+        return tirx.if_then_else(place < axes[0].size, v(n, c, place, *at), tirx.const(0, v.dtype))
+
+    return te.compute(_pooled_shape(x, axes), element, "max_pool_at")
+
+
+def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
+    """How many elements window i counts."""
+    total: Any = 1
+    for axis, a in zip(axes, i, strict=True):
+        total = axis.elements(a, include_pad, tirx.min, tirx.max) * total
+    return tirx.const(total, dtype) if isinstance(total, int) else total.astype(dtype)
+
+
+def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
+    dtype = wide(x.dtype)
+    r = _reduction_axes(axes)
+
+    def element(n: Any, c: Any, *i: Any) -> Any:
+        at, inside = _element(axes, i, r)
+        return te.sum(_guarded(inside, widen(x(n, c, *at)), tirx.const(0, dtype)), r)
+
+    total = te.compute(_pooled_shape(x, axes), element, "sum_pool")
+
+    def mean(n: Any, c: Any, *i: Any) -> Any:
+        return (total(n, c, *i) / _elements(axes, i, include_pad, dtype)).astype(x.dtype)
+
+    return te.compute(total.shape, mean, "avg_pool")
+
+
+def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
+    def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
+        return widen(dy(n, c, *i)) / _elements(axes, i, include_pad, wide(dy.dtype))
+
+    return _gather(shape, dy.dtype, axes, share, "avg_pool_dx")
+
+
+def _narrow_max(x: Any, axes: _Axes) -> Any:
+    return narrow(_max(x, axes), x.dtype)
+
+
+def max_pool(x: Any, *window_args: Any) -> Any:
+    return _narrow_max(x, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+
+
+def max_pool_dx(x: Any, dy: Any, *window_args: Any) -> Any:
+    return _max_dx(x, dy, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+
+
+def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
+    return _max_at(x, v, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+
+
+def avg_pool(x: Any, *window_args: Any) -> Any:
+    *window_args, include_pad = window_args
+    return _avg(x, window.pool_windows("avg_pool", _spatial(x.shape), *window_args), include_pad)
+
+
+def avg_pool_dx(dy: Any, shape: _Ints, *window_args: Any) -> Any:
+    *window_args, include_pad = window_args
+    return _avg_dx(dy, shape, window.pool_windows("avg_pool", shape[2:], *window_args), include_pad)
+
+
+def adaptive_max_pool(x: Any, size: _Ints, *, out: Any) -> Any:
+    return _narrow_max(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
+
+
+def adaptive_max_pool_dx(x: Any, dy: Any) -> Any:
+    return _max_dx(x, dy, window.adaptive_pool_windows(_spatial(x.shape), _spatial(dy.shape)))
+
+
+def adaptive_max_pool_at(x: Any, v: Any, size: _Ints, *, out: Any) -> Any:
+    return _max_at(x, v, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
+
+
+def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
+    return _avg(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
+
+
+def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
+    return _avg_dx(dy, shape, window.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), False)
+
+
+_COMPUTES = {
+    "max_pool{}d": max_pool,
+    "max_pool{}d_dx": max_pool_dx,
+    "max_pool{}d_at": max_pool_at,
+    "avg_pool{}d": avg_pool,
+    "avg_pool{}d_dx": avg_pool_dx,
+    "adaptive_max_pool{}d": adaptive_max_pool,
+    "adaptive_max_pool{}d_dx": adaptive_max_pool_dx,
+    "adaptive_max_pool{}d_at": adaptive_max_pool_at,
+    "adaptive_avg_pool{}d": adaptive_avg_pool,
+    "adaptive_avg_pool{}d_dx": adaptive_avg_pool_dx,
+}
+for _name, _compute in _COMPUTES.items():
+    for _rank in (1, 2, 3):
+        compute(_name.format(_rank), generic=False)(_compute)

@@ -1,0 +1,48 @@
+"""Schemas of pooling. Every one serves one, two and three spatial axes."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import Bool, IntTuple, Tensor
+
+_X = Arg("x", Tensor, doc="Input, (batch, channels, *spatial).")
+_DY = Arg("dy", Tensor, doc="Gradient of the result.")
+_V = Arg("v", Tensor, doc="Where the elements are taken from; of the shape of x.")
+_SHAPE = Arg("shape", IntTuple, doc="Shape of the forward operator's x.")
+_SIZE = Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one an axis.")
+_INCLUDE = Arg("count_include_pad", Bool, True, doc="Whether elements of the padding count in the mean, as zeros.")
+
+
+def _window(rank: int) -> tuple[Arg, ...]:
+    return (
+        Arg("kernel", IntTuple, doc="Size of the window: one int, or one an axis."),
+        Arg("stride", IntTuple, (), doc="Step between windows; () for that of the kernel, which then do not overlap."),
+        Arg("padding", IntTuple, (0,) * rank,
+            doc="Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all afters."),
+        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one an axis."),
+        Arg("ceil_mode", Bool, False, doc="Keep a last window that is partly outside, if it starts inside."),
+    )  # fmt: skip
+
+
+def max_pool(rank: int) -> Schema:
+    return Schema("max_pool", _X, *_window(rank))
+
+
+def max_pool_dx(rank: int) -> Schema:
+    return Schema("max_pool_dx", _X, _DY, *_window(rank))
+
+
+def max_pool_at(rank: int) -> Schema:
+    return Schema("max_pool_at", _X, _V, *_window(rank))
+
+
+def avg_pool(rank: int) -> Schema:
+    return Schema("avg_pool", _X, *_window(rank), _INCLUDE)
+
+
+def avg_pool_dx(rank: int) -> Schema:
+    return Schema("avg_pool_dx", _DY, _SHAPE, *_window(rank), _INCLUDE)
+
+
+adaptive_pool = Schema("adaptive_pool", _X, _SIZE)
+adaptive_max_pool_dx = Schema("adaptive_max_pool_dx", _X, _DY)
+adaptive_max_pool_at = Schema("adaptive_max_pool_at", _X, _V, _SIZE)
+adaptive_avg_pool_dx = Schema("adaptive_avg_pool_dx", _DY, _SHAPE)
