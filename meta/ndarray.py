@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meta.autograd.tape import Node
 
 _alias_lock = Lock()
+_backward: Any = None  # imported once: an import statement a call would be felt
 _UNSET: dict[str, Any] = {"grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
@@ -188,9 +189,11 @@ class NDArray(TensorMethods):
         dy: gradient of this array, of the same shape and dtype; may be left out when there is one element.
         retain_graph: keep what backward needs, to call it again.  create_graph: record the gradients too.
         Raises GradientError (no graph, freed graph, dy needed) and TypeInferenceError (dy of another shape)."""
-        from meta.autograd.engine import backward
+        global _backward
+        if _backward is None:
+            from meta.autograd.engine import backward as _backward
 
-        backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
+        _backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
     def detach(self) -> NDArray:
         """The same memory without its history."""
@@ -198,13 +201,13 @@ class NDArray(TensorMethods):
 
     def _alias(self) -> NDArray:
         """Another array over the same memory, sharing the count of in-place writes."""
-        out = NDArray(self._data, self._type)
         version = self._version
         if version is None:
             with _alias_lock:  # two threads that alias one array must agree on its count
                 version = self._version
                 if version is None:
                     version = self._version = [0]
+        out = NDArray(self._data, self._type)
         out._version = version
         return out
 

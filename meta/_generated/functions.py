@@ -980,6 +980,327 @@ def conv3d_transpose(
     return _y
 
 
+# --- indexing ---------------------------------------------------------------------------------------------------------
+
+_s_embedding = state(get("embedding"))
+_r_embedding = _s_embedding.fast
+
+
+def embedding(weight: T, indices: T) -> T:
+    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]. Positions outside are
+    moved to the nearest inside.
+    weight: (n, ...): the table of n rows.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_embedding[weight._type, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_embedding, weight, indices)
+    _y = run(weight, indices)
+    if weight._node is not None:
+        return record("embedding", _y, (weight, indices))
+    return _y
+
+
+_s_embedding_dx = state(get("embedding_dx"))
+_r_embedding_dx = _s_embedding_dx.fast
+
+
+def embedding_dx(dy: T, indices: T, num_weight: int) -> T:
+    """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    num_weight: Number of rows of the forward operator's table.
+    """
+    try:
+        run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_embedding_dx, dy, indices, num_weight)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("embedding_dx", _y, (dy, indices, num_weight))
+    return _y
+
+
+_s_gather = state(get("gather"))
+_r_gather = _s_gather.fast
+
+
+def gather(x: T, axis: int, indices: T) -> T:
+    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
+    Positions outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_gather[x._type, axis, axis.__class__, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather, x, axis, indices)
+    _y = run(x, indices)
+    if x._node is not None:
+        return record("gather", _y, (x, axis, indices))
+    return _y
+
+
+_s_gather_dx = state(get("gather_dx"))
+_r_gather_dx = _s_gather_dx.fast
+
+
+def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[int]) -> T:
+    """Gradient of gather: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    """
+    try:
+        run = _r_gather_dx[dy._type, axis, axis.__class__, indices._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_dx, dy, axis, indices, shape)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("gather_dx", _y, (dy, axis, indices, shape))
+    return _y
+
+
+_s_gather_nd = state(get("gather_nd"))
+_r_gather_nd = _s_gather_nd.fast
+
+
+def gather_nd(x: T, indices: T) -> T:
+    """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
+    Coordinates outside are moved to the nearest inside.
+    x: Input.
+    indices: (m, ...): m coordinates for each element of the result; integers.
+    """
+    try:
+        run = _r_gather_nd[x._type, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_nd, x, indices)
+    _y = run(x, indices)
+    if x._node is not None:
+        return record("gather_nd", _y, (x, indices))
+    return _y
+
+
+_s_gather_nd_dx = state(get("gather_nd_dx"))
+_r_gather_nd_dx = _s_gather_nd_dx.fast
+
+
+def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[int]) -> T:
+    """Gradient of gather_nd: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    """
+    try:
+        run = _r_gather_nd_dx[dy._type, indices._type, shape, shape.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gather_nd_dx, dy, indices, shape)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("gather_nd_dx", _y, (dy, indices, shape))
+    return _y
+
+
+_s_index_select = state(get("index_select"))
+_r_index_select = _s_index_select.fast
+
+
+def index_select(x: T, axis: int, indices: T) -> T:
+    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    """
+    try:
+        run = _r_index_select[x._type, axis, axis.__class__, indices._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_index_select, x, axis, indices)
+    _y = run(x, indices)
+    if x._node is not None:
+        return record("index_select", _y, (x, axis, indices))
+    return _y
+
+
+_s_scatter_add = state(get("scatter_add"))
+_r_scatter_add = _s_scatter_add.fast
+
+
+def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
+    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does. Positions
+    outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    src: What is added; its shape is that of indices.
+    """
+    try:
+        run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scatter_add, x, axis, indices, src)
+    _y = run(x, indices, src)
+    if x._node is not None or src._node is not None:
+        return record("scatter_add", _y, (x, axis, indices, src))
+    return _y
+
+
+_s_strided_set = state(get("strided_set"))
+_r_strided_set = _s_strided_set.fast
+
+
+def strided_set(
+    x: T,
+    v: T,
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> T:
+    """x with x[begin:end:strides] replaced by v.
+    x: Input.
+    v: What to put there; broadcasts to the slice.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_set[x._type, v._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_set, x, v, begin, end, strides)
+    _y = run(x, v)
+    if x._node is not None or v._node is not None:
+        return record("strided_set", _y, (x, v, begin, end, strides))
+    return _y
+
+
+_s_strided_slice = state(get("strided_slice"))
+_r_strided_slice = _s_strided_slice.fast
+
+
+def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
+    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
+    x: Input.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_slice, x, begin, end, strides)
+    _y = run(x)
+    if x._node is not None:
+        return record("strided_slice", _y, (x, begin, end, strides))
+    return _y
+
+
+_s_strided_slice_dx = state(get("strided_slice_dx"))
+_r_strided_slice_dx = _s_strided_slice_dx.fast
+
+
+def strided_slice_dx(
+    dy: T,
+    shape: int | Sequence[int],
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> T:
+    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    begin: First index of each axis; negative ones count from the end.
+    end: Index past the last of each axis; clipped to the size.
+    strides: Step of each axis, not zero; () for all ones.
+    """
+    try:
+        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("strided_slice_dx", _y, (dy, shape, begin, end, strides))
+    return _y
+
+
+_s_take = state(get("take"))
+_r_take = _s_take.fast
+
+
+def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> T:
+    """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
+    replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
+    counts from the end.
+    x: Input.
+    indices: Positions, of an integer dtype.
+    axis: The axis that positions count along; None for the flattened input.
+    mode: Positions outside: to the nearest inside, or modulo the size.
+    """
+    try:
+        run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_take, x, indices, axis, mode)
+    _y = run(x, indices)
+    if x._node is not None:
+        return record("take", _y, (x, indices, axis, mode))
+    return _y
+
+
+_s_take_dx = state(get("take_dx"))
+_r_take_dx = _s_take_dx.fast
+
+
+def take_dx(
+    dy: T,
+    indices: T,
+    shape: int | Sequence[int],
+    axis: int | None = None,
+    mode: Literal['clip', 'wrap'] = 'clip',
+) -> T:
+    """Gradient of take: each element of dy added to the place that it was taken from.
+    dy: Gradient of the result.
+    indices: Positions, of an integer dtype.
+    shape: Shape of the forward input.
+    axis: The axis that positions count along; None for the flattened input.
+    mode: Positions outside: to the nearest inside, or modulo the size.
+    """
+    try:
+        run = _r_take_dx[dy._type, indices._type, shape, shape.__class__, axis, axis.__class__, mode]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_take_dx, dy, indices, shape, axis, mode)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("take_dx", _y, (dy, indices, shape, axis, mode))
+    return _y
+
+
 # --- init -------------------------------------------------------------------------------------------------------------
 
 _s_arange = state(get("arange"))
@@ -1196,14 +1517,38 @@ def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
 
 # --- linalg -----------------------------------------------------------------------------------------------------------
 
+_s_dense = state(get("dense"))
+_r_dense = _s_dense.fast
+
+
+def dense(x: T, w: T, bias: T | None = None) -> T:
+    """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
+    x: Input, (..., k).
+    w: Weight, (n, k).
+    bias: Added to every row, (n,).
+    """
+    try:
+        run = _r_dense[x._type, w._type, None if bias is None else bias._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_dense, x, w, bias)
+    _y = run(x, w, bias)
+    if x._node is not None or w._node is not None or (bias is not None and bias._node is not None):
+        return record("dense", _y, (x, w, bias))
+    return _y
+
+
 _s_matmul = state(get("matmul"))
 _r_matmul = _s_matmul.fast
 
 
 def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
-    """Matrix product over the last two axes; leading axes broadcast. Both operands have at least two axes.
-    x1: Left operand, (..., m, k), or (..., k, m) when transposed.
-    x2: Right operand, (..., k, n), or (..., n, k) when transposed; batch axes broadcast.
+    """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
+    (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
+    accumulated in float32.
+    x1: Left operand, (..., m, k), or (..., k, m) when transposed, or (k,).
+    x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
     transpose_a: Swap the last two axes of x1 first.
     transpose_b: Swap the last two axes of x2 first.
     """
@@ -1216,6 +1561,158 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
         return record("matmul", _y, (x1, x2, transpose_a, transpose_b))
+    return _y
+
+
+# --- movement ---------------------------------------------------------------------------------------------------------
+
+_s_flip = state(get("flip"))
+_r_flip = _s_flip.fast
+
+
+def flip(x: T, axis: int | Sequence[int] | None = None) -> T:
+    """The elements in reverse order along axes.
+    x: Input.
+    axis: Axes to reverse; None for all of them.
+    """
+    try:
+        run = _r_flip[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_flip, x, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("flip", _y, (x, axis))
+    return _y
+
+
+_s_pad = state(get("pad"))
+_r_pad = _s_pad.fast
+
+
+def pad(x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> T:
+    """The tensor framed with elements of one value.
+    x: Input.
+    pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
+    pad_value: What they are.
+    """
+    try:
+        run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_pad, x, pad_width, pad_value)
+    _y = run(x)
+    if x._node is not None:
+        return record("pad", _y, (x, pad_width, pad_value))
+    return _y
+
+
+_s_repeat = state(get("repeat"))
+_r_repeat = _s_repeat.fast
+
+
+def repeat(x: T, repeats: int, axis: int | None = None) -> T:
+    """Each element several times in a row along an axis, as numpy.repeat does.
+    x: Input.
+    repeats: How often each element occurs.
+    axis: Along which axis; None to repeat the elements of the flattened input.
+    """
+    try:
+        run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_repeat, x, repeats, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("repeat", _y, (x, repeats, axis))
+    return _y
+
+
+_s_roll = state(get("roll"))
+_r_roll = _s_roll.fast
+
+
+def roll(x: T, shift: int | Sequence[int], axis: int | Sequence[int]) -> T:
+    """The elements moved along axes; what leaves at one end enters at the other.
+    x: Input.
+    shift: By how many places elements move towards the end of each axis; they re-enter.
+    axis: The axis of each shift; distinct.
+    """
+    try:
+        run = _r_roll[x._type, shift, shift.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_roll, x, shift, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("roll", _y, (x, shift, axis))
+    return _y
+
+
+_s_tile = state(get("tile"))
+_r_tile = _s_tile.fast
+
+
+def tile(x: T, reps: int | Sequence[int]) -> T:
+    """The whole tensor several times along each axis, as numpy.tile does.
+    x: Input.
+    reps: How often x occurs along each axis; aligned with the axes of x at the right.
+    """
+    try:
+        run = _r_tile[x._type, reps, reps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tile, x, reps)
+    _y = run(x)
+    if x._node is not None:
+        return record("tile", _y, (x, reps))
+    return _y
+
+
+_s_tril = state(get("tril"))
+_r_tril = _s_tril.fast
+
+
+def tril(x: T, k: int = 0) -> T:
+    """The lower triangles of matrices: elements above diagonal k become zero.
+    x: Input of rank 2 or more: matrices in the last two axes.
+    k: The diagonal that counts: 0 the main one, positive ones above it.
+    """
+    try:
+        run = _r_tril[x._type, k, k.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tril, x, k)
+    _y = run(x)
+    if x._node is not None:
+        return record("tril", _y, (x, k))
+    return _y
+
+
+_s_triu = state(get("triu"))
+_r_triu = _s_triu.fast
+
+
+def triu(x: T, k: int = 0) -> T:
+    """The upper triangles of matrices: elements below diagonal k become zero.
+    x: Input of rank 2 or more: matrices in the last two axes.
+    k: The diagonal that counts: 0 the main one, positive ones above it.
+    """
+    try:
+        run = _r_triu[x._type, k, k.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_triu, x, k)
+    _y = run(x)
+    if x._node is not None:
+        return record("triu", _y, (x, k))
     return _y
 
 
@@ -2476,7 +2973,7 @@ _r_broadcast_to = _s_broadcast_to.fast
 
 def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
-    x: Input.
+    x: Input of any shape.
     shape: A shape that x broadcasts to.
     """
     try:
@@ -2491,13 +2988,34 @@ def broadcast_to(x: T, shape: int | Sequence[int]) -> T:
     return _y
 
 
+_s_broadcast_to_like = state(get("broadcast_to_like"))
+_r_broadcast_to_like = _s_broadcast_to_like.fast
+
+
+def broadcast_to_like(x: T, like: T) -> T:
+    """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_broadcast_to_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_broadcast_to_like, x, like)
+    _y = run(x, like)
+    if x._node is not None:
+        return record("broadcast_to_like", _y, (x, like))
+    return _y
+
+
 _s_cast = state(get("cast"))
 _r_cast = _s_cast.fast
 
 
 def cast(x: T, dtype: DTypeLike) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
-    x: Input.
+    x: Input of any shape.
     dtype: Dtype of the result.
     """
     try:
@@ -2509,6 +3027,27 @@ def cast(x: T, dtype: DTypeLike) -> T:
     _y = run(x)
     if x._node is not None:
         return record("cast", _y, (x, dtype))
+    return _y
+
+
+_s_cast_like = state(get("cast_like"))
+_r_cast_like = _s_cast_like.fast
+
+
+def cast_like(x: T, like: T) -> T:
+    """The same values in the dtype of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_cast_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cast_like, x, like)
+    _y = run(x, like)
+    if x._node is not None:
+        return record("cast_like", _y, (x, like))
     return _y
 
 
@@ -2539,7 +3078,7 @@ _r_device_copy = _s_device_copy.fast
 
 def device_copy(x: T, device: DeviceLike) -> T:
     """The tensor on another device.
-    x: Input.
+    x: Input of any shape.
     device: Where the result is.
     """
     try:
@@ -2554,13 +3093,56 @@ def device_copy(x: T, device: DeviceLike) -> T:
     return _y
 
 
+_s_expand_dims = state(get("expand_dims"))
+_r_expand_dims = _s_expand_dims.fast
+
+
+def expand_dims(x: T, axis: int | Sequence[int]) -> T:
+    """The same elements with new axes of size 1.
+    x: Input of any shape.
+    axis: Where the new axes of size 1 are, in the result; distinct.
+    """
+    try:
+        run = _r_expand_dims[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_expand_dims, x, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("expand_dims", _y, (x, axis))
+    return _y
+
+
+_s_moveaxis = state(get("moveaxis"))
+_r_moveaxis = _s_moveaxis.fast
+
+
+def moveaxis(x: T, source: int | Sequence[int], destination: int | Sequence[int]) -> T:
+    """Axes moved to other places; the rest keep their order.
+    x: Input of any shape.
+    source: Axes to move; distinct.
+    destination: Where each of them goes, in the result; distinct.
+    """
+    try:
+        run = _r_moveaxis[x._type, source, source.__class__, destination, destination.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_moveaxis, x, source, destination)
+    _y = run(x)
+    if x._node is not None:
+        return record("moveaxis", _y, (x, source, destination))
+    return _y
+
+
 _s_reshape = state(get("reshape"))
 _r_reshape = _s_reshape.fast
 
 
 def reshape(x: T, shape: int | Sequence[int]) -> T:
     """The same elements, in the same order, under another shape.
-    x: Input.
+    x: Input of any shape.
     shape: New shape; one size may be -1, and is then worked out.
     """
     try:
@@ -2572,6 +3154,103 @@ def reshape(x: T, shape: int | Sequence[int]) -> T:
     _y = run(x)
     if x._node is not None:
         return record("reshape", _y, (x, shape))
+    return _y
+
+
+_s_reshape_like = state(get("reshape_like"))
+_r_reshape_like = _s_reshape_like.fast
+
+
+def reshape_like(x: T, like: T) -> T:
+    """The same elements, in the same order, under the shape of another tensor.
+    x: Input of any shape.
+    like: The tensor to be like; its values do not matter.
+    """
+    try:
+        run = _r_reshape_like[x._type, like._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reshape_like, x, like)
+    _y = run(x, like)
+    if x._node is not None:
+        return record("reshape_like", _y, (x, like))
+    return _y
+
+
+_s_shape = state(get("shape"))
+_r_shape = _s_shape.fast
+
+
+def shape(x: T) -> tuple[int, ...]:
+    """The shape of the tensor, as a tuple of ints; no kernel runs.
+    x: Input of any shape.
+    """
+    return invoke(_s_shape, x)
+
+
+_s_split = state(get("split"))
+_r_split = _s_split.fast
+
+
+def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[T, ...]:
+    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The results
+    are a tuple of as many tensors as there are sections, or of one more than there are positions.
+    x: Input of any shape.
+    indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
+    axis: The axis to cut.
+    """
+    try:
+        run = _r_split[x._type, indices_or_sections, indices_or_sections.__class__, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_split, x, indices_or_sections, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("split", _y, (x, indices_or_sections, axis))
+    return _y
+
+
+_s_squeeze = state(get("squeeze"))
+_r_squeeze = _s_squeeze.fast
+
+
+def squeeze(x: T, axis: int | Sequence[int] | None = None) -> T:
+    """The same elements without axes of size 1.
+    x: Input of any shape.
+    axis: Axes of size 1 to remove; None for all of that size.
+    """
+    try:
+        run = _r_squeeze[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_squeeze, x, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("squeeze", _y, (x, axis))
+    return _y
+
+
+_s_stack = state(get("stack"))
+_r_stack = _s_stack.fast
+
+
+def stack(xs: Sequence[T], axis: int = 0) -> T:
+    """Join tensors of one shape along a new axis.
+    xs: Tensors of one shape.
+    axis: Where the new axis is, in the result.
+    """
+    try:
+        run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_stack, xs, axis)
+    _y = run(xs)
+    if [t for t in xs if t._node is not None]:
+        return record("stack", _y, (xs, axis))
     return _y
 
 
@@ -2592,56 +3271,46 @@ def stop_gradient(x: T) -> T:
     return run(x)
 
 
-_s_strided_slice = state(get("strided_slice"))
-_r_strided_slice = _s_strided_slice.fast
+_s_swap_axis = state(get("swap_axis"))
+_r_swap_axis = _s_swap_axis.fast
 
 
-def strided_slice(x: T, begin: int | Sequence[int], end: int | Sequence[int], strides: int | Sequence[int] = ()) -> T:
-    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
-    x: Input.
-    begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
+def swap_axis(x: T, axis1: int, axis2: int) -> T:
+    """Two axes change places.
+    x: Input of any shape.
+    axis1: First axis.
+    axis2: The axis that it changes places with.
     """
     try:
-        run = _r_strided_slice[x._type, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+        run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_strided_slice, x, begin, end, strides)
+        return invoke(_s_swap_axis, x, axis1, axis2)
     _y = run(x)
     if x._node is not None:
-        return record("strided_slice", _y, (x, begin, end, strides))
+        return record("swap_axis", _y, (x, axis1, axis2))
     return _y
 
 
-_s_strided_slice_dx = state(get("strided_slice_dx"))
-_r_strided_slice_dx = _s_strided_slice_dx.fast
+_s_transpose = state(get("transpose"))
+_r_transpose = _s_transpose.fast
 
 
-def strided_slice_dx(
-    dy: T,
-    shape: int | Sequence[int],
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> T:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
-    dy: Gradient of the result.
-    shape: Shape of the forward input.
-    begin: As in the forward operator.
-    end: As in the forward operator.
-    strides: As in the forward operator.
+def transpose(x: T, axes: int | Sequence[int] | None = None) -> T:
+    """The axes in another order: axis i of the result is axis axes[i] of x.
+    x: Input of any shape.
+    axes: For each axis of the result, the axis of x; None to reverse them.
     """
     try:
-        run = _r_strided_slice_dx[dy._type, shape, shape.__class__, begin, begin.__class__, end, end.__class__, strides, strides.__class__]
+        run = _r_transpose[x._type, axes, axes.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_strided_slice_dx, dy, shape, begin, end, strides)
-    _y = run(dy)
-    if dy._node is not None:
-        return record("strided_slice_dx", _y, (dy, shape, begin, end, strides))
+        return invoke(_s_transpose, x, axes)
+    _y = run(x)
+    if x._node is not None:
+        return record("transpose", _y, (x, axes))
     return _y
 
 

@@ -27,7 +27,11 @@ def backward(
     """Accumulate the gradients of the sum of all `outputs` into `.grad` of every array that they depend on.
 
     dys: the outputs' gradients; needed for outputs with more than one element. The rest is as in NDArray.backward."""
-    start = _start("backward", outputs, dys)
+    if isinstance(outputs, NDArray) and (dys is None or isinstance(dys, NDArray)):
+        node, index = _root(outputs, "backward")
+        start: Pending = {node: {index: _seed("backward", outputs, dys)}}
+    else:
+        start = _start("backward", outputs, dys)
     _walk(start, None, retain_graph or create_graph, create_graph)
 
 
@@ -137,17 +141,22 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
             if node.__class__ is Leaf:
                 if wanted is None:
                     _accumulate(node, mine[0], create)  # type: ignore[arg-type]
-            elif route is None or node in route.inner:
-                for (target, index), gradient in _apply(node, mine, route, create):
-                    slots = start.get(target)
-                    if slots is None:
-                        start[target] = {index: gradient}
-                        heappush(heap, (target.order, target))
-                    else:
-                        _add(slots, index, gradient)
-                if not retain:
-                    node.args = node.outs = None
-                    node.versions = ()
+                continue
+            if route is not None and node not in route.inner:
+                continue
+            for edge, gradient in _apply(node, mine, route, create):
+                target, index = edge
+                slots = start.get(target)
+                if slots is not None:
+                    _add(slots, index, gradient)
+                elif wanted is None and target.__class__ is Leaf and not target.hooks:
+                    _accumulate(target, gradient, create)  # type: ignore[arg-type]
+                else:
+                    start[target] = {index: gradient}
+                    heappush(heap, (target.order, target))
+            if not retain:
+                node.args = node.outs = None
+                node.versions = ()
     finally:
         modes.grad_enabled = before
     return found
@@ -225,6 +234,11 @@ def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: b
         gradients = (
             rule.function(needs, *args, outs, tuple(dys)) if rule.outputs < 0 else rule.function(needs, *args, *outs, *dys)
         )
+    return _paired(edges, gradients)
+
+
+def _paired(edges: Edges, gradients: Sequence[Any]) -> list[tuple[Slot, NDArray]]:
+    """Each defined gradient with the edge it goes along, lists flattened."""
     out: list[tuple[Slot, NDArray]] = []
     for edge, gradient in zip(edges, gradients, strict=True):
         if edge is None or gradient is None:

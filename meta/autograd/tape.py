@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta.errors import GradientError, message
 from meta.ir.type import TensorType
+from meta.ndarray import NDArray
+from meta.op.registry import get
 from meta.scope import modes
 
 if TYPE_CHECKING:
     from meta.autograd.rule import GradRule
-    from meta.ndarray import NDArray
 
 Edge = tuple["Node", int] | None
 """The node and output index a gradient goes to; None for an argument that is not tracked."""
@@ -56,14 +57,15 @@ accumulate_lock = RLock()
 
 def table() -> dict[str, GradRule]:
     """The generated gradient rules by operator name."""
-    global table
-    from meta._generated.gradients import RULES
+    global _rules
+    if _rules is None:
+        from meta._generated.gradients import RULES
 
-    def loaded() -> dict[str, GradRule]:
-        return RULES
+        _rules = RULES
+    return _rules
 
-    table = loaded
-    return RULES
+
+_rules: dict[str, GradRule] | None = None  # the generated rules import the operators, which import this module
 
 
 def any_tracked(args: Iterable[Any]) -> bool:
@@ -83,43 +85,69 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     Nothing is recorded under `no_grad`, for operators without a gradient, or for results that are not floating."""
     if not modes.grad_enabled:
         return result
-    rule = table().get(op)
+    rule, single = _plans.get(op) or _plan(op)
     if rule is None:
         return result
-    edges = tuple([_edge(args[p]) for p in rule.differentiable])
-    if not any(edges):
-        return result
+    saved = rule.saved_args
+    if single:
+        x = args[0]
+        edges: Any = ((x._node, x._index),)
+        kept = args if saved else (x._type, *args[1:])
+        versions = ((x, _version(x)),) if saved else ()
+    else:
+        edges = _edges(rule, args)
+        if edges is None:
+            return result
+        kept = tuple([a if i in saved else _type_only(a) for i, a in enumerate(args)])
+        versions = versions_of([args[i] for i in saved]) if saved else ()
     node = Node()
     node.order = next_order()
     node.rule = rule
     node.hooks = None
     node.edges = edges
-    saved = rule.saved_args
-    if saved:
-        node.args = tuple([arg if i in saved else _type_only(arg) for i, arg in enumerate(args)])
-        node.versions = versions_of([args[i] for i in saved])
-    else:
-        node.args = tuple([_type_only(arg) for arg in args])
-        node.versions = ()
-    if rule.outputs == 1:
-        return _record_single(node, rule, result)
-    return _record_many(node, rule, result)
-
-
-def _record_single(node: Node, rule: GradRule, result: NDArray) -> NDArray:
-    out_type = result._type  # pyright: ignore[reportPrivateUsage]
-    if not dtypes.is_float(out_type.dtype):
+    node.args = kept
+    node.versions = versions
+    if rule.outputs != 1:
+        return _record_many(node, rule, result)
+    out_type = result._type
+    if out_type.dtype not in dtypes.FLOATS:
         return result
-    node.out_types = (out_type,)
+    node.out_types = node.outs = (out_type,)
     if rule.saved_outputs:
         # An alias, because the result itself holds the node: saving it would make a cycle.
-        alias = result._alias()  # pyright: ignore[reportPrivateUsage]
+        alias = result._alias()
         node.outs = (alias,)
-        node.versions = (*node.versions, (alias, _version(alias)))
-    else:
-        node.outs = node.out_types
-    result._node = node  # pyright: ignore[reportPrivateUsage]
+        node.versions = (*versions, (alias, alias._version[0]))
+    result._node = node
     return result
+
+
+_plans: dict[str, tuple[GradRule | None, bool]] = {}
+
+
+def _plan(op: str) -> tuple[GradRule | None, bool]:
+    """The rule of an operator, and whether its only tensor is its first argument, which makes recording cheap."""
+    rule = table().get(op)
+    args = get(op).schema.args
+    single = rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]
+    _plans[op] = (rule, single and not args[0].type.optional)
+    return _plans[op]
+
+
+def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
+    """Where the gradients of a call's arguments go, None if none goes anywhere."""
+    out: list[Any] = []
+    tracked = False
+    for position in rule.differentiable:
+        arg = args[position]
+        if arg.__class__ is NDArray:
+            node = arg._node
+            edge: Any = None if node is None else (node, arg._index)
+        else:
+            edge = _edge_of_list(arg)
+        tracked = tracked or edge is not None
+        out.append(edge)
+    return tuple(out) if tracked else None
 
 
 def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
@@ -143,31 +171,35 @@ def link(node: Node, results: Sequence[NDArray], indices: Iterable[int]) -> None
 
 def edges_of(args: Iterable[Any]) -> tuple[Edge, ...]:
     """The edges to the arrays among `args`; lists are not searched."""
-    return tuple([None if arg.__class__ in (tuple, list) else _edge(arg) for arg in args])
+    return tuple([_edge(arg) for arg in args])
 
 
-def _edge(arg: Any) -> Any:
-    if arg.__class__ in (tuple, list):
-        edges = tuple([_edge(item) for item in arg])
-        return edges if any(edges) else None
-    node = getattr(arg, "_node", None)
+def _edge(arg: Any) -> Edge:
+    node = arg._node if arg.__class__ is NDArray else None
     return None if node is None else (node, arg._index)
 
 
+def _edge_of_list(arg: Any) -> Any:
+    if arg.__class__ not in (tuple, list):
+        return None
+    edges = edges_of(arg)
+    return edges if any(edges) else None
+
+
 def _type_only(arg: Any) -> Any:
-    if arg.__class__ in (tuple, list):
-        return tuple([_type_only(item) for item in arg])
-    found = getattr(arg, "_type", None)
-    return arg if found is None else found
+    if arg.__class__ is NDArray:
+        return arg._type
+    return tuple([_type_only(item) for item in arg]) if arg.__class__ in (tuple, list) else arg
 
 
 def versions_of(values: Iterable[Any]) -> tuple[tuple[NDArray, int], ...]:
+    """Each array among `values` (lists are searched) with its count of in-place writes."""
     out: list[tuple[NDArray, int]] = []
     for value in values:
-        if value.__class__ in (tuple, list):
-            out.extend(versions_of(value))
-        elif hasattr(value, "_version"):
+        if value.__class__ is NDArray:
             out.append((value, _version(value)))
+        elif value.__class__ in (tuple, list):
+            out.extend(versions_of(value))
     return tuple(out)
 
 
@@ -179,7 +211,8 @@ def _version(x: NDArray) -> int:
 def check_versions(node: Node) -> None:
     """Raise GradientError when a value saved for backward was written in place since."""
     for x, then in node.versions:
-        if _version(x) != then:
+        count = x._version  # pyright: ignore[reportPrivateUsage]
+        if count is not None and count[0] != then:
             raise GradientError(
                 message(node.rule.op, f"a value of shape {x.shape} that its gradient needs was modified in place "
                         f"(version {_version(x)}, saved at {then})", "values saved for backward stay as they are",

@@ -1,0 +1,191 @@
+"""Function: an operation with a gradient of the user's own.
+
+    class Square(meta.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_arrays
+            return 2 * x * dy
+
+    y = Square.apply(x)
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.autograd.engine import connected
+from meta.autograd.rule import GradRule
+from meta.autograd.tape import Node, edges_of, link, next_order, versions_of
+from meta.errors import ArgumentError, GradientError, TraceError, message
+from meta.ndarray import NDArray
+from meta.schema._types import TensorLike
+from meta.scope import modes
+
+
+class Context:
+    """What `forward` leaves for `backward`. Other attributes may be set freely; plain values only, for arrays set as
+    attributes are neither freed nor checked for in-place writes.
+
+    needs_input_grad: for each argument of `forward`, whether its gradient is wanted."""
+
+    needs_input_grad: tuple[bool, ...]
+
+    def __init__(self, name: str, needs: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs
+        self._name = name
+        self._saved: tuple[Any, ...] = ()
+        self._outputs: dict[int, int] = {}
+        """Place among the saved -> index of the output that it is."""
+        self._node: weakref.ref[Node] | None = None
+        self._non_differentiable: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *arrays: NDArray | None) -> None:
+        """Keep arguments, results or other arrays for `backward`; call it once. They are freed with the graph."""
+        for x in arrays:
+            if x is not None and not isinstance(x, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ArgumentError(
+                    message(self._name, f"save_for_backward got {type(x).__name__}", "arrays and None",
+                            "set other values as attributes of ctx")
+                )  # fmt: skip
+        self._saved = arrays
+
+    def mark_non_differentiable(self, *results: NDArray) -> None:
+        """Name results of `forward` that no gradient flows from."""
+        self._non_differentiable = results
+
+    @property
+    def saved_arrays(self) -> tuple[Any, ...]:
+        """What `save_for_backward` was given."""
+        node = self._node() if self._node is not None else None
+        if node is None or not modes.grad_enabled:
+            return self._saved
+        return tuple(
+            connected(node, self._outputs[i], x) if i in self._outputs else x for i, x in enumerate(self._saved)
+        )
+
+
+class Function:
+    """Base class of operations with static methods `forward(ctx, *args)` and `backward(ctx, *dys)`.
+
+    `backward` gets the gradient of every result (zeros where there is none) and returns one for each argument of
+    `forward`, None for those without (numbers, integer arrays). It is differentiated again with `create_graph=True`, as
+    far as it computes with operators. Arrays inside of lists are not tracked."""
+
+    @staticmethod
+    def forward(ctx: Context, *args: Any) -> Any:
+        """The results: an NDArray or a tuple of them. Runs under `no_grad`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Context, *dys: Any) -> Any:
+        """The gradients of the arguments of `forward`."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run `forward` and record the call. Raises GradientError when `backward` returns a wrong number or type."""
+        if any(isinstance(a, TensorLike) and not isinstance(a, NDArray) for a in args):
+            raise TraceError(
+                message(cls.__name__, "an autograd.Function is called on traced symbols", "eager arrays",
+                        "declare an operator with a gradient (see docs/add-an-operator.md)")
+            )  # fmt: skip
+        edges = edges_of(args) if modes.grad_enabled else (None,) * len(args)
+        ctx = Context(cls.__name__, tuple(edge is not None for edge in edges))
+        before = modes.grad_enabled
+        modes.grad_enabled = False
+        try:
+            result = cls.forward(ctx, *args)
+        finally:
+            modes.grad_enabled = before
+        results = result if isinstance(result, tuple) else (result,)
+        _check_results(cls.__name__, results)
+        if not any(edges):
+            return result
+        results = tuple(_fresh(r, args) for r in results)  # pyright: ignore[reportUnknownVariableType]
+        _record(cls, ctx, args, edges, results)
+        return results if isinstance(result, tuple) else results[0]
+
+
+def _check_results(name: str, results: Sequence[Any]) -> None:
+    for r in results:
+        if not isinstance(r, NDArray):
+            raise GradientError(message(name, f"forward returned {type(r).__name__}", "an NDArray or a tuple of them"))
+
+
+def _fresh(result: NDArray, args: Sequence[Any]) -> NDArray:
+    """A result that is an argument itself, or already belongs to a graph, as an array of its own."""
+    known = result._node is not None or any(result is a for a in args)  # pyright: ignore[reportPrivateUsage]
+    return result.detach() if known else result
+
+
+def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], edges: Any, results: tuple[NDArray, ...]) -> None:
+    node = Node()
+    node.order = next_order()
+    node.hooks = None
+    node.edges = edges
+    stopped = ctx._non_differentiable  # pyright: ignore[reportPrivateUsage]
+    flows = frozenset(
+        i for i, r in enumerate(results) if dtypes.is_float(r.dtype) and not any(r is s for s in stopped)
+    )
+    _detach_outputs(ctx, results)
+    node.args = (ctx,)
+    types = tuple(a.type if isinstance(a, NDArray) else None for a in args)
+    node.rule = GradRule(
+        cls.__name__, _rule(cls, types), tuple(range(len(args))), outputs=len(results), differentiable_outputs=flows
+    )
+    node.out_types = tuple(r.type for r in results)
+    node.outs = node.out_types
+    node.versions = versions_of(ctx._saved)  # pyright: ignore[reportPrivateUsage]
+    ctx._node = weakref.ref(node)  # pyright: ignore[reportPrivateUsage]
+    link(node, results, flows)
+
+
+def _detach_outputs(ctx: Context, results: Sequence[NDArray]) -> None:
+    """Results among the saved arrays are kept by aliases: they hold the node, which holds what is saved."""
+    saved = list(ctx._saved)  # pyright: ignore[reportPrivateUsage]
+    for i, x in enumerate(saved):
+        for j, result in enumerate(results):
+            if x is result:
+                saved[i] = x.detach()
+                ctx._outputs[i] = j  # pyright: ignore[reportPrivateUsage]
+    ctx._saved = tuple(saved)  # pyright: ignore[reportPrivateUsage]
+
+
+def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
+    """The user's `backward` in the form of a generated gradient function."""
+
+    def run(needs: tuple[bool, ...], ctx: Context, *outs_and_dys: Any) -> tuple[Any, ...]:
+        dys = outs_and_dys[len(outs_and_dys) // 2 :]
+        found = cls.backward(ctx, *dys)
+        gradients = found if isinstance(found, tuple) else (found,)
+        if len(gradients) != len(types):  # pyright: ignore[reportUnknownArgumentType]
+            raise GradientError(
+                message(cls.__name__, f"backward returned {len(gradients)} gradients",  # pyright: ignore[reportUnknownArgumentType]
+                        f"one for each of the {len(types)} arguments of forward", "return None where there is none")
+            )  # fmt: skip
+        for i, (g, t, need) in enumerate(zip(gradients, types, needs, strict=True)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            if need and g is not None:
+                _check_gradient(cls.__name__, i, g, t)
+        return gradients  # pyright: ignore[reportUnknownVariableType]
+
+    return run
+
+
+def _check_gradient(name: str, index: int, gradient: Any, wanted: Any) -> None:
+    if not isinstance(gradient, NDArray):
+        raise GradientError(message(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None"))
+    if gradient.type is not wanted:
+        raise GradientError(
+            message(name, f"gradient {index} of backward is {gradient.type!r}", f"the type of argument {index}: {wanted!r}",
+                    "sum, reshape or cast it")
+        )  # fmt: skip
+    if gradient._version is None:  # pyright: ignore[reportPrivateUsage]
+        gradient._version = [0]  # pyright: ignore[reportPrivateUsage]  # the user may hold it too

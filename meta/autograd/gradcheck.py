@@ -1,0 +1,148 @@
+"""Gradients against finite differences, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from meta.autograd.api import enable_grad, no_grad
+from meta.autograd.engine import grad
+from meta.errors import GradientError, message
+from meta.ndarray import NDArray, array
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Host = np.ndarray[Any, Any]
+
+Fn = Callable[..., Any]
+
+
+def gradcheck(
+    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5
+) -> bool:
+    """Compare the gradients of `fn(*inputs)` with central differences of step `eps`.
+
+    fn: takes and returns arrays (one or a tuple); must give the same result for the same values.  inputs: those of
+    dtype float64 that require a gradient are checked.  Every input element is moved, and the change of the results is
+    compared with the gradient along one random direction of the results (a vector-Jacobian product), so the cost is two
+    calls of `fn` an element. Returns True, or raises GradientError naming the worst element."""
+    xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
+    checked = _checked(xs)
+    fresh = _leaves(xs)
+    with enable_grad():
+        ys = _floating(fn(*fresh))
+    dys = _directions(ys)
+    tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
+    if not tracked:
+        raise GradientError(message("gradcheck", "no result depends on the inputs", "a function of its arguments"))
+    found = grad(
+        [y for y, _ in tracked], [fresh[i] for i in checked], [array(dy) for _, dy in tracked], allow_unused=True
+    )
+    for i, gradient in zip(checked, found, strict=True):
+        numeric = _numeric(fn, xs, i, dys, eps)
+        exact = numeric * 0 if gradient is None else gradient.detach().numpy()
+        _compare("gradcheck", i, exact, numeric, rtol, atol)
+    return True
+
+
+def gradgradcheck(
+    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5
+) -> bool:
+    """`gradcheck` of the gradient of `fn`, as a function of the inputs and of the gradient of the results.
+
+    Arguments, result and errors are those of gradcheck."""
+    xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
+    checked = _checked(xs)
+    with no_grad():
+        count = len(_floating(fn(*xs)))
+    with enable_grad():
+        ys = _floating(fn(*_leaves(xs)))
+    flows = [i for i in range(count) if ys[i].requires_grad]
+    dys = [_leaf(array(d)) for d in _directions([ys[i] for i in flows])]
+
+    def gradient(*args: NDArray) -> tuple[NDArray, ...]:
+        moved, dys = args[: len(xs)], args[len(xs) :]
+        leaves = [_leaf(x) if i in checked and not x.requires_grad else x for i, x in enumerate(moved)]
+        with enable_grad():
+            ys = _floating(fn(*leaves))
+        found = grad([ys[i] for i in flows], [leaves[i] for i in checked], dys, create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(gradient, [*xs, *dys], eps=eps, rtol=rtol, atol=atol)
+
+
+def _checked(xs: Sequence[NDArray]) -> list[int]:
+    checked = [i for i, x in enumerate(xs) if x.requires_grad]
+    if not checked:
+        raise GradientError(message("gradcheck", "no input requires a gradient", "at least one", "set x.requires_grad = True"))
+    for i in checked:
+        if xs[i].dtype != "float64":
+            raise GradientError(
+                message("gradcheck", f"input {i} has dtype {xs[i].dtype}", "float64, or differences drown in rounding",
+                        'cast it: x.cast("float64")')
+            )  # fmt: skip
+    return checked
+
+
+def _leaf(x: NDArray) -> NDArray:
+    out = x.detach()
+    out.requires_grad = True
+    return out
+
+
+def _leaves(xs: Sequence[NDArray]) -> list[NDArray]:
+    """The inputs as fresh leaves, so that neither their graphs nor their `.grad` are touched."""
+    return [_leaf(x) if x.requires_grad else x for x in xs]
+
+
+def _floating(result: Any) -> list[NDArray]:
+    results = result if isinstance(result, (list, tuple)) else (result,)
+    return [r for r in results if isinstance(r, NDArray) and r.dtype == "float64"]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _directions(ys: Sequence[NDArray]) -> list[Host]:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return [rng.uniform(0.5, 1.5, y.shape) * rng.choice([-1.0, 1.0], y.shape) for y in ys]
+
+
+def _numeric(fn: Fn, xs: Sequence[NDArray], index: int, dys: Sequence[Host], eps: float) -> Host:
+    """The vector-Jacobian product with respect to input `index`, by central differences."""
+    import numpy as np
+
+    base = np.array(xs[index].detach().numpy())
+    out = np.zeros(base.shape)
+    for at in np.ndindex(base.shape):
+        sides = [_project(fn, xs, index, _moved(base, at, step), dys) for step in (eps, -eps)]
+        out[at] = (sides[0] - sides[1]) / (2 * eps)
+    return out
+
+
+def _moved(base: Host, at: tuple[int, ...], step: float) -> Host:
+    out = base.copy()
+    out[at] += step
+    return out
+
+
+def _project(fn: Fn, xs: Sequence[NDArray], index: int, value: Host, dys: Sequence[Host]) -> float:
+    args = [array(value) if i == index else x.detach() for i, x in enumerate(xs)]
+    with no_grad():
+        ys = _floating(fn(*args))
+    return float(sum((y.detach().numpy() * dy).sum() for y, dy in zip(ys, dys, strict=True)))
+
+
+def _compare(where: str, index: int, exact: Host, numeric: Host, rtol: float, atol: float) -> None:
+    import numpy as np
+
+    distance = np.abs(exact - numeric)
+    bad = ~(distance <= atol + rtol * np.abs(numeric))
+    if bad.any():
+        worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
+        at = tuple(map(int, worst))
+        raise GradientError(
+            message(where, f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences {numeric[worst]:.9g} "
+                    f"({int(bad.sum())} of {bad.size} elements differ)", f"within rtol {rtol:g}, atol {atol:g}",
+                    "check the gradient formula, or kinks of the function near these inputs")
+        )  # fmt: skip

@@ -1,0 +1,119 @@
+"""What the tape keeps alive: nothing longer than needed, no cycles, and graphs of any depth."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import meta
+from meta.testing import check
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Reference counts alone free everything."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def leaf(value: float = 1.0) -> meta.NDArray:
+    x = meta.array(np.full(3, value, "float32"))
+    x.requires_grad = True
+    return x
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("op", [meta.exp, meta.tanh, meta.softmax, lambda x: x * x, lambda x: meta.concatenate([x, x])])
+def test_a_dropped_result_is_freed_at_once(op: object) -> None:
+    x = leaf()
+    y = op(x)  # type: ignore[operator]
+    result, node = weakref.ref(y), weakref.ref(y._node)
+    del y
+    assert result() is None
+    assert node() is None
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_backward_frees_what_was_saved() -> None:
+    x = leaf()
+    h = meta.exp(x)
+    kept = weakref.ref(h)
+    y = (h * h).sum()
+    del h
+    assert kept() is not None
+    y.backward()
+    assert kept() is None
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_values_that_no_gradient_reads_are_not_kept() -> None:
+    x = leaf()
+    h = x + 1
+    kept = weakref.ref(h)
+    y = (h + 2).sum()
+    del h
+    assert kept() is None
+    y.backward()
+    check(x.grad, np.ones(3))
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_function_that_saves_its_result_makes_no_cycle() -> None:
+    class Exp(meta.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # noqa: ANN001, ANN205
+            y = meta.exp(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):  # noqa: ANN001, ANN205
+            return dy * ctx.saved_arrays[0]
+
+    y = Exp.apply(leaf())
+    kept = weakref.ref(y)
+    del y
+    assert kept() is None
+
+
+def test_a_leaf_nobody_holds_gets_no_gradient() -> None:
+    x, w = leaf(), leaf()
+    y = (x + w).sum()
+    del x
+    y.backward()
+    check(w.grad, np.ones(3))
+
+
+def test_a_chain_of_100000_calls() -> None:
+    x = leaf(0.0)
+    y = x
+    for _ in range(100_000):
+        y = y + x
+    y.sum().backward()
+    check(x.grad, np.full(3, 100_001.0))
+    del y
+
+
+def test_a_chain_is_freed_without_backward() -> None:
+    x = leaf(0.0)
+    y = x
+    for _ in range(100_000):
+        y = meta.tanh(y)
+    node = weakref.ref(y._node)
+    del y
+    assert node() is None
+
+
+def test_grad_of_a_long_chain() -> None:
+    x = leaf(0.0)
+    y = x
+    for _ in range(20_000):
+        y = y + x
+    (g,) = meta.autograd.grad(y.sum(), x)
+    check(g, np.full(3, 20_001.0))
