@@ -149,8 +149,6 @@ def _fill(missing: dict[Any, KernelSpec], kind: str) -> None:
         module = module if stored is None else stored
         for symbol in functions:
             cache.put(symbol, name.encode(), _ALIAS)
-    else:
-        module = library.runnable(module)
     for key in missing:
         _kernels[key] = module[symbols[key]]
 
@@ -210,6 +208,10 @@ def _owned(results: list[Any], inputs: list[Any]) -> list[Any]:
     owned: list[Any] = []
     for result in results:
         fresh = not any(result.same_as(t) for t in taken)
-        owned.append(result if fresh else tvm.te.compute(result.shape, lambda *i, r=result: r(*i), name="copy"))
+        owned.append(result if fresh else _copy(result))
         taken.append(result)
     return owned
+
+
+def _copy(tensor: Any) -> Any:
+    return tvm.te.compute(tensor.shape, lambda *i: tensor(*i), name="copy")

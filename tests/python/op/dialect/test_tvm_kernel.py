@@ -1,0 +1,398 @@
+"""Kernels are built right, once, and come back from disk; and every TVM name that the code uses exists."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta.cache import DiskCache
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _library as library
+from meta.op.dialect.tvm import _target
+from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, prim_func
+
+_ROOT = Path(__file__).resolve().parents[4]
+_MN = TensorSpec(("m", "n"), "float32")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("META_CACHE", raising=False)
+    clear_memory()
+    yield
+    clear_memory()
+
+
+def _add_one(x: Any) -> Any:
+    return tvm.te.compute(x.shape, lambda *i: x(*i) + tvm.tirx.const(1, str(x.dtype)), name="y")
+
+
+def _run(spec: KernelSpec, *inputs: Any, shape: Any = None, dtype: str = "") -> Any:
+    arrays = [tvm.tensor(np.asarray(x)) for x in inputs]
+    out = np.zeros(inputs[0].shape if shape is None else shape, dtype or inputs[0].dtype)
+    result = tvm.tensor(out)
+    build(spec)(*arrays, result)
+    return result.numpy()
+
+
+def _spec(name: str = "add_one", key: str = "v1", **changes: Any) -> KernelSpec:
+    fields: dict[str, Any] = {"args": (_MN,), "outs": (_MN,), "pattern": "elemwise"}
+    return KernelSpec(name, key=key, **{"compute": _add_one, **fields, **changes})
+
+
+# The contract with TVM.
+
+
+def test_every_tvm_name_exists() -> None:
+    broken: list[str] = []
+    for name, where in {**tvm.NAMES, **tvm.FUNCTIONS}.items():
+        try:
+            tvm.resolve(name)
+        except (AttributeError, ImportError) as error:
+            broken.append(f"{name} ({where}): {error}")
+    assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
+
+
+def test_every_attribute_taken_of_a_tvm_module_exists() -> None:
+    modules = {name for name, where in tvm.NAMES.items() if ":" not in where} | {"relax_transform", "transform"}
+    broken: list[str] = []
+    for folder in ("meta/op/dialect/tvm", "meta/vm", "meta/frontend"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text("utf-8"))
+            broken += [f"{path.relative_to(_ROOT)}: {chain}" for chain in _chains(tree, modules) if not _exists(chain)]
+    assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
+
+
+def _chains(tree: ast.AST, modules: set[str]) -> set[str]:
+    """Dotted names that start at a TVM module that the file takes from the adapter: `te.compute`, `topi.nn.dense`."""
+    local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter itself
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm":
+            local |= {alias.asname or alias.name: "" for alias in node.names if alias.name == "_adapter"}
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm._adapter":
+            local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in modules}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.insert(0, node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in local or not parts:
+            continue
+        full = [local[node.id], *parts] if local[node.id] else parts
+        if full[0] in modules:
+            found.add(".".join(full))
+    return found
+
+
+def _exists(chain: str) -> bool:
+    value: Any = tvm
+    for i, part in enumerate(chain.split(".")):
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+        if i and not isinstance(value, type(ast)):  # attributes of objects and classes are not TVM's module layout
+            return True
+    return True
+
+
+def test_the_supported_version_is_the_one_installed() -> None:
+    assert tvm.version.startswith(tvm.SUPPORTED)
+
+
+def test_an_unknown_name_says_so() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        _ = tvm.no_such_name
+
+
+def test_importing_the_adapter_loads_no_tvm() -> None:
+    code = "import sys, meta.op.dialect.tvm._adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=_ROOT)
+
+
+# What kernels compute.
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (4, 4), (17, 33)])
+def test_symbolic_extents(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "float16", "float32", "float64"])
+def test_dtypes(dtype: str) -> None:
+    t = TensorSpec(("n",), dtype)
+    x = np.arange(37).astype(dtype)
+    np.testing.assert_array_equal(_run(_spec(args=(t,), outs=(t,)), x), x + np.ones((), dtype))
+
+
+def test_bool() -> None:
+    t, b = TensorSpec(("n",), "float32"), TensorSpec(("n",), "bool")
+
+    def positive(x: Any) -> Any:
+        return tvm.te.compute(x.shape, lambda i: x[i] > tvm.tirx.const(0, "float32"), name="y")
+
+    x = np.linspace(-1, 1, 9, dtype=np.float32)
+    result = _run(_spec("positive", compute=positive, args=(t,), outs=(b,)), x, dtype="bool")
+    np.testing.assert_array_equal(result, x > 0)
+
+
+def test_scalars_attributes_lists_and_unused_inputs() -> None:
+    scalar = TensorSpec((), "float32")
+
+    def combine(xs: list[Any], scale: Any, power: int, unused: Any, absent: None) -> Any:
+        assert absent is None
+        return tvm.te.compute(xs[0].shape, lambda *i: (xs[0](*i) + xs[1](*i)) * scale() * float(power), name="y")
+
+    spec = _spec("combine", compute=combine, args=((_MN, _MN), scalar, 3, scalar, None))
+    x = np.ones((2, 5), np.float32)
+    np.testing.assert_array_equal(_run(spec, x, x, np.float32(2), np.float32(9)), np.full((2, 5), 12, np.float32))
+
+
+def test_the_compute_can_ask_for_the_result_type() -> None:
+    seen: list[Any] = []
+
+    def broadcast(x: Any, *, out: tuple[TensorSpec, ...]) -> Any:
+        seen.append(out)
+        return tvm.te.compute(out[0].shape, lambda i, j: x[j], name="y")
+
+    spec = _spec("broadcast", compute=broadcast, args=(TensorSpec(("n",), "float32"),), pattern="broadcast")
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(_run(spec, x, shape=(2, 3)), np.stack([x, x]))
+    assert seen[0][0].dtype == "float32"
+
+
+def test_results_that_are_inputs_or_each_other_get_their_own_memory() -> None:
+    def twice(x: Any) -> Any:
+        y = _add_one(x)
+        return x, y, y
+
+    kernel = build(_spec("twice", compute=twice, outs=(_MN, _MN, _MN)))
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    outs = [tvm.tensor(np.zeros_like(x)) for _ in range(3)]
+    kernel(tvm.tensor(x), *outs)
+    for out, want in zip(outs, (x, x + 1, x + 1), strict=True):
+        np.testing.assert_array_equal(out.numpy(), want)
+
+
+def test_memory_at_any_address() -> None:
+    kernel = build(_spec(args=(TensorSpec((64,), "float32"),), outs=(TensorSpec((64,), "float32"),)))
+    for offset in (0, 4, 20, 60):
+        raw = np.zeros(1024, np.uint8)
+        start = (-raw.ctypes.data) % 64 + offset
+        x = raw[start : start + 256].view(np.float32)
+        out = raw[start + 320 : start + 576].view(np.float32)
+        kernel(tvm.from_dlpack(x), tvm.from_dlpack(out))
+        np.testing.assert_array_equal(out, np.ones(64, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ((_MN, _MN), r"\[add_one\] the TE compute returned 1 tensors, the declaration says 2"),
+        ((TensorSpec(("m", "n"), "int32"),), "returned float32 as result 0, the declaration says int32"),
+        ((TensorSpec(("m",), "float32"),), r"returned shape \[.*\] as result 0, the declaration says \['m'\]"),
+    ],
+)
+def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        prim_func(_spec(outs=out))
+
+
+def test_a_call_with_the_wrong_shape_is_refused() -> None:
+    kernel = build(_spec())
+    with pytest.raises(ValueError, match="shape"):
+        kernel(tvm.tensor(np.zeros((2, 3), np.float32)), tvm.tensor(np.zeros((3, 3), np.float32)))
+
+
+# The caches.
+
+
+class _Compilations:
+    """Counts what is compiled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.modules: list[list[str]] = []
+        original = library.compile_functions
+
+        def counting(functions: dict[str, Any], target: Any) -> Any:
+            self.modules.append(sorted(functions))
+            return original(functions, target)
+
+        monkeypatch.setattr(library, "compile_functions", counting)
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> _Compilations:
+    return _Compilations(monkeypatch)
+
+
+def _entries(tmp_path: Path, suffix: str = "") -> list[Path]:
+    return sorted(path for path in (tmp_path / "cache").rglob(f"*{suffix}") if path.is_file())
+
+
+def test_memory_then_disk_then_compiler(compilations: _Compilations) -> None:
+    kernel = build(_spec())
+    assert build(_spec()) is kernel
+    assert len(compilations.modules) == 1
+    clear_memory()
+    x = np.zeros((2, 2), np.float32)
+    np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+    assert len(compilations.modules) == 1
+    build(_spec(key="v2"))
+    build(_spec(name="other"))
+    assert len(compilations.modules) == 3
+
+
+def test_without_a_key_the_compute_itself_is_the_key(compilations: _Compilations, tmp_path: Path) -> None:
+    def add_two(x: Any) -> Any:
+        return tvm.te.compute(x.shape, lambda *i: x(*i) + 2.0, name="y")
+
+    x = np.zeros((2, 2), np.float32)
+    np.testing.assert_array_equal(_run(_spec(key=""), x), x + 1)
+    np.testing.assert_array_equal(_run(_spec(key="", compute=add_two), x), x + 2)
+    assert len(compilations.modules) == 2
+    assert not _entries(tmp_path)
+
+
+def test_missing_kernels_are_built_in_one_module(compilations: _Compilations, tmp_path: Path) -> None:
+    specs = [_spec(name=f"k{i}") for i in range(5)]
+    build(specs[2])
+    kernels = build_many([*specs, specs[0]])
+    assert [len(symbols) for symbols in compilations.modules] == [1, 4]
+    assert kernels[0] is kernels[5]
+    assert len(_entries(tmp_path, ".so")) == (2 if library.linker() else 0)
+    clear_memory()
+    build_many(specs)
+    assert len(compilations.modules) == 2
+
+
+def test_threads_that_want_one_kernel_build_it_once(compilations: _Compilations) -> None:
+    barrier, kernels = threading.Barrier(8), [None] * 8
+
+    def work(i: int) -> None:
+        barrier.wait()
+        kernels[i] = build(_spec())
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(compilations.modules) == 1
+    assert all(kernel is kernels[0] for kernel in kernels)
+
+
+def test_nothing_is_written_when_the_cache_is_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("META_CACHE", "0")
+    x = np.zeros((2, 2), np.float32)
+    np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_damaged_entries_are_rebuilt(compilations: _Compilations, tmp_path: Path) -> None:
+    x = np.zeros((2, 2), np.float32)
+    build(_spec())
+    files = _entries(tmp_path)
+    assert len(files) == 2
+    for count, path in enumerate(files, start=2):
+        clear_memory()
+        damaged = path.read_bytes()[:-7]
+        path.unlink()  # a new file: this process may still have the old one mapped
+        path.write_bytes(damaged)
+        np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+        assert len(compilations.modules) == count
+
+
+@pytest.mark.skipif(library.linker() is None, reason="without a linker there are no libraries")
+def test_a_valid_entry_that_is_no_library_is_rebuilt(compilations: _Compilations, tmp_path: Path) -> None:
+    # Another process makes the entries: a library that this one has loaded once would stay loaded.
+    subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
+    for path in _entries(tmp_path, ".so"):
+        DiskCache(tmp_path / "cache").put(path.stem, b"\x7fELF, but not really", ".so")
+    n = TensorSpec(("n",), "float32")
+    build(KernelSpec("k1", _scale, (n, 1), (n,), "elemwise", key="1"))
+    assert len(compilations.modules) == 1
+
+
+def test_what_another_process_built_is_loaded(compilations: _Compilations) -> None:
+    subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
+    n = TensorSpec(("n",), "float32")
+    x = np.ones(9, np.float32)
+    for i in range(6):
+        result = _run(KernelSpec(f"k{i}", _scale, (n, i), (n,), "elemwise", key="1"), x)
+        np.testing.assert_array_equal(result, x * i)
+    assert not compilations.modules
+
+
+def _scale(x: Any, factor: int) -> Any:
+    return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
+
+
+def test_another_machine_or_version_builds_its_own(
+    compilations: _Compilations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(_spec())
+    clear_memory()
+    monkeypatch.setattr(_target, "identity", lambda kind: "another processor")
+    build(_spec())
+    assert len(compilations.modules) == 2
+
+
+def test_the_identity_names_what_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = _target.identity("cpu")
+    assert here == _target.identity.__wrapped__("cpu")
+    monkeypatch.setattr(_target, "cpu_features", lambda: frozenset({"sse2"}))
+    assert here != _target.identity.__wrapped__("cpu")
+    monkeypatch.undo()
+    monkeypatch.setattr(tvm, "version", "0.0")
+    assert here != _target.identity.__wrapped__("cpu")
+
+
+def test_machines_without_a_linker(
+    compilations: _Compilations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(library, "linker", lambda: None)
+    x = np.zeros((2, 2), np.float32)
+    np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+    assert not _entries(tmp_path, ".so")
+    clear_memory()
+    np.testing.assert_array_equal(_run(_spec(), x), x + 1)
+    assert len(compilations.modules) == 1
+
+
+_WORKER = """
+import sys
+import numpy as np
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, build_many
+n = TensorSpec(("n",), "float32")
+def scale(x, factor):
+    return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
+specs = [KernelSpec(f"k{i}", scale, (n, i), (n,), "elemwise", key="1") for i in range(6)]
+kernels = build_many(specs[:3]) + [build(spec) for spec in specs[3:]]
+x, y = tvm.tensor(np.ones(5, "float32")), tvm.tensor(np.zeros(5, "float32"))
+for i, kernel in enumerate(kernels):
+    kernel(x, y)
+    assert (y.numpy() == i).all()
+"""
+
+
+def test_processes_share_the_cache(tmp_path: Path) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", _WORKER], stderr=subprocess.PIPE, text=True, cwd=_ROOT)
+        for _ in range(3)
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=300)
+        assert worker.returncode == 0, errors
+    assert not list((tmp_path / "cache").rglob(".tmp-*"))

@@ -1,0 +1,149 @@
+"""The vectorisable functions agree with exact values on every kind of float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _math, _schedule, _target
+from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
+
+scipy_special = pytest.importorskip("scipy.special", reason="the exact values of erf and sigmoid come from SciPy")
+
+_EXACT: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sigmoid": scipy_special.expit,
+    "erf": scipy_special.erf,
+}
+_EDGES = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754944e-38, -3e-39, 88.72, 88.73, -87.3, -87.4, -88.0,
+     -103.97, -103.98, -104.5, 1e30, -1e30, 3.4e38, -3.4e38, 1.0, -1.0, -0.99999994, -1.0000001, 0.625, 0.93, -0.93,
+     4.0, -4.0, 1e-10, -1e-10, 16.99, -17.4, -20.1, 0.9999999, 1.0000001], np.float32)  # fmt: skip
+
+
+def _inputs(count: int = 1 << 16) -> np.ndarray[Any, Any]:
+    """Edge cases, random bit patterns (every magnitude, NaN, denormals), and the ranges where most happens."""
+    rng = np.random.default_rng(7)
+    bits = rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
+    near = rng.uniform(-5, 5, count).astype(np.float32)
+    wide = rng.uniform(-110, 95, count).astype(np.float32)
+    return np.concatenate([_EDGES, bits, near, wide])
+
+
+def _apply(name: str, x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, Any]:
+    function = getattr(_math, name)
+    spec = TensorSpec(("n",), dtype)
+
+    def compute(t: Any) -> Any:
+        return tvm.te.compute(t.shape, lambda i: function(t[i]), name="y")
+
+    kernel = build(KernelSpec(f"test_math_{name}", compute, (spec,), (spec,), "elemwise"))
+    source, result = tvm.tensor(x), tvm.tensor(np.zeros_like(x))
+    kernel(source, result)
+    return result.numpy()
+
+
+@pytest.mark.parametrize("name", _EXACT)
+def test_float32_is_within_2e7_everywhere(name: str) -> None:
+    x = _inputs()
+    with np.errstate(all="ignore"):
+        exact = _EXACT[name](x.astype(np.float64))
+        want = exact.astype(np.float32)
+    got = _apply(name, x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+    np.testing.assert_array_equal(np.signbit(got)[~np.isnan(want)], np.signbit(want)[~np.isnan(want)])
+    finite = np.isfinite(want)
+    # Below the smallest normal number a float has fewer digits; there the error is absolute.
+    scale = np.maximum(np.abs(exact[finite]), 2.0**-126)
+    assert np.max(np.abs(got[finite] - exact[finite]) / scale) < 2e-7
+
+
+def test_exp_reaches_denormals_and_the_last_binade() -> None:
+    x = np.array([-87.5, -95.0, -103.9, 88.72], np.float32)
+    np.testing.assert_allclose(_apply("exp", x), np.exp(x.astype(np.float64)), rtol=2e-7, atol=8e-46)
+    assert (_apply("exp", x) > 0).all()
+
+
+def test_exp_nonpositive() -> None:
+    x = _inputs()
+    x = x[~(x > 0)]
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(np.float64))
+    got = _apply("exp_nonpositive", x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+    ordinary = x >= -87
+    assert np.max(np.abs(got[ordinary] / exact[ordinary] - 1)) < 2e-7
+    assert (got[x < -87.1] == 0).all()
+    assert _apply("exp_nonpositive", np.array([-np.inf, 0.0], np.float32)).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("name", _EXACT)
+def test_float64_is_exact_to_its_own_precision(name: str) -> None:
+    x = np.concatenate([np.random.default_rng(3).uniform(-20, 20, 3000), [0.0, 1e-12, -1e-12, np.inf, -np.inf, np.nan]])
+    with np.errstate(all="ignore"):
+        want = _EXACT[name](x)
+    np.testing.assert_allclose(_apply(name, x, "float64"), want, rtol=4e-15, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", _EXACT)
+def test_halves_are_computed_in_float32(name: str, dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own")
+    half = np.dtype(np.float16) if dtype == "float16" else np.dtype(ml_dtypes.bfloat16)
+    x = np.random.default_rng(5).uniform(-4, 4, 500).astype(half)
+    with np.errstate(all="ignore"):
+        want = _EXACT[name](x.astype(np.float64)).astype(np.float32)
+    got = _apply(name, x, dtype).astype(np.float32)
+    # One rounding to the half type, of a value that is right to float32.
+    np.testing.assert_allclose(got, want, rtol=0.51 * float(ml_dtypes.finfo(half).eps), atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("gelu", 0.7071067811865476), ("gelu_tanh", 0.0)])
+def test_gelu(name: str, scale: float) -> None:
+    x = np.linspace(-6, 6, 4001, dtype=np.float32)
+    v = x.astype(np.float64)
+    inner = scipy_special.erf(v * scale) if scale else np.tanh(0.7978845608028654 * (v + 0.044715 * v**3))
+    np.testing.assert_allclose(_apply(name, x), 0.5 * v * (1 + inner), rtol=3e-7, atol=4e-7)
+
+
+def test_integers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[exp\] got an expression of dtype int32"):
+        _math.exp(tvm.tirx.const(1, "int32"))
+
+
+def test_tvm_intrinsics_in_any_compute_become_ours() -> None:
+    x = tvm.te.placeholder((64,), "float32", name="x")
+    y = tvm.te.compute((64,), lambda i: tvm.tirx.exp(x[i]) + tvm.tirx.tanh(x[i]), name="y")
+    text = _math.vectorisable(tvm.create_prim_func([x, y])).script()
+    assert "meta.exp" in text
+    assert "meta.tanh" in text
+    assert "T.exp" not in text
+
+
+def test_expansion_leaves_no_call_and_vectorises() -> None:
+    x = tvm.te.placeholder((1 << 12,), "float32", name="x")
+    y = tvm.te.compute((1 << 12,), lambda i: _math.tanh(x[i]), name="y")
+    func = _schedule.schedule(tvm.create_prim_func([x, y]), "elemwise", _target.target("cpu"))
+    module = tvm.build_tir(tvm.IRModule({"main": func}), _target.target("cpu"))
+    text = module.inspect_source("ll")
+    assert f"<{_target.lanes(32)} x float>" in text or f"<{4 * _target.lanes(32)} x float>" in text
+    assert "call float @tanhf" not in text
+    assert "call float @expf" not in text
+
+
+def test_other_targets_get_their_own_intrinsics() -> None:
+    x = tvm.te.placeholder((8,), "float32", name="x")
+    y = tvm.te.compute((8,), lambda i: _math.erf(_math.exp(x[i])), name="y")
+    module = tvm.build_tir(tvm.IRModule({"main": tvm.create_prim_func([x, y])}), tvm.Target("c"))
+    text = module.inspect_source()
+    assert "expf(" in text
+    assert "erff(" in text
