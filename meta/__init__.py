@@ -17,11 +17,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from meta._generated.functions import *  # noqa: F403
-    from meta.autograd.api import Function as Function
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
+    from meta.autograd.function import Function as Function
     from meta.device import Device as Device
     from meta.device import device as device
+    from meta.extend import define as define
     from meta.interpreter.explain import explain as explain
     from meta.model.model import Model as Model
     from meta.ndarray import NDArray as NDArray
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "Device": "meta.device",
-    "Function": "meta.autograd.api",
+    "Function": "meta.autograd.function",
     "NDArray": "meta.ndarray",
     "array": "meta.ndarray",
     "asarray": "meta.ndarray",
+    "define": "meta.extend",
     "device": "meta.device",
     "enable_grad": "meta.autograd.api",
     "Model": "meta.model.model",
