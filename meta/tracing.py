@@ -203,7 +203,8 @@ def record(
         found, result_tree = flatten(result, lambda v: isinstance(v, (Symbol, NDArray)))
         outputs = [_result_atom(trace, value) for _, value in found]
         written = trace.written()
-        scope.ret([*outputs, *(value for _, value in written)])
+        results = [*outputs, *(value for _, value in written)]
+        scope.ret(results[0] if len(results) == 1 else results)
     state = tuple((name, x) for name, x, _ in trace.state.values())
     all_params = (*params, *(var for _, _, var in trace.state.values()), *((trace.key,) if trace.key else ()))
     mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}

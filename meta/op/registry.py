@@ -108,6 +108,11 @@ def add(op: Op) -> Op:
     return op
 
 
+def remove(name: str) -> None:
+    """Take back a registration that turned out to be unusable."""
+    _ops.pop(name, None)
+
+
 def _doc(function: TypeFunction) -> str:
     return (function.__doc__ or "").strip()
 

@@ -3,3 +3,21 @@
 A schema lives in the module of its family (`meta/schema/nn.py`) and may serve many operators. From it are derived
 argument checking and normalisation, cache keys, printing, the generated public signatures and the reference docs.
 """
+
+from meta.schema._dsl import REQUIRED as REQUIRED
+from meta.schema._dsl import Arg as Arg
+from meta.schema._dsl import Schema as Schema
+from meta.schema._types import Bool as Bool
+from meta.schema._types import Choice as Choice
+from meta.schema._types import Device as Device
+from meta.schema._types import DType as DType
+from meta.schema._types import Float as Float
+from meta.schema._types import Int as Int
+from meta.schema._types import IntTuple as IntTuple
+from meta.schema._types import Number as Number
+from meta.schema._types import Optional as Optional
+from meta.schema._types import OptionalTensor as OptionalTensor
+from meta.schema._types import Scalar as Scalar
+from meta.schema._types import Str as Str
+from meta.schema._types import Tensor as Tensor
+from meta.schema._types import TensorList as TensorList

@@ -1,0 +1,101 @@
+"""Operators of your own, in your own program: `@meta.define(...)` on the declaration.
+
+    @meta.define("scale", Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0)),
+                 gradient={"x": "scale(dy, by)"}, tvm=lambda x, by: topi.multiply(x, by), pattern="elemwise")
+    def scale(x, by):
+        return x                                   # types in, type out
+
+    meta.scale(meta.array([1.0]), 3.0)
+
+Such an operator is a full one: it runs eagerly with autograd, is traced, compiled and cast like those that come with the
+package, and its formulas may use it and every other operator. Operators that belong to the package go into its files
+instead (docs/add-an-operator.md), where the generated functions are typed and their calls faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import meta
+from meta.autograd import tape
+from meta.autograd.rule import GradRule
+from meta.errors import RegistryError, message
+from meta.interpreter.invoke import invoke, state
+from meta.op import registry
+from meta.op.dispatch import dialect
+from meta.op.grad import support
+from meta.op.grad.entry import function_source, read_entry, rule_facts
+from meta.op.registry import Op, TypeFunction
+from meta.schema._dsl import Schema
+
+Gradient = Mapping[str, Any] | str
+
+
+def define(
+    name: str,
+    schema: Schema,
+    *,
+    gradient: Gradient = "non_differentiable",
+    doc: str = "",
+    tvm: Callable[..., Any] | None = None,
+    torch: Callable[..., Any] | None = None,
+    reference: Callable[..., Any] | None = None,
+    **facts: Any,
+) -> Callable[[TypeFunction], Callable[..., Any]]:
+    """Register the decorated type function as operator `name` and return its public function (also `meta.<name>`).
+
+    gradient: an entry as in derivatives.yaml: a formula (text, or a Python function whose parameters name what it
+        reads) for each tensor argument, "non_differentiable", or "not_implemented: reason".
+    tvm: TE compute on the arguments in schema order.  torch: the same on torch tensors, with `out=` to write into.
+    reference: the same on NumPy arrays.  facts: further fields of meta.op.registry.Op (pattern, amp, outputs, ...).
+    Raises RegistryError for a taken name or unusable formula, before anything is registered."""
+    if name in dir(meta):
+        raise RegistryError(message("define", f"meta.{name} exists already", "a name of its own"))
+
+    def register(declare: TypeFunction) -> Callable[..., Any]:
+        text = doc or (declare.__doc__ or "").strip() or name
+        op = registry.add(Op(name, "user", schema, declare, text, **facts))
+        try:
+            rule = _rule(op, gradient)
+        except RegistryError:
+            registry.remove(name)
+            raise
+        if rule is not None:
+            tape.table()[name] = rule
+        for backend, implementation in (("torch", torch), ("reference", reference)):
+            if implementation is not None:
+                dialect(backend).implement(name, implementation)
+        if tvm is not None:
+            from meta.op.dialect.tvm._register import compute
+
+            compute(name)(tvm)
+        public = _public(op)
+        setattr(meta, name, public)
+        return public
+
+    return register
+
+
+def _rule(op: Op, gradient: Gradient) -> GradRule | None:
+    """The operator's rule, its function made from checked formulas."""
+    entry = read_entry(op, dict(gradient) if isinstance(gradient, Mapping) else gradient)
+    if not entry.positions:
+        return None
+    namespace: dict[str, Any] = {"f": meta, "Any": Any, "grad_support": support}
+    if isinstance(gradient, Mapping):
+        namespace |= {value.__name__: value for value in gradient.values() if callable(value)}
+    # The text consists of operator calls that the compiler of formulas has checked one by one.
+    exec(compile(function_source(entry), f"<gradient of {op.name}>", "exec"), namespace)
+    return GradRule(op.name, namespace[f"_{op.name}"], entry.positions, **rule_facts(entry))
+
+
+def _public(op: Op) -> Callable[..., Any]:
+    known = state(op)
+
+    def public(*args: Any, **kwargs: Any) -> Any:
+        return invoke(known, *(op.schema.bind(op.name, args, kwargs) if kwargs or len(args) < len(op.schema.args) else args))
+
+    public.__name__ = public.__qualname__ = op.name
+    public.__doc__ = op.doc
+    return public
