@@ -42,7 +42,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "structural_equal": "tvm_ffi:structural_equal",
         "structural_map": "tvm_ffi:structural_map",
         "structural_walk": "tvm_ffi:structural_walk",
-        "structural_map": "tvm_ffi:structural_map",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",
         "save_json": "tvm.ir:save_json",
         "load_json": "tvm.ir:load_json",
@@ -61,10 +60,14 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "TensorLoad": "tvm.ir.expr:TensorLoad",
         "Call": "tvm.ir:Call",
         "BufferStore": "tvm.tirx:BufferStore",
+        "SeqStmt": "tvm.tirx:SeqStmt",
+        "IndexMap": "tvm.tirx:IndexMap",
         "IterVar": "tvm.tirx:IterVar",
         "Tensor": "tvm.te:Tensor",
         "create_prim_func": "tvm.te:create_prim_func",
         "Schedule": "tvm.s_tir:Schedule",
+        "IRBuilder": "tvm.script.ir_builder:IRBuilder",
+        "script_tirx": "tvm.script.ir_builder:tirx",
         "ScheduleError": "tvm.s_tir:ScheduleError",
         "DefaultGPUSchedule": "tvm.s_tir.transform:DefaultGPUSchedule",
         # Targets and code generation
@@ -101,6 +104,11 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "RelaxTuple": "tvm.relax:Tuple",
         "RelaxTupleGetItem": "tvm.relax:TupleGetItem",
         "RelaxConstant": "tvm.ir:Constant",
+        "RelaxIf": "tvm.relax:If",
+        "SeqExpr": "tvm.relax:SeqExpr",
+        "BindingBlock": "tvm.relax:BindingBlock",
+        "VarBinding": "tvm.relax:VarBinding",
+        "MatchCast": "tvm.relax:MatchCast",
         "ExternFunc": "tvm.relax:ExternFunc",
         "ShapeExpr": "tvm.relax:ShapeExpr",
         "TensorType": "tvm.relax:TensorType",
@@ -126,7 +134,7 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
         "register_op": "ir.RegisterOp",
-        # (scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span)
+        # of scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span
         "buffer_type": "tirx.BufferType",
     }
 )

@@ -1,0 +1,22 @@
+"""The virtual machine: programs compiled for a device, see `compile`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meta.vm.executor import Executor as Executor
+    from meta.vm.executor import compile as compile  # noqa: A004
+    from meta.vm.memory import MemoryReport as MemoryReport
+    from meta.vm.report import Profile as Profile
+
+_HOMES = {"Executor": "executor", "compile": "executor", "MemoryReport": "memory", "Profile": "report"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'meta.vm' has no attribute {name!r}")
+    value = getattr(import_module(f"meta.vm.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

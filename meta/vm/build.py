@@ -1,0 +1,118 @@
+"""Executables from memory, from disk, or newly built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meta.cache import DiskCache, default_cache
+from meta.ir.printer import to_text
+from meta.op.dialect.tvm import _library as library
+from meta.op.dialect.tvm import _target
+from meta.op.dialect.tvm._register import TEImplementation, source_key
+from meta.vm.choose import Choice
+from meta.vm.memory import PlannedBytes, planned_bytes
+from meta.vm.program import Source, executable, planned, register_kernels
+
+KEEP = 64
+"""Executables that stay loaded when nobody uses them any more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
+    origin: "built", "disk"."""
+
+    module: Any
+    kernels: Mapping[str, tuple[str, ...]]
+    memory: PlannedBytes
+    origin: str
+
+
+_lock = threading.RLock()
+_loaded: OrderedDict[str, Loaded] = OrderedDict()
+
+
+def load(source: Source, *, fuse: bool) -> Loaded:
+    """The executable of a program, its library kernels registered. Building is done by one thread at a time."""
+    key = cache_key(source, fuse)
+    with _lock:
+        register_kernels(source)
+        found = _loaded.get(key) or _from_disk(key) or _built(source, key, fuse)
+        _loaded[key] = found
+        _loaded.move_to_end(key)
+        while len(_loaded) > KEEP:
+            _loaded.popitem(last=False)
+    return found
+
+
+def clear_memory() -> None:
+    """Forget the executables of this process; those on disk stay."""
+    with _lock:
+        _loaded.clear()
+
+
+def cache_key(source: Source, fuse: bool) -> str:
+    """A name for everything the executable depends on: the program, who runs what, our sources, TVM and the machine."""
+    parts = [
+        to_text(source.module, spans=False),
+        *map(_choice_text, source.choices.listed()),
+        repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device))),
+        _target.identity(source.device.kind),
+        _own_sources(),
+    ]
+    return f"vm_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:48]}"
+
+
+def _choice_text(choice: Choice) -> str:
+    payload = choice.implementation.payload
+    version = source_key(payload.source) if isinstance(payload, TEImplementation) else ""
+    return repr((choice.implementation.name, choice.info.args, choice.info.out, version))
+
+
+@cache
+def _own_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_FACTS = ".json"
+
+
+def _from_disk(key: str) -> Loaded | None:
+    disk = default_cache()
+    facts = _facts(disk, key) if disk is not None else None
+    module = library.load(disk, key) if disk is not None and facts is not None else None
+    if module is None or facts is None:
+        return None
+    kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
+    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk")
+
+
+def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
+    text = disk.read(key, _FACTS)
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
+
+
+def _built(source: Source, key: str, fuse: bool) -> Loaded:
+    _, made = planned(source, fuse=fuse)
+    memory = planned_bytes(made.module)
+    module = executable(source, made)
+    disk = default_cache()
+    if disk is not None:
+        module = library.store(disk, key, module) or module
+        facts = {"kernels": made.kernels, "memory": memory.as_dict()}
+        disk.put(key, json.dumps(facts).encode(), _FACTS)
+    return Loaded(module, made.kernels, memory, "built")

@@ -1,0 +1,120 @@
+"""The dialect of every operator call of a program, each with its reason."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from meta.device import Device
+from meta.errors import DeviceError, DispatchError, message
+from meta.ir.expr import Call, Function, GlobalVar, Var, arg_types
+from meta.ir.module import Module
+from meta.ir.visitor import walk
+from meta.op.dialect.tvm import DIALECT as TVM
+from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, flat_types, implementations
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which implementation runs calls of one operator on some types, how many of them, and who refused before it."""
+
+    info: CallInfo
+    implementation: Implementation
+    refused: tuple[Candidate, ...]
+    calls: int = 1
+
+    @property
+    def reason(self) -> str:
+        """One line: the winner's priority, and why those before it do not run."""
+        won = f"plevel {self.implementation.plevel} accepts"
+        return "; ".join([*(f"{c.implementation.dialect.name} refused: {c.refusal}" for c in self.refused), won])
+
+
+def packed_name(choice: Choice) -> str:
+    """The name that a library kernel is called by: equal names mean equal kernels."""
+    info = choice.info
+    facts = repr((info.args, info.out, info.device))
+    return f"meta.{choice.implementation.name}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+
+
+class Choices:
+    """The choices of a program: by call, and in order of first appearance."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._known: dict[object, Choice] = {}
+        self._by_call: dict[Call, Choice] = {}
+
+    def of(self, call: Call) -> Choice:
+        return self._by_call[call]
+
+    def listed(self) -> list[Choice]:
+        """One for each operator and types, with the number of calls."""
+        counts: dict[int, int] = {}
+        for choice in self._by_call.values():
+            counts[id(choice)] = counts.get(id(choice), 0) + 1
+        return [Choice(c.info, c.implementation, c.refused, counts[id(c)]) for c in self._known.values()]
+
+    def packed(self) -> dict[str, Choice]:
+        """The library kernels of the program, by the names that it calls them by."""
+        return {packed_name(c): c for c in self._known.values() if c.implementation.dialect is not TVM}
+
+    def add(self, call: Call) -> None:
+        """Choose for a call; raises DispatchError when nobody takes it, DeviceError when it is on another device."""
+        if isinstance(call.op, (Var, GlobalVar)) or call.op.view:
+            return
+        args = arg_types(call.args)
+        key = (call.op.name, call.dialect, args, repr(args), call.type)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._choose(
+                CallInfo(call.op, args, call.type, self._device(call)), call.dialect
+            )  # type: ignore[arg-type]
+        self._by_call[call] = known
+
+    def _device(self, call: Call) -> Device:
+        found = {t.device for t in flat_types((*arg_types(call.args), call.type))}
+        wrong = min(map(str, found - {self.device}), default="")
+        if wrong and call.op_name.rsplit(".", 1)[-1] != "device_copy":
+            raise DeviceError(
+                message("vm", f"{call.op_name} is on {wrong}", f"the program is compiled for {self.device}",
+                        f'compile(..., device="{wrong}") or move the arrays')
+            )  # fmt: skip
+        return self.device
+
+    def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
+        if dialect is not None:
+            return self._named(info, dialect)
+        chosen = choose(info)
+        refused: list[Candidate] = []
+        for candidate in candidates(info):
+            if candidate.implementation is chosen:
+                break
+            refused.append(candidate)
+        return Choice(info, chosen, tuple(refused))
+
+    def _named(self, info: CallInfo, dialect: str) -> Choice:
+        """What an earlier pass decided."""
+        for implementation in implementations(info.op):
+            if implementation.dialect.name == dialect:
+                refusal = implementation.refusal(info)
+                if refusal is None:
+                    return Choice(info, implementation, ())
+                raise DispatchError(
+                    message(info.op.name, f"the program asks for {dialect}: {refusal}", do="dispatch again")
+                )
+        raise DispatchError(message(info.op.name, f"the program asks for {dialect}, which does not implement it"))
+
+
+def choose_all(module: Module, device: Device) -> Choices:
+    """The choice for every operator call of the module. Raises DispatchError, DeviceError."""
+    choices = Choices(device)
+    for function in module.functions.values():
+        _visit(function, choices)
+    return choices
+
+
+def _visit(function: Function, choices: Choices) -> None:
+    for binding in walk(function):
+        if isinstance(binding.value, Call):
+            choices.add(binding.value)

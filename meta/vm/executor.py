@@ -1,0 +1,183 @@
+"""`meta.vm.compile`: programs compiled for the shapes and dtypes they are called with."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from meta import tracing
+from meta.device import Device
+from meta.device import device as parse_device
+from meta.errors import DeviceError, message
+from meta.ir.module import Module
+from meta.ir.type import TensorType
+from meta.ndarray import NDArray, asarray
+from meta.scope import modes, scoped
+from meta.vm import report
+from meta.vm.build import Loaded, load
+from meta.vm.memory import MemoryReport
+from meta.vm.program import Source, output_types, prepare
+from meta.vm.runner import Machine, Runner, builder, collector, module_runner, runner, wrapper
+from meta.vm.source import check_call, flatten_call, module_record, refuse_foreign
+
+Transform = Callable[[Module], Module]
+
+
+class Recordable(Protocol):
+    """What can be compiled: a Model, a traced function, a training step."""
+
+    def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered."""
+
+    record: tracing.Record
+    optimized: Module
+    source: Source
+    loaded: Loaded
+    constants: tuple[NDArray, ...]
+    run: Runner
+
+
+class Executor:
+    """A compiled program: call it with arrays. See `compile`."""
+
+    def __init__(
+        self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None
+    ) -> None:
+        self.device = device
+        self.fuse = fuse
+        self._record = module_record(what) if isinstance(what, Module) else what.record
+        self._whole = isinstance(what, Module)
+        self._passes = tuple(passes or ())
+        self._dialects = modes.dialects
+        self._runs: dict[Any, Runner] = {}
+        self._programs: dict[Any, Program] = {}
+        self._signature: inspect.Signature | None = None
+        self._lock = threading.RLock()
+        self._revision = tracing.revision()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; compiled first for types it has not met.
+
+        Raises ArgumentError for inputs that are no arrays or do not fit, DeviceError for arrays elsewhere."""
+        if self._revision == tracing.revision() and not kwargs:
+            try:
+                run = self._runs.get(tuple([x._type for x in args]))
+            except AttributeError:
+                run = None
+            if run is not None:
+                return run(args)
+        program, inputs = self._specialised(args, kwargs)
+        return program.run(inputs)
+
+    def program(self, *args: Any, **kwargs: Any) -> Program:
+        """The specialisation for arguments of these types, compiled if need be."""
+        return self._specialised(args, kwargs)[0]
+
+    def memory(self, *args: Any, **kwargs: Any) -> MemoryReport:
+        """Bytes that a call with these arguments needs; nothing is run."""
+        program, inputs = self._specialised(args, kwargs)
+        return report.memory(program, inputs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """A table: each operator and types, the dialect that runs it, how many calls, and why that dialect."""
+        return report.explain(self.program(*args, **kwargs).source.choices)
+
+    def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
+        """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,
+        scheduled, memory assigned). Raises ArgumentError for another stage."""
+        return report.ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
+
+    def profile(self, *args: Any, repeat: int = 10, **kwargs: Any) -> report.Profile:
+        """Time every kernel over `repeat` calls. State that the program writes is left as it is."""
+        program, inputs = self._specialised(args, kwargs)
+        return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
+
+    # --- specialising ------------------------------------------------------------------------------------------------
+
+    def _specialised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[NDArray]]:
+        if self._revision != tracing.revision():
+            self._runs.clear()
+            self._programs.clear()
+            self._signature = None
+            self._revision = tracing.revision()
+        fresh = self._trace(args, kwargs) if self._signature is None else None
+        signature = self._signature = fresh.signature if fresh else self._signature
+        assert signature is not None
+        key, inputs = flatten_call(signature, args, kwargs)
+        program = self._programs.get(key)
+        if program is None:
+            record = fresh or self._trace(args, kwargs)
+            check_call(record, inputs)
+            with self._lock, scoped("dialects", self._dialects):
+                program = self._programs[key] = self._lower(record)
+        if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
+            self._runs[tuple([x.type for x in args])] = program.run
+        return program, inputs
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tracing.Record:
+        refuse_foreign(args, kwargs)
+        with self._lock:
+            return self._record(*args, **kwargs)
+
+    def _lower(self, record: tracing.Record) -> Program:
+        from meta.passes.standard import standard
+
+        module = record.module
+        for each in (*self._passes, standard()):
+            module = each(module)
+        self._check_devices(record)
+        source = prepare(module, self.device)
+        loaded = load(source, fuse=self.fuse)
+        constants = tuple(asarray(c.value, on=self.device) for c in source.constants)
+        return Program(record, module, source, loaded, constants, self._runner(record, source, loaded, constants))
+
+    def _check_devices(self, record: tracing.Record) -> None:
+        for p in record.main.params:
+            if isinstance(p.type, TensorType) and p.type.device is not self.device and p.name != "key":
+                raise DeviceError(
+                    message("vm", f"'{p.name}' is on {p.type.device}", f"the program is compiled for {self.device}",
+                            f'move it, or compile(..., device="{p.type.device}")')
+                )  # fmt: skip
+
+    def _runner(self, record: tracing.Record, source: Source, loaded: Loaded, constants: Sequence[NDArray]) -> Runner:
+        state = [x for _, x in record.state]
+        key = (lambda: tracing.draw_keys(record.random)) if record.random else None
+        collect = collector(state, [c._data for c in constants], key)
+        wrap = wrapper([t for t in output_types(source) if isinstance(t, TensorType)])
+        machine = Machine(loaded.module, self.device)
+        if self._whole:
+            return module_runner(machine, collect, wrap, builder(record.result), source.mutates)
+        first = len(record.inputs)
+        written = [state[at - first] for at in source.mutates.values()]
+        return runner(machine, collect, wrap, builder(record.result), written)
+
+
+def compile(
+    what: Module | Recordable,
+    device: Device | str = "cpu",
+    *,
+    fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None,
+) -> Executor:
+    """Compile a Model, a traced function, a training step or an IR Module.
+
+    executor = meta.vm.compile(model)
+    y = executor(x)                       # or by name: executor(x=x)
+
+    The program is traced and compiled at the first call with inputs of new shapes and dtypes (a Module: of any shapes
+    where its sizes are symbolic), kept on disk, and reused. It returns what the eager call returns; arrays that the
+    eager call writes in place (parameters, buffers, optimizer state) keep their memory.
+
+    device: where it runs; inputs and parameters must be there.
+    fuse: let neighbouring operators share a kernel.
+    passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
+    A `with_dialect` around this call holds for the program."""
+    chosen = [passes] if callable(passes) else list(passes or ())
+    return Executor(what, parse_device(device), fuse, chosen)

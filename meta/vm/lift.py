@@ -1,0 +1,131 @@
+"""What the Relax VM does not know is rewritten first: closures and the branches of
+conditionals become functions of the module, and the constants of
+"main" become parameters of it, so that compiled code holds no data and can be kept on disk for all data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from meta.errors import NotSupportedError, message
+from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, Var, is_atom
+from meta.ir.module import Module
+from meta.ir.type import FunctionType
+from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
+
+
+def constants_to_params(main: Function) -> tuple[Function, tuple[Constant, ...]]:
+    """`main` with a further parameter for each of its constants, and those constants in order."""
+    found: dict[Constant, Var] = {}
+
+    def atom(a: Atom) -> Atom:
+        if not isinstance(a, Constant):
+            return a
+        return found.setdefault(a, Var(f"const{len(found)}", a.type, a.span))
+
+    body = _map_block(main.body, atom)
+    return replace(main, params=(*main.params, *found.values()), body=body), tuple(found)
+
+
+def _map_block(block: Block, change: Callable[[Atom], Atom]) -> Block:
+    bindings = tuple(
+        Binding(b.var, with_blocks(new, tuple(_map_block(inner, change) for inner in nested_blocks(new))))
+        for b in block.bindings
+        for new in [map_operands(b.value, change)]
+    )
+    result = change(block.result) if is_atom(block.result) else map_operands(block.result, change)
+    return Block(bindings, result)  # type: ignore[arg-type]
+
+
+def _renamed(block: Block, names: Mapping[Var, Var]) -> Block:
+    return _map_block(block, lambda a: names.get(a, a) if isinstance(a, Var) else a)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """Where a closure went: its global name, and the variables that calls pass besides the arguments."""
+
+    function: GlobalVar
+    captured: tuple[Var, ...]
+
+
+class _Lifter:
+    def __init__(self, module: Module) -> None:
+        self.functions: dict[str, Function] = dict(module.functions)
+        self.closures: dict[Var, _Lifted] = {}
+
+    def fresh(self, name: str) -> str:
+        wanted, count = name or "closure", 0
+        while wanted in self.functions:
+            count += 1
+            wanted = f"{name or 'closure'}_{count}"
+        return wanted
+
+    def block(self, block: Block) -> Block:
+        bindings: list[Binding] = []
+        for b in block.bindings:
+            if isinstance(b.value, Function):
+                self.lift(b.var, b.value)
+                continue
+            value = self.call(b.value) if isinstance(b.value, Call) else b.value
+            blocks = (self.outlined(self.block(inner)) for inner in nested_blocks(value))
+            bindings.append(Binding(b.var, with_blocks(value, tuple(blocks))))
+        return Block(tuple(bindings), block.result)
+
+    def outlined(self, block: Block) -> Block:
+        """A block that calls a function of the module which does what `block` does: there it is fused and planned."""
+        if not any(isinstance(b.value, Call) for b in block.bindings):
+            return block
+        captured = free_vars(block)
+        inner = {v: replace(v) for v in captured}
+        name = self.fresh("branch")
+        function = Function(tuple(inner.values()), _renamed(block, inner), name=name)
+        self.functions[name] = function
+        result = Var("", block.type)
+        call = Call(GlobalVar(name, function.type), captured, block.type)
+        return Block((Binding(result, call),), result)
+
+    def call(self, call: Call) -> Call:
+        lifted = self.closures.get(call.op) if isinstance(call.op, Var) else None
+        if lifted is None:
+            return call
+        return replace(call, op=lifted.function, args=(*call.args, *lifted.captured))
+
+    def lift(self, var: Var, function: Function) -> None:
+        name = self.fresh(function.name or var.name)
+        self.functions[name] = function
+        captured = tuple(v for v in self._captured(function) if v is not var)
+        kinds = (*(p.type for p in function.params), *(v.type for v in captured))
+        lifted = _Lifted(GlobalVar(name, FunctionType(kinds, function.body.type)), captured)
+        self.closures[var] = lifted
+        inner = {v: replace(v) for v in captured}
+        body = _renamed(self.block(function.body), inner)
+        self.functions[name] = replace(function, params=(*function.params, *inner.values()), body=body)
+
+    def _captured(self, function: Function) -> tuple[Var, ...]:
+        """The free variables, with those of already lifted closures in place of the closures."""
+        out: dict[Var, None] = {}
+        for v in free_vars(function):
+            known = self.closures.get(v)
+            out.update(dict.fromkeys(known.captured if known else (v,)))
+        return tuple(out)
+
+
+def lift_closures(module: Module) -> Module:
+    """The module without closures. Raises NotSupportedError when one is used other than by calling it."""
+    lifter = _Lifter(module)
+    for name, function in module.functions.items():
+        lifter.functions[name] = replace(function, body=lifter.block(function.body))
+    out = Module(lifter.functions)
+    for name, function in out.functions.items():
+        _check_first_order(name, function)
+    return out
+
+
+def _check_first_order(name: str, function: Function) -> None:
+    for atom in block_reads(function.body):
+        if isinstance(atom, Var) and isinstance(atom.type, FunctionType):
+            raise NotSupportedError(
+                message("vm", f"'{name}' uses the function '{atom.name}' as a value", "functions may only be called",
+                        "call it where it is defined")
+            )  # fmt: skip

@@ -1,0 +1,205 @@
+"""Our IR as a Relax module: TE computes become PrimFuncs behind `call_tir`, library kernels packed functions behind
+`call_dps_packed`, views `reshape`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meta.errors import IRError, message
+from meta.ir.analysis import leaf_types
+from meta.ir.expr import Atom, Block, Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from meta.ir.literal import to_array
+from meta.ir.module import Module
+from meta.ir.type import TensorType, TupleType, Type
+from meta.op.dialect.tvm import DIALECT as TVM
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._generic import spec
+from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
+from meta.vm.choose import Choice, Choices, packed_name
+from meta.vm.sizes import Sizes
+
+_OP_PATTERN = {"opaque": 8, "softmax": 8}
+"""Relax's numbers for patterns that its own analysis of loops must not decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A Relax module. ops: the operator behind each PrimFunc and packed function, by name."""
+
+    module: Any
+    ops: Mapping[str, str]
+
+
+def lower(module: Module, choices: Choices) -> Lowered:
+    """Lower a module without closures, whose "main" has no constants and then returns a flat tuple of tensors.
+
+    Raises NotSupportedError for what Relax cannot hold."""
+    return _Lowering(module, choices).run()
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A Relax function being made."""
+
+    name: str
+    sizes: Sizes = field(default_factory=Sizes)
+    values: dict[Var, Any] = field(default_factory=dict[Var, Any])
+    bindings: list[Any] = field(default_factory=list[Any])
+
+
+class _Lowering:
+    def __init__(self, module: Module, choices: Choices) -> None:
+        self.module = module
+        self.choices = choices
+        self.builder = tvm.BlockBuilder()
+        self.globals: dict[str, Any] = {}
+        self.kernels: dict[Any, Any] = {}
+        self.ops: dict[str, str] = {}
+        self.pending: list[tuple[Any, Function]] = []
+
+    def run(self) -> Lowered:
+        for name, function in self.module.functions.items():
+            self.declare(name, function)
+        while self.pending:
+            target, function = self.pending.pop()
+            self.builder.update_func(target, self.function(target.name_hint, function))
+        lowered = tvm.relax_transform.Normalize()(self.builder.get())
+        return Lowered(lowered, self.ops)
+
+    def declare(self, name: str, function: Function) -> Any:
+        """Its Relax GlobalVar; the body follows later, because functions may call each other."""
+        sizes = Sizes()
+        params = [tvm.RelaxVar(p.name or "p", sizes.type(p.type)) for p in function.params]
+        empty = tvm.RelaxFunction.create_empty(params, sizes.type(function.body.type))
+        target = self.builder.add_func(empty, name)
+        self.globals[name] = target
+        self.pending.append((target, function))
+        return target
+
+    def function(self, name: str, function: Function) -> Any:
+        scope = _Scope(name)
+        for p in function.params:
+            scope.values[p] = tvm.RelaxVar(p.name or "p", scope.sizes.type(p.type))
+        result, kind = self.block(scope, function.body), function.body.type
+        if name == "main":
+            result, kind = self.flat(scope, result, kind)
+        body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
+        params = [scope.values[p] for p in function.params]
+        made = tvm.RelaxFunction(params, body, scope.sizes.type(kind))
+        return made.with_attr("global_symbol", name) if name == "main" else made
+
+    def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
+        """A value as a tuple of tensors without tuples inside, and its type."""
+        fields = list(self.leaves(scope, value, kind))
+        flat = TupleType(tuple(leaf_types(kind)))
+        return self.bind(scope, "results", flat, tvm.RelaxTuple(fields)), flat
+
+    def leaves(self, scope: _Scope, value: Any, kind: Type) -> Iterator[Any]:
+        if not isinstance(kind, TupleType):
+            yield value
+            return
+        for i, field_type in enumerate(kind.fields):
+            item = self.bind(scope, "", field_type, tvm.RelaxTupleGetItem(value, i))
+            yield from self.leaves(scope, item, field_type)
+
+    def block(self, scope: _Scope, block: Block) -> Any:
+        for binding in block.bindings:
+            value = self.value(scope, binding.value)
+            if not isinstance(value, tvm.RelaxVar):
+                value = self.bind(scope, binding.var.name, binding.var.type, value)
+            scope.values[binding.var] = value
+        if isinstance(block.result, Tuple):
+            return self.bind(scope, "result", block.result.type, self.value(scope, block.result))
+        return self.atom(scope, block.result)
+
+    def bind(self, scope: _Scope, name: str, kind: Type, value: Any) -> Any:
+        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", scope.sizes.type(kind))
+        scope.bindings.append(tvm.VarBinding(var, value))
+        return var
+
+    def atom(self, scope: _Scope, atom: Atom) -> Any:
+        match atom:
+            case Var():
+                return scope.values[atom]
+            case Constant():
+                return self.bind(scope, "const", atom.type, tvm.relax_const(to_array(atom.value), atom.type.dtype))
+            case GlobalVar():
+                return self.globals[atom.name]
+
+    def value(self, scope: _Scope, value: Expr) -> Any:
+        match value:
+            case Call():
+                return self.call(scope, value)
+            case Tuple():
+                return tvm.RelaxTuple([self.atom(scope, f) for f in value.fields])
+            case TupleGetItem():
+                return tvm.RelaxTupleGetItem(self.atom(scope, value.value), value.index)
+            case If():
+                return self.conditional(scope, value)
+            case Function():
+                raise IRError(message("vm", "a closure is left", do="lift closures before lowering"))
+
+    def conditional(self, scope: _Scope, value: If) -> Any:
+        return tvm.RelaxIf(
+            self.atom(scope, value.cond), self.branch(scope, value.then), self.branch(scope, value.orelse)
+        )
+
+    def branch(self, scope: _Scope, block: Block) -> Any:
+        inner = _Scope(scope.name, scope.sizes, dict(scope.values))
+        result = self.block(inner, block)
+        return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
+
+    def call(self, scope: _Scope, call: Call) -> Any:
+        if isinstance(call.op, (Var, GlobalVar)):
+            return tvm.RelaxCall(self.atom(scope, call.op), [self.atom(scope, a) for a in call.args])
+        if call.op.view:
+            return self.view(scope, call)
+        choice = self.choices.of(call)
+        tensors = [self.atom(scope, a) for a in _tensors(call.args)]
+        outs = [scope.sizes.type(t) for t in choice.info.outputs()]
+        make = self.tir if choice.implementation.dialect is TVM else self.library
+        made = make(choice)(tvm.RelaxTuple(tensors), outs)
+        if isinstance(call.type, TupleType) and len(outs) == 1:
+            return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], made)])
+        return made
+
+    def view(self, scope: _Scope, call: Call) -> Any:
+        source = self.atom(scope, call.args[0])
+        kind = call.type
+        if not isinstance(kind, TensorType) or kind == call.args[0].type:
+            return source
+        return tvm.relax.op.reshape(source, tvm.ShapeExpr(scope.sizes.shape(kind.shape)))
+
+    def tir(self, choice: Choice) -> Callable[[Any, Any], Any]:
+        wanted = spec(choice.implementation.payload, choice.info, symbolic=False)
+        target = self.kernel(wanted, choice)
+        return lambda args, outs: tvm.call_tir(target, args, outs)
+
+    def kernel(self, wanted: KernelSpec, choice: Choice) -> Any:
+        """The GlobalVar of the PrimFunc: one for equal calls."""
+        key = (wanted, wanted.compute, repr(wanted.args))
+        known = self.kernels.get(key)
+        if known is None:
+            func = prim_func(wanted).without_attr("global_symbol")
+            pattern = _OP_PATTERN.get(wanted.pattern)
+            func = func if pattern is None else func.with_attr("op_pattern", pattern)
+            known = self.kernels[key] = self.builder.add_func(func, wanted.name)
+            self.ops[known.name_hint] = choice.implementation.name
+        return known
+
+    def library(self, choice: Choice) -> Callable[[Any, Any], Any]:
+        name = packed_name(choice)
+        self.ops[name] = choice.implementation.name
+        return lambda args, outs: tvm.call_dps_packed(name, args, outs)
+
+
+def _tensors(args: tuple[Any, ...]) -> list[Atom]:
+    out: list[Atom] = []
+    for arg in args:
+        if isinstance(arg, tuple):
+            out.extend(a for a in arg if isinstance(a, (Var, Constant)))  # pyright: ignore[reportUnknownVariableType]
+        elif isinstance(arg, (Var, Constant)):
+            out.append(arg)
+    return out

@@ -1,0 +1,83 @@
+"""From lowered Relax to what the virtual machine is built from: fuse, schedule, allocate, update in place, plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._schedule import schedule
+from meta.vm.inplace import update_in_place
+from meta.vm.lower import Lowered
+from meta.vm.simplify import share_tensors, simplify
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """kernels: the operators in each PrimFunc and packed function, by name.
+    module: ready for code generation, but for `finished`."""
+
+    module: Any
+    kernels: Mapping[str, tuple[str, ...]]
+
+
+def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: Any, *, fuse: bool) -> Planned:
+    """Run the passes up to the static memory plan.
+
+    mutates, constants: see `update_in_place`."""
+    with target:
+        module, kernels = _fused(lowered, fuse)
+        module = _scheduled(module, target)
+        module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
+        module = simplify(module)
+        module, kernels = update_in_place(module, kernels, mutates, constants, target)
+        module = tvm.relax_transform.DeadCodeElimination(["main"])(module)
+        module = _sequence("StaticPlanBlockMemory")(module)
+    present = {name.name_hint for name in module.get_global_vars()}
+    return Planned(module, {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")})
+
+
+def finished(planned: Planned, target: Any, *, static: bool) -> Any:
+    """The module in the form that code is generated from.
+
+    static: no symbolic sizes. Then nothing needs to be freed before the end of a call, since the plan already lets
+    tensors share storage; with symbolic sizes every tensor is freed after its last use."""
+    with target:
+        module = _sequence("LowerAllocTensor")(planned.module)
+        module = share_tensors(module) if static else _sequence("KillAfterLastUse")(module)
+        return _sequence("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
+
+
+def _sequence(*names: str) -> Any:
+    return tvm.Sequential([getattr(tvm.relax_transform, name)() for name in names])
+
+
+def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
+    """The module with groups of operators as one PrimFunc each, and the operators of each."""
+    kernels = {name: (op,) for name, op in lowered.ops.items()}
+    if not fuse:
+        return lowered.module, kernels
+    module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(lowered.module)
+    for target, function in module.functions.items():
+        if isinstance(function, tvm.RelaxFunction) and function.attrs and "Primitive" in function.attrs:
+            kernels[target.name_hint] = _members(function, kernels)
+    return tvm.relax_transform.DeadCodeElimination(["main"])(_sequence("FuseTIR")(module)), kernels
+
+
+def _members(group: Any, kernels: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The operators that a group made by FuseOps calls, in order."""
+    out: list[str] = []
+    for block in group.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, tvm.RelaxCall) and len(value.args) and isinstance(value.args[0], tvm.GlobalVar):
+                out.extend(kernels.get(value.args[0].name_hint, ()))
+    return tuple(out)
+
+
+def _scheduled(module: Any, target: Any) -> Any:
+    functions = {}
+    for name, function in module.functions.items():
+        functions[name] = schedule(function, "", target) if isinstance(function, tvm.PrimFunc) else function
+    return tvm.IRModule(functions, attrs=module.attrs)

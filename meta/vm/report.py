@@ -1,0 +1,150 @@
+"""What an executor tells about a program: who runs what and why, its memory, its text, where the time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meta.errors import ArgumentError, did_you_mean, message
+from meta.ir.type import TensorType
+from meta.ndarray import NDArray
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _memory
+from meta.vm.choose import Choices
+from meta.vm.memory import MemoryReport
+from meta.vm.program import executable, planned
+
+if TYPE_CHECKING:
+    from meta.vm.executor import Program
+
+STAGES = ("traced", "optimized", "relax", "planned")
+
+
+def explain(choices: Choices) -> str:
+    """One line an operator and types: `dialect.op(types)  calls  reason`."""
+    rows = [("operator", "calls", "why")]
+    for choice in choices.listed():
+        types = ", ".join(map(_short, choice.info.tensors()))
+        rows.append((f"{choice.implementation.name}({types})", str(choice.calls), choice.reason))
+    return _table(rows)
+
+
+def _short(t: TensorType) -> str:
+    return f"{t.dtype}[{'x'.join(map(str, t.shape))}]"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
+    """The memory of a call, from the plan and the arrays it is given."""
+    plan = program.loaded.memory
+    return MemoryReport(
+        state=sum(x.nbytes for _, x in program.record.state),
+        inputs=sum(x.nbytes for x in inputs),
+        constants=sum(x.nbytes for x in program.constants),
+        outputs=plan.outputs,
+        intermediates=plan.intermediates,
+        workspace=plan.workspace,
+        dynamic=plan.dynamic,
+    )
+
+
+def ir(program: Program, stage: str, *, fuse: bool) -> str:
+    """The text of a program at a stage; raises ArgumentError for an unknown one."""
+    if stage == "traced":
+        return str(program.record.module)
+    if stage == "optimized":
+        return str(program.optimized)
+    if stage not in STAGES:
+        raise ArgumentError(
+            message("ir", f"there is no stage '{stage}'", f"stages: {', '.join(STAGES)}", did_you_mean(stage, STAGES))
+        )
+    lowered, made = planned(program.source, fuse=fuse)
+    return str((lowered if stage == "relax" else made).module.script())
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """Time of one kernel: its name, the operators in it, calls per run, microseconds of all of them per run."""
+
+    name: str
+    ops: tuple[str, ...]
+    calls: int
+    microseconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Kernels by time, slowest first. total: microseconds of a run without the profiler, median."""
+
+    kernels: tuple[KernelTime, ...]
+    total: float
+
+    def __str__(self) -> str:
+        rows = [("kernel", "operators", "calls", "us")]
+        rows += [(k.name, " + ".join(k.ops), str(k.calls), f"{k.microseconds:.1f}") for k in self.kernels]
+        busy = sum(k.microseconds for k in self.kernels)
+        return f"{_table(rows)}\nall kernels {busy:.1f} us; a run {self.total:.1f} us"
+
+
+def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
+    """Time every kernel call of `repeat` runs in an instrumented machine, on copies of the state."""
+    _, made = planned(program.source, fuse=fuse)
+    device = program.source.device
+    machine = tvm.VirtualMachine(executable(program.source, made, mode="bytecode"), _memory.tvm_device(device))
+    arrays = [x._data for x in inputs] + [_copy(x) for _, x in program.record.state]
+    arrays += [_copy(NDArray(_memory.empty((2,), "int64"), p.type)) for p in program.record.main.params[len(arrays) :]]  # type: ignore[arg-type]
+    arrays += [c._data for c in program.constants]
+    written = set(program.source.mutates.values())
+    arrays = [_copy_data(a, device) if i in written else a for i, a in enumerate(arrays)]
+    run, synchronize = machine["main"], _memory.tvm_device(device).sync
+    timer = _Timer(frozenset(made.kernels), synchronize)
+    totals: list[float] = []
+    for _ in range(max(repeat, 1)):
+        start = time.perf_counter()
+        run(*arrays)
+        synchronize()
+        totals.append((time.perf_counter() - start) * 1e6)
+    machine.set_instrument(timer)
+    for _ in range(max(repeat, 1)):
+        run(*arrays)
+    runs = max(repeat, 1)
+    rows = [KernelTime(n, made.kernels[n], timer.calls[n] // runs, timer.seconds[n] * 1e6 / runs) for n in timer.calls]
+    return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])
+
+
+class _Timer:
+    """An instrument of the virtual machine: called before and after each call, it adds up the time of kernels."""
+
+    def __init__(self, kernels: frozenset[str], synchronize: Any) -> None:
+        self.kernels = kernels
+        self.synchronize = synchronize
+        self.calls: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+        self.start = 0.0
+
+    def __call__(self, function: Any, name: str, before: bool, *_: Any) -> int:
+        if name in self.kernels:
+            self.synchronize()
+            now = time.perf_counter()
+            if before:
+                self.start = now
+            else:
+                self.calls[name] = self.calls.get(name, 0) + 1
+                self.seconds[name] = self.seconds.get(name, 0.0) + now - self.start
+        return 0
+
+
+def _copy(x: NDArray) -> Any:
+    return _copy_data(x._data, x.device)
+
+
+def _copy_data(data: Any, device: Any) -> Any:
+    out = _memory.empty(tuple(map(int, data.shape)), str(data.dtype), device)
+    _memory.copy_into(data, out)
+    return out

@@ -1,0 +1,116 @@
+"""What a compiled call does in Python, with everything decided beforehand: collect raw tensors, run, wrap results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from meta.device import Device
+from meta.ir.type import TensorType, tensor_type
+from meta.ndarray import NDArray
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _memory
+from meta.tree import Tree
+
+Runner = Callable[[Sequence[NDArray]], Any]
+"""Takes the input arrays in order, returns what the program returns."""
+
+
+class Machine(threading.local):
+    """The virtual machine of an executable: one for each thread, because a machine has one stack."""
+
+    def __init__(self, module: Any, device: Device) -> None:
+        self.module = tvm.VirtualMachine(module, _memory.tvm_device(device)).module
+        self.main: Callable[..., Any] = self.module["main"]
+
+
+def collector(
+    state: Sequence[NDArray], constants: Sequence[Any], key: Callable[[], NDArray] | None
+) -> Callable[..., list[Any]]:
+    """inputs -> raw tensors in the order of the parameters of "main": inputs, state, random key, constants."""
+    fixed = list(constants)
+    held = list(state)
+    if key is None and not held and not fixed:
+        return lambda inputs: [x._data for x in inputs]
+    if key is None:
+        return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], *fixed]
+    return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], key()._data, *fixed]
+
+
+def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
+    """What the machine returns -> arrays of these types (symbolic sizes are read off the result)."""
+    if not types:
+        return lambda result: []
+    if len(types) == 1:
+        only = types[0]
+        if only.is_static:
+            return lambda result: [NDArray(result, only)]
+        return lambda result: [NDArray(result, _actual(only, result))]
+    if all(t.is_static for t in types):
+        return lambda result: [NDArray(x, t) for x, t in zip(result, types, strict=True)]
+    return lambda result: [NDArray(x, _actual(t, x)) for x, t in zip(result, types, strict=True)]
+
+
+def _actual(kind: TensorType, data: Any) -> TensorType:
+    return tensor_type(tuple(map(int, data.shape)), kind.dtype, kind.device)
+
+
+def builder(tree: Tree) -> Callable[[list[Any]], Any]:
+    """Leaves -> the nest that the program returns."""
+    if tree.kind == "leaf":
+        return lambda leaves: leaves[0]
+    if tree.kind in ("tuple", "list") and all(child.kind == "leaf" for child in tree.children):
+        return tuple if tree.kind == "tuple" else list
+    return lambda leaves: tree.build(iter(leaves))
+
+
+def count_write(x: NDArray) -> None:
+    """Note that a program wrote an array in place: the tape refuses to use a value saved before."""
+    version = x._version
+    if version is None:
+        x._version = [1]
+    else:
+        version[0] += 1
+
+
+def runner(
+    machine: Machine,
+    collect: Callable[[Sequence[NDArray]], list[Any]],
+    wrap: Callable[[Any], list[NDArray]],
+    build: Callable[[list[Any]], Any],
+    written: Sequence[NDArray],
+) -> Runner:
+    """The parts put together."""
+    if not written:
+        return lambda inputs: build(wrap(machine.main(*collect(inputs))))
+
+    def run(inputs: Sequence[NDArray]) -> Any:
+        result = machine.main(*collect(inputs))
+        for x in written:
+            count_write(x)
+        return build(wrap(result))
+
+    return run
+
+
+def module_runner(
+    machine: Machine,
+    collect: Callable[[Sequence[NDArray]], list[Any]],
+    wrap: Callable[[Any], list[NDArray]],
+    build: Callable[[list[Any]], Any],
+    mutates: Mapping[int, int],
+) -> Runner:
+    """For programs whose state is among their inputs: a result that replaces an input is that input."""
+    if not mutates:
+        return runner(machine, collect, wrap, build, ())
+
+    def run(inputs: Sequence[NDArray]) -> Any:
+        made = wrap(machine.main(*collect(inputs)))
+        for at in mutates.values():
+            count_write(inputs[at])
+        rest = iter(made)
+        total = len(made) + len(mutates)
+        return build([inputs[mutates[i]] if i in mutates else next(rest) for i in range(total)])
+
+    return run

@@ -1,0 +1,95 @@
+"""IR Modules as records, and the arguments of calls: told apart, and checked against parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from meta import tracing
+from meta.errors import ArgumentError, NotSupportedError, message
+from meta.interpreter.run import check_inputs
+from meta.ir.dim import Dim
+from meta.ir.module import Module
+from meta.ir.type import TensorType, TupleType, Type
+from meta.ndarray import NDArray
+from meta.schema._types import TensorLike
+from meta.tree import Tree, flatten
+
+
+def module_record(module: Module) -> Callable[..., tracing.Record]:
+    """The `record` method of a Module: all parameters of "main" are inputs, by their names."""
+    main = module.main
+    names = tuple(p.name if p.name.isidentifier() else f"input{i}" for i, p in enumerate(main.params))
+    for p in main.params:
+        if not isinstance(p.type, TensorType):
+            raise NotSupportedError(
+                message("vm", f"parameter '{p.name}' of main has type {p.type!r}", "main takes tensors",
+                        "give main a parameter for each tensor")
+            )  # fmt: skip
+    if len(set(names)) != len(names):
+        raise ArgumentError(message("vm", f"parameters of main share a name: {', '.join(names)}", "distinct names"))
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+    signature = inspect.Signature(parameters)
+    result = _tree(main.body.type)
+
+    def record(*_: Any, **__: Any) -> tracing.Record:
+        return tracing.Record(module, names, signature, (), 0, result, tracing.revision())
+
+    return record
+
+
+def _tree(kind: Type) -> Tree:
+    if isinstance(kind, TupleType):
+        return Tree("tuple", tuple(map(_tree, kind.fields)))
+    return Tree("leaf")
+
+
+def check_call(record: tracing.Record, inputs: Sequence[NDArray]) -> None:
+    """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program."""
+    types = [p.type for p in record.main.params[: len(record.inputs)]]
+    check_inputs("vm", record.inputs, types, inputs)
+    sizes: dict[Dim, tuple[str, int]] = {}
+    for name, kind, x in zip(record.inputs, types, inputs, strict=True):
+        for dim, size in zip(kind.shape if isinstance(kind, TensorType) else (), x.shape, strict=True):
+            first, known = sizes.setdefault(dim, (name, size))
+            if known != size and not isinstance(dim, int):
+                raise ArgumentError(
+                    message("vm", f"size {dim} is {known} in '{first}' and {size} in '{name}'", "one size for one name")
+                )
+
+
+def flatten_call(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Hashable, list[NDArray]]:
+    """A key for a call (its plain values and the types of its arrays), and its arrays in order.
+
+    Raises ArgumentError when the arguments do not fit, or cannot be told apart from others."""
+    refuse_foreign(args, kwargs)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(message("vm", f"{error}", f"takes {signature}")) from None
+    bound.apply_defaults()
+    leaves, tree = flatten(dict(bound.arguments), lambda v: isinstance(v, NDArray))
+    inputs = [x for _, x in leaves]
+    key = (tree, repr(tree), tuple(x.type for x in inputs))
+    try:
+        hash(key)
+    except TypeError:
+        raise ArgumentError(
+            message("vm", "a plain argument is not hashable", "arrays, numbers, strings and nests of them")
+        ) from None
+    return key, inputs
+
+
+def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentError for an array of another library, which would silently become a constant of the program."""
+    named = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
+    found, _ = flatten(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike))
+    for name, value in found:
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        raise ArgumentError(
+            message("vm", f"'{name}' is a {kind} of shape {tuple(value.shape)}", "takes meta arrays",
+                    "wrap it: meta.array(...), or meta.from_dlpack(...) to share its memory")
+        )  # fmt: skip

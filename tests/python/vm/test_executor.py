@@ -1,0 +1,70 @@
+"""`meta.vm.compile`: what it computes, in place and not, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meta
+from meta.errors import ArgumentError
+from meta.interpreter.run import run
+from meta.ir.module import Module
+
+from .programs import assert_same, copies, program, randoms
+
+
+def mlp() -> Module:
+    def body(ops, x, w1, b1, w2, b2):
+        hidden = ops.tanh(ops.add(ops.matmul(x, w1), b1))
+        return ops.softmax(ops.add(ops.matmul(hidden, w2), b2))
+
+    return program({"x": (3, 8), "w1": (8, 16), "b1": (16,), "w2": (16, 4), "b2": (4,)}, body)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_the_vm_computes_what_the_interpreter_computes(fuse: bool) -> None:
+    module, inputs = mlp(), randoms((3, 8), (8, 16), (16,), (16, 4), (4,))
+    assert_same(meta.vm.compile(module, fuse=fuse)(*inputs), run(module, *inputs))
+
+
+def test_inputs_may_be_named() -> None:
+    executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.subtract(x, y)))
+    x, y = randoms((2, 3), (2, 3))
+    assert_same(executor(y=y, x=x), x - y)
+
+
+def test_a_replaced_parameter_keeps_its_memory() -> None:
+    def body(ops, w, dw):
+        return [ops.sum(dw), ops.subtract(w, ops.multiply(dw, 0.5))]
+
+    module = program({"w": (4, 5), "dw": (4, 5)}, body, {1: 0})
+    w, dw = randoms((4, 5), (4, 5))
+    expected = w - dw * 0.5
+    address = w.numpy().ctypes.data
+    total, replaced = meta.vm.compile(module)(w, dw)
+    assert replaced is w
+    assert w.numpy().ctypes.data == address
+    assert_same([total, w], [dw.sum(), expected])
+
+
+def test_wrong_inputs_are_named() -> None:
+    executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
+    x, wrong = randoms((2, 3), (3, 3))
+    with pytest.raises(
+        ArgumentError, match=r"\[vm\] input 'y' is Tensor\[\(3, 3\), \"float32\"\]; takes Tensor\[\(2, 3\)"
+    ):
+        executor(x, wrong)
+    with pytest.raises(ArgumentError, match=r"\[vm\] missing a required argument: 'y'; takes \(x, y\)"):
+        executor(x)
+    with pytest.raises(
+        ArgumentError, match=r"\[vm\] 'argument 1' is a numpy.ndarray of shape \(2, 3\); takes meta arrays"
+    ):
+        executor(x, np.zeros((2, 3), "float32"))
+
+
+def test_interpreter_and_vm_agree_on_copies_of_state() -> None:
+    module = program({"w": (3,)}, lambda ops, w: [ops.multiply(w, w), ops.add(w, 1.0)], {1: 0})
+    (w,) = randoms((3,))
+    square, new = run(module, *copies([w]))
+    executor = meta.vm.compile(module)
+    assert_same(executor(w), (square, new))
