@@ -13,7 +13,9 @@ from typing import Any
 from meta._generated import functions as f
 from meta.autograd.rule import GradRule
 from meta.op.grad import binary as grad_binary
+from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
+from meta.op.grad import movement as grad_movement
 from meta.op.grad import nn as grad_nn
 from meta.op.grad import pool as grad_pool
 from meta.op.grad import reduce as grad_reduce
@@ -122,8 +124,92 @@ def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, out
     return (f.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
+def _embedding(needs: Any, weight: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.embedding_dx(dy, indices, weight.shape[0]),)
+
+
+def _embedding_dx(needs: Any, dy: Any, indices: Any, num_weight: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.embedding(dz, indices),)
+
+
+def _gather(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_dx(dy, axis, indices, x.shape),)
+
+
+def _gather_dx(needs: Any, dy: Any, axis: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.gather(dz, axis, indices),)
+
+
+def _gather_nd(needs: Any, x: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_nd_dx(dy, indices, x.shape),)
+
+
+def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.gather_nd(dz, indices),)
+
+
+def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.take_dx(dy, indices, x.shape, axis, 'clip'),)
+
+
+def _scatter_add(needs: Any, x: Any, axis: Any, indices: Any, src: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy if needs[0] else None, f.gather(dy, axis, indices) if needs[1] else None)
+
+
+def _strided_set(needs: Any, x: Any, v: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_indexing.strided_set_dx(v, begin, end, strides, dy) if needs[0] else None, grad_indexing.strided_set_dv(v, begin, end, strides, dy) if needs[1] else None)
+
+
+def _strided_slice(needs: Any, x: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.strided_slice_dx(dy, x.shape, begin, end, strides),)
+
+
+def _strided_slice_dx(needs: Any, dy: Any, shape: Any, begin: Any, end: Any, strides: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.strided_slice(dz, begin, end, strides),)
+
+
+def _take(needs: Any, x: Any, indices: Any, axis: Any, mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.take_dx(dy, indices, x.shape, axis, mode),)
+
+
+def _take_dx(needs: Any, dy: Any, indices: Any, shape: Any, axis: Any, mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.take(dz, indices, axis, mode),)
+
+
+def _dense(needs: Any, x: Any, w: Any, bias: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.matmul(dy, w) if needs[0] else None, grad_linalg.dense_dw(x, w, dy) if needs[1] else None, grad_linalg.dense_db(bias, dy) if needs[2] else None)
+
+
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
+
+
+def _flip(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.flip(dy, axis),)
+
+
+def _pad(needs: Any, x: Any, pad_width: Any, pad_value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.pad_grad(x, pad_width, dy),)
+
+
+def _repeat(needs: Any, x: Any, repeats: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.repeat_grad(x, repeats, axis, dy),)
+
+
+def _roll(needs: Any, x: Any, shift: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.roll_grad(shift, axis, dy),)
+
+
+def _tile(needs: Any, x: Any, reps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.tile_grad(x, reps, dy),)
+
+
+def _tril(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.tril(dy, k),)
+
+
+def _triu(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.triu(dy, k),)
 
 
 def _softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -306,7 +392,15 @@ def _broadcast_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any,
     return (f.sum_to(dy, x.shape),)
 
 
+def _broadcast_to_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.sum_to(dy, x.shape),)
+
+
 def _cast(needs: Any, x: Any, dtype: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.cast(dy, x.dtype),)
+
+
+def _cast_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.cast(dy, x.dtype),)
 
 
@@ -318,16 +412,40 @@ def _device_copy(needs: Any, x: Any, device: Any, y: Any, dy: Any) -> tuple[Any,
     return (f.device_copy(dy, x.device),)
 
 
+def _expand_dims(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
+
+
+def _moveaxis(needs: Any, x: Any, source: Any, destination: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.moveaxis(dy, destination, source),)
+
+
 def _reshape(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.reshape(dy, x.shape),)
 
 
-def _strided_slice(needs: Any, x: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.strided_slice_dx(dy, x.shape, begin, end, strides),)
+def _reshape_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
 
 
-def _strided_slice_dx(needs: Any, dy: Any, shape: Any, begin: Any, end: Any, strides: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.strided_slice(dz, begin, end, strides),)
+def _split(needs: Any, x: Any, indices_or_sections: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.concatenate(dy, axis),)
+
+
+def _squeeze(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.reshape(dy, x.shape),)
+
+
+def _stack(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_transform.stack_grad(xs, axis, dy),)
+
+
+def _swap_axis(needs: Any, x: Any, axis1: Any, axis2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.swap_axis(dy, axis1, axis2),)
+
+
+def _transpose(needs: Any, x: Any, axes: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_transform.transpose_grad(axes, dy),)
 
 
 def _abs(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -572,7 +690,28 @@ RULES: dict[str, GradRule] = {
     "conv3d_dw": GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_dx": GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_transpose": GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    "embedding": GradRule("embedding", _embedding, (0,), saved_args=frozenset({1})),
+    "embedding_dx": GradRule("embedding_dx", _embedding_dx, (0,), saved_args=frozenset({1})),
+    "gather": GradRule("gather", _gather, (0,), saved_args=frozenset({2})),
+    "gather_dx": GradRule("gather_dx", _gather_dx, (0,), saved_args=frozenset({2})),
+    "gather_nd": GradRule("gather_nd", _gather_nd, (0,), saved_args=frozenset({1})),
+    "gather_nd_dx": GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1})),
+    "index_select": GradRule("index_select", _index_select, (0,), saved_args=frozenset({2})),
+    "scatter_add": GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2})),
+    "strided_set": GradRule("strided_set", _strided_set, (0, 1)),
+    "strided_slice": GradRule("strided_slice", _strided_slice, (0,)),
+    "strided_slice_dx": GradRule("strided_slice_dx", _strided_slice_dx, (0,)),
+    "take": GradRule("take", _take, (0,), saved_args=frozenset({1})),
+    "take_dx": GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
+    "dense": GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    "flip": GradRule("flip", _flip, (0,)),
+    "pad": GradRule("pad", _pad, (0,)),
+    "repeat": GradRule("repeat", _repeat, (0,)),
+    "roll": GradRule("roll", _roll, (0,)),
+    "tile": GradRule("tile", _tile, (0,)),
+    "tril": GradRule("tril", _tril, (0,)),
+    "triu": GradRule("triu", _triu, (0,)),
     "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
     "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
     "adaptive_avg_pool1d": GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
@@ -618,12 +757,20 @@ RULES: dict[str, GradRule] = {
     "sum_to": GradRule("sum_to", _sum_to, (0,)),
     "var": GradRule("var", _var, (0,), saved_args=frozenset({0})),
     "broadcast_to": GradRule("broadcast_to", _broadcast_to, (0,)),
+    "broadcast_to_like": GradRule("broadcast_to_like", _broadcast_to_like, (0,)),
     "cast": GradRule("cast", _cast, (0,)),
+    "cast_like": GradRule("cast_like", _cast_like, (0,)),
     "concatenate": GradRule("concatenate", _concatenate, (0,)),
     "device_copy": GradRule("device_copy", _device_copy, (0,)),
+    "expand_dims": GradRule("expand_dims", _expand_dims, (0,)),
+    "moveaxis": GradRule("moveaxis", _moveaxis, (0,)),
     "reshape": GradRule("reshape", _reshape, (0,)),
-    "strided_slice": GradRule("strided_slice", _strided_slice, (0,)),
-    "strided_slice_dx": GradRule("strided_slice_dx", _strided_slice_dx, (0,)),
+    "reshape_like": GradRule("reshape_like", _reshape_like, (0,)),
+    "split": GradRule("split", _split, (0,), outputs=-1),
+    "squeeze": GradRule("squeeze", _squeeze, (0,)),
+    "stack": GradRule("stack", _stack, (0,)),
+    "swap_axis": GradRule("swap_axis", _swap_axis, (0,)),
+    "transpose": GradRule("transpose", _transpose, (0,)),
     "abs": GradRule("abs", _abs, (0,), saved_args=frozenset({0})),
     "acos": GradRule("acos", _acos, (0,), saved_args=frozenset({0})),
     "acosh": GradRule("acosh", _acosh, (0,), saved_args=frozenset({0})),

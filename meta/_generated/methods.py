@@ -270,6 +270,54 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.subtract(self, x2)
 
+    def gather(self, axis: int, indices: Self) -> Self:
+        """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+        result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
+        than x. Positions outside are moved to the nearest inside.
+        axis: The axis that positions count along.
+        indices: Positions, of an integer dtype.
+        """
+        return _generated.functions.gather(self, axis, indices)
+
+    def index_select(self, axis: int, indices: Self) -> Self:
+        """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
+        axis: The axis that positions count along.
+        indices: Positions, of an integer dtype.
+        """
+        return _generated.functions.index_select(self, axis, indices)
+
+    def scatter_add(self, axis: int, indices: Self, src: Self) -> Self:
+        """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
+        Positions outside are moved to the nearest inside.
+        axis: The axis that positions count along.
+        indices: Positions, of an integer dtype.
+        src: What is added; its shape is that of indices.
+        """
+        return _generated.functions.scatter_add(self, axis, indices, src)
+
+    def strided_slice(
+        self,
+        begin: int | Sequence[int],
+        end: int | Sequence[int],
+        strides: int | Sequence[int] = (),
+    ) -> Self:
+        """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
+        begin: First index of each axis; negative ones count from the end.
+        end: Index past the last of each axis; clipped to the size.
+        strides: Step of each axis, not zero; () for all ones.
+        """
+        return _generated.functions.strided_slice(self, begin, end, strides)
+
+    def take(self, indices: Self, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Self:
+        """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
+        replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
+        counts from the end.
+        indices: Positions, of an integer dtype.
+        axis: The axis that positions count along; None for the flattened input.
+        mode: Positions outside: to the nearest inside, or modulo the size.
+        """
+        return _generated.functions.take(self, indices, axis, mode)
+
     def one_hot(self, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> Self:
         """For each index a vector of zeros with a one at its place, along a new axis.
         depth: Size of the new axis.
@@ -285,12 +333,59 @@ class TensorMethods(TensorLike):
         return _generated.functions.matmul(other, self)
 
     def matmul(self, x2: Self, transpose_a: bool = False, transpose_b: bool = False) -> Self:
-        """Matrix product over the last two axes; leading axes broadcast. Both operands have at least two axes.
-        x2: Right operand, (..., k, n), or (..., n, k) when transposed; batch axes broadcast.
+        """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a
+        column (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision
+        products are accumulated in float32.
+        x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
         transpose_a: Swap the last two axes of x1 first.
         transpose_b: Swap the last two axes of x2 first.
         """
         return _generated.functions.matmul(self, x2, transpose_a, transpose_b)
+
+    def flip(self, axis: int | Sequence[int] | None = None) -> Self:
+        """The elements in reverse order along axes.
+        axis: Axes to reverse; None for all of them.
+        """
+        return _generated.functions.flip(self, axis)
+
+    def pad(self, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> Self:
+        """The tensor framed with elements of one value.
+        pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
+        pad_value: What they are.
+        """
+        return _generated.functions.pad(self, pad_width, pad_value)
+
+    def repeat(self, repeats: int, axis: int | None = None) -> Self:
+        """Each element several times in a row along an axis, as numpy.repeat does.
+        repeats: How often each element occurs.
+        axis: Along which axis; None to repeat the elements of the flattened input.
+        """
+        return _generated.functions.repeat(self, repeats, axis)
+
+    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Self:
+        """The elements moved along axes; what leaves at one end enters at the other.
+        shift: By how many places elements move towards the end of each axis; they re-enter.
+        axis: The axis of each shift; distinct.
+        """
+        return _generated.functions.roll(self, shift, axis)
+
+    def tile(self, reps: int | Sequence[int]) -> Self:
+        """The whole tensor several times along each axis, as numpy.tile does.
+        reps: How often x occurs along each axis; aligned with the axes of x at the right.
+        """
+        return _generated.functions.tile(self, reps)
+
+    def tril(self, k: int = 0) -> Self:
+        """The lower triangles of matrices: elements above diagonal k become zero.
+        k: The diagonal that counts: 0 the main one, positive ones above it.
+        """
+        return _generated.functions.tril(self, k)
+
+    def triu(self, k: int = 0) -> Self:
+        """The upper triangles of matrices: elements below diagonal k become zero.
+        k: The diagonal that counts: 0 the main one, positive ones above it.
+        """
+        return _generated.functions.triu(self, k)
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow.
@@ -413,28 +508,55 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.device_copy(self, device)
 
+    def expand_dims(self, axis: int | Sequence[int]) -> Self:
+        """The same elements with new axes of size 1.
+        axis: Where the new axes of size 1 are, in the result; distinct.
+        """
+        return _generated.functions.expand_dims(self, axis)
+
+    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+        """Axes moved to other places; the rest keep their order.
+        source: Axes to move; distinct.
+        destination: Where each of them goes, in the result; distinct.
+        """
+        return _generated.functions.moveaxis(self, source, destination)
+
     def reshape(self, shape: int | Sequence[int]) -> Self:
         """The same elements, in the same order, under another shape.
         shape: New shape; one size may be -1, and is then worked out.
         """
         return _generated.functions.reshape(self, shape)
 
+    def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
+        """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The
+        results are a tuple of as many tensors as there are sections, or of one more than there are positions.
+        indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
+        axis: The axis to cut.
+        """
+        return _generated.functions.split(self, indices_or_sections, axis)
+
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Self:
+        """The same elements without axes of size 1.
+        axis: Axes of size 1 to remove; None for all of that size.
+        """
+        return _generated.functions.squeeze(self, axis)
+
     def stop_gradient(self) -> Self:
         """The tensor itself, through which no gradient flows."""
         return _generated.functions.stop_gradient(self)
 
-    def strided_slice(
-        self,
-        begin: int | Sequence[int],
-        end: int | Sequence[int],
-        strides: int | Sequence[int] = (),
-    ) -> Self:
-        """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
-        begin: First index of each axis; negative ones count from the end.
-        end: Index past the last of each axis; clipped to the size.
-        strides: Step of each axis, not zero; () for all ones.
+    def swap_axis(self, axis1: int, axis2: int) -> Self:
+        """Two axes change places.
+        axis1: First axis.
+        axis2: The axis that it changes places with.
         """
-        return _generated.functions.strided_slice(self, begin, end, strides)
+        return _generated.functions.swap_axis(self, axis1, axis2)
+
+    def transpose(self, axes: int | Sequence[int] | None = None) -> Self:
+        """The axes in another order: axis i of the result is axis axes[i] of x.
+        axes: For each axis of the result, the axis of x; None to reverse them.
+        """
+        return _generated.functions.transpose(self, axes)
 
     def __abs__(self) -> Self:
         return _generated.functions.abs(self)

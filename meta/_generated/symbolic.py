@@ -283,6 +283,85 @@ def conv3d_transpose(
     return bb.call(get("conv3d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
 
 
+def embedding(bb: Builder, weight: Atom, indices: Atom) -> Var:
+    return bb.call(get("embedding"), (weight, indices))  # type: ignore[return-value]
+
+
+def embedding_dx(bb: Builder, dy: Atom, indices: Atom, num_weight: int) -> Var:
+    return bb.call(get("embedding_dx"), (dy, indices, num_weight))  # type: ignore[return-value]
+
+
+def gather(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
+    return bb.call(get("gather"), (x, axis, indices))  # type: ignore[return-value]
+
+
+def gather_dx(bb: Builder, dy: Atom, axis: int, indices: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("gather_dx"), (dy, axis, indices, shape))  # type: ignore[return-value]
+
+
+def gather_nd(bb: Builder, x: Atom, indices: Atom) -> Var:
+    return bb.call(get("gather_nd"), (x, indices))  # type: ignore[return-value]
+
+
+def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[int]) -> Var:
+    return bb.call(get("gather_nd_dx"), (dy, indices, shape))  # type: ignore[return-value]
+
+
+def index_select(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
+    return bb.call(get("index_select"), (x, axis, indices))  # type: ignore[return-value]
+
+
+def scatter_add(bb: Builder, x: Atom, axis: int, indices: Atom, src: Atom) -> Var:
+    return bb.call(get("scatter_add"), (x, axis, indices, src))  # type: ignore[return-value]
+
+
+def strided_set(
+    bb: Builder,
+    x: Atom,
+    v: Atom,
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> Var:
+    return bb.call(get("strided_set"), (x, v, begin, end, strides))  # type: ignore[return-value]
+
+
+def strided_slice(
+    bb: Builder,
+    x: Atom,
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> Var:
+    return bb.call(get("strided_slice"), (x, begin, end, strides))  # type: ignore[return-value]
+
+
+def strided_slice_dx(
+    bb: Builder,
+    dy: Atom,
+    shape: int | Sequence[int],
+    begin: int | Sequence[int],
+    end: int | Sequence[int],
+    strides: int | Sequence[int] = (),
+) -> Var:
+    return bb.call(get("strided_slice_dx"), (dy, shape, begin, end, strides))  # type: ignore[return-value]
+
+
+def take(bb: Builder, x: Atom, indices: Atom, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Var:
+    return bb.call(get("take"), (x, indices, axis, mode))  # type: ignore[return-value]
+
+
+def take_dx(
+    bb: Builder,
+    dy: Atom,
+    indices: Atom,
+    shape: int | Sequence[int],
+    axis: int | None = None,
+    mode: Literal['clip', 'wrap'] = 'clip',
+) -> Var:
+    return bb.call(get("take_dx"), (dy, indices, shape, axis, mode))  # type: ignore[return-value]
+
+
 def arange(
     bb: Builder,
     start: float,
@@ -343,8 +422,40 @@ def zeros_like(bb: Builder, x: Atom, dtype: DTypeLike | None = None) -> Var:
     return bb.call(get("zeros_like"), (x, dtype))  # type: ignore[return-value]
 
 
+def dense(bb: Builder, x: Atom, w: Atom, bias: Atom | None = None) -> Var:
+    return bb.call(get("dense"), (x, w, bias))  # type: ignore[return-value]
+
+
 def matmul(bb: Builder, x1: Atom, x2: Atom, transpose_a: bool = False, transpose_b: bool = False) -> Var:
     return bb.call(get("matmul"), (x1, x2, transpose_a, transpose_b))  # type: ignore[return-value]
+
+
+def flip(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("flip"), (x, axis))  # type: ignore[return-value]
+
+
+def pad(bb: Builder, x: Atom, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> Var:
+    return bb.call(get("pad"), (x, pad_width, pad_value))  # type: ignore[return-value]
+
+
+def repeat(bb: Builder, x: Atom, repeats: int, axis: int | None = None) -> Var:
+    return bb.call(get("repeat"), (x, repeats, axis))  # type: ignore[return-value]
+
+
+def roll(bb: Builder, x: Atom, shift: int | Sequence[int], axis: int | Sequence[int]) -> Var:
+    return bb.call(get("roll"), (x, shift, axis))  # type: ignore[return-value]
+
+
+def tile(bb: Builder, x: Atom, reps: int | Sequence[int]) -> Var:
+    return bb.call(get("tile"), (x, reps))  # type: ignore[return-value]
+
+
+def tril(bb: Builder, x: Atom, k: int = 0) -> Var:
+    return bb.call(get("tril"), (x, k))  # type: ignore[return-value]
+
+
+def triu(bb: Builder, x: Atom, k: int = 0) -> Var:
+    return bb.call(get("triu"), (x, k))  # type: ignore[return-value]
 
 
 def softmax(bb: Builder, x: Atom, axis: int = -1) -> Var:
@@ -697,8 +808,16 @@ def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
     return bb.call(get("broadcast_to"), (x, shape))  # type: ignore[return-value]
 
 
+def broadcast_to_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("broadcast_to_like"), (x, like))  # type: ignore[return-value]
+
+
 def cast(bb: Builder, x: Atom, dtype: DTypeLike) -> Var:
     return bb.call(get("cast"), (x, dtype))  # type: ignore[return-value]
+
+
+def cast_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("cast_like"), (x, like))  # type: ignore[return-value]
 
 
 def concatenate(bb: Builder, xs: Sequence[Atom], axis: int = 0) -> Var:
@@ -709,33 +828,48 @@ def device_copy(bb: Builder, x: Atom, device: DeviceLike) -> Var:
     return bb.call(get("device_copy"), (x, device))  # type: ignore[return-value]
 
 
+def expand_dims(bb: Builder, x: Atom, axis: int | Sequence[int]) -> Var:
+    return bb.call(get("expand_dims"), (x, axis))  # type: ignore[return-value]
+
+
+def moveaxis(bb: Builder, x: Atom, source: int | Sequence[int], destination: int | Sequence[int]) -> Var:
+    return bb.call(get("moveaxis"), (x, source, destination))  # type: ignore[return-value]
+
+
 def reshape(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
     return bb.call(get("reshape"), (x, shape))  # type: ignore[return-value]
+
+
+def reshape_like(bb: Builder, x: Atom, like: Atom) -> Var:
+    return bb.call(get("reshape_like"), (x, like))  # type: ignore[return-value]
+
+
+def shape(bb: Builder, x: Atom) -> Var:
+    return bb.call(get("shape"), (x,))  # type: ignore[return-value]
+
+
+def split(bb: Builder, x: Atom, indices_or_sections: int | Sequence[int], axis: int = 0) -> Var:
+    return bb.call(get("split"), (x, indices_or_sections, axis))  # type: ignore[return-value]
+
+
+def squeeze(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("squeeze"), (x, axis))  # type: ignore[return-value]
+
+
+def stack(bb: Builder, xs: Sequence[Atom], axis: int = 0) -> Var:
+    return bb.call(get("stack"), (xs, axis))  # type: ignore[return-value]
 
 
 def stop_gradient(bb: Builder, x: Atom) -> Var:
     return bb.call(get("stop_gradient"), (x,))  # type: ignore[return-value]
 
 
-def strided_slice(
-    bb: Builder,
-    x: Atom,
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> Var:
-    return bb.call(get("strided_slice"), (x, begin, end, strides))  # type: ignore[return-value]
+def swap_axis(bb: Builder, x: Atom, axis1: int, axis2: int) -> Var:
+    return bb.call(get("swap_axis"), (x, axis1, axis2))  # type: ignore[return-value]
 
 
-def strided_slice_dx(
-    bb: Builder,
-    dy: Atom,
-    shape: int | Sequence[int],
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
-) -> Var:
-    return bb.call(get("strided_slice_dx"), (dy, shape, begin, end, strides))  # type: ignore[return-value]
+def transpose(bb: Builder, x: Atom, axes: int | Sequence[int] | None = None) -> Var:
+    return bb.call(get("transpose"), (x, axes))  # type: ignore[return-value]
 
 
 def abs(bb: Builder, x: Atom) -> Var:

@@ -152,6 +152,22 @@ def _int_tuple(value: Any) -> Any:
     return (_int(value),)
 
 
+def _int_pairs(value: Any) -> Any:
+    """Pairs (before, after), nested or flat, as a flat tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise Reject
+    flat: list[Any] = []
+    for item in value:  # pyright: ignore[reportUnknownVariableType]
+        flat.extend(_int_tuple(item))
+    if len(flat) % 2:
+        raise Reject("an even number of them: (before, after) for each axis")
+    return tuple(flat)
+
+
+def _sections(value: Any) -> Any:
+    return _int_tuple(value) if isinstance(value, (list, tuple)) else _int(value)
+
+
 def _dtype(value: Any) -> str:
     try:
         return dtypes.canonical(value)
@@ -178,5 +194,9 @@ Float = ArgType("Float", "float", "attr", "a float or an int", _float, exact=Tru
 Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, exact=True)
 Str = ArgType("Str", "str", "attr", "a string", _str)
 IntTuple = ArgType("IntTuple", "int | Sequence[int]", "attr", "an int or a tuple of ints", _int_tuple, exact=True)
+IntPairs = ArgType("IntPairs", "Sequence[int] | Sequence[Sequence[int]]", "attr", "(before, after) ints for each axis",
+                   _int_pairs, exact=True)  # fmt: skip
+Sections = ArgType("Sections", "int | Sequence[int]", "attr", "a number of sections or a tuple of positions", _sections,
+                   exact=True)  # fmt: skip
 DType = ArgType("DType", "DTypeLike", "attr", "one of " + ", ".join(dtypes.ALL), _dtype)
 Device = ArgType("Device", "DeviceLike", "attr", '"cpu", "cuda" or "cuda(N)"', _device)

@@ -1,38 +1,55 @@
 """Schemas of operators that change shape, type or place."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, Int, IntTuple, Tensor, TensorList
+from meta.schema._types import Device, DType, Int, IntTuple, Optional, Sections, Tensor, TensorList
 
-x_only = Schema("x_only", Arg("x", Tensor, doc="Input of any shape."))
-cast = Schema("cast", Arg("x", Tensor, doc="Input."), Arg("dtype", DType, doc="Dtype of the result."))
-reshape = Schema(
-    "reshape",
-    Arg("x", Tensor, doc="Input."),
-    Arg("shape", IntTuple, doc="New shape; one size may be -1, and is then worked out."),
+_x = Arg("x", Tensor, doc="Input of any shape.")
+_like = Arg("like", Tensor, doc="The tensor to be like; its values do not matter.")
+
+x_only = Schema("x_only", _x)
+x_like = Schema("x_like", _x, _like)
+cast = Schema("cast", _x, Arg("dtype", DType, doc="Dtype of the result."))
+device_copy = Schema("device_copy", _x, Arg("device", Device, doc="Where the result is."))
+reshape = Schema("reshape", _x, Arg("shape", IntTuple, doc="New shape; one size may be -1, and is then worked out."))
+broadcast_to = Schema("broadcast_to", _x, Arg("shape", IntTuple, doc="A shape that x broadcasts to."))
+expand_dims = Schema(
+    "expand_dims", _x, Arg("axis", IntTuple, doc="Where the new axes of size 1 are, in the result; distinct.")
 )
-broadcast_to = Schema(
-    "broadcast_to", Arg("x", Tensor, doc="Input."), Arg("shape", IntTuple, doc="A shape that x broadcasts to.")
+squeeze = Schema(
+    "squeeze",
+    _x,
+    Arg("axis", Optional(IntTuple), None, doc="Axes of size 1 to remove; None for all of that size."),
+)
+transpose = Schema(
+    "transpose",
+    _x,
+    Arg("axes", Optional(IntTuple), None, doc="For each axis of the result, the axis of x; None to reverse them."),
+)
+swap_axis = Schema(
+    "swap_axis",
+    _x,
+    Arg("axis1", Int, doc="First axis."),
+    Arg("axis2", Int, doc="The axis that it changes places with."),
+)
+moveaxis = Schema(
+    "moveaxis",
+    _x,
+    Arg("source", IntTuple, doc="Axes to move; distinct."),
+    Arg("destination", IntTuple, doc="Where each of them goes, in the result; distinct."),
 )
 concatenate = Schema(
     "concatenate",
     Arg("xs", TensorList, doc="Tensors whose shapes agree except along `axis`."),
     Arg("axis", Int, 0, doc="The axis to join."),
 )
-device_copy = Schema(
-    "device_copy", Arg("x", Tensor, doc="Input."), Arg("device", Device, doc="Where the result is.")
+stack = Schema(
+    "stack",
+    Arg("xs", TensorList, doc="Tensors of one shape."),
+    Arg("axis", Int, 0, doc="Where the new axis is, in the result."),
 )
-strided_slice = Schema(
-    "strided_slice",
-    Arg("x", Tensor, doc="Input."),
-    Arg("begin", IntTuple, doc="First index of each axis; negative ones count from the end."),
-    Arg("end", IntTuple, doc="Index past the last of each axis; clipped to the size."),
-    Arg("strides", IntTuple, (), doc="Step of each axis, not zero; () for all ones."),
-)
-strided_slice_dx = Schema(
-    "strided_slice_dx",
-    Arg("dy", Tensor, doc="Gradient of the result."),
-    Arg("shape", IntTuple, doc="Shape of the forward input."),
-    Arg("begin", IntTuple, doc="As in the forward operator."),
-    Arg("end", IntTuple, doc="As in the forward operator."),
-    Arg("strides", IntTuple, (), doc="As in the forward operator."),
+split = Schema(
+    "split",
+    _x,
+    Arg("indices_or_sections", Sections, doc="A number of equal sections, or the positions to cut at, ascending."),
+    Arg("axis", Int, 0, doc="The axis to cut."),
 )

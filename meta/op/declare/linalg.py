@@ -10,18 +10,46 @@ from meta.schema import linalg
 
 
 @declare("matmul", schema=linalg.matmul, pattern="out_ewise_fusable", amp="always", method=True, operator="__matmul__",
-         aten="matmul", onnx="MatMul")  # fmt: skip
+         aten="matmul", relay="nn.matmul", onnx="MatMul")  # fmt: skip
 def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool) -> TensorType:
-    """Matrix product over the last two axes; leading axes broadcast. Both operands have at least two axes."""
-    rules.require("matmul", x1.ndim >= 2 and x2.ndim >= 2,
-                  f"shapes are {rules.show(x1.shape)} and {rules.show(x2.shape)}", "at least two axes each",
-                  "expand_dims first")  # fmt: skip
+    """Matrix product over the last two axes; leading axes broadcast.
+
+    A 1-D operand is a row (on the left) or a column (on the right), and that axis is absent from the result, as with
+    numpy.matmul. Half-precision products are accumulated in float32."""
+    shapes = f"{rules.show(x1.shape)} and {rules.show(x2.shape)}"
+    rules.require("matmul", x1.ndim >= 1 and x2.ndim >= 1, f"shapes are {shapes}", "at least one axis each",
+                  "multiply by a scalar with *")  # fmt: skip
+    rules.require("matmul", (x1.ndim > 1 or not transpose_a) and (x2.ndim > 1 or not transpose_b),
+                  f"shapes {shapes} with transpose_a={transpose_a}, transpose_b={transpose_b}",
+                  "to transpose, at least two axes")  # fmt: skip
     rules.same_device("matmul", x1, x2)
     rules.require_same_dtype("matmul", x1=x1, x2=x2)
-    m, k1 = x1.shape[-2:] if not transpose_a else x1.shape[:-3:-1]
-    k2, n = x2.shape[-2:] if not transpose_b else x2.shape[:-3:-1]
+    left = x1.shape if x1.ndim > 1 else (1, *x1.shape)
+    right = x2.shape if x2.ndim > 1 else (*x2.shape, 1)
+    m, k1 = left[-2:] if not transpose_a else left[:-3:-1]
+    k2, n = right[-2:] if not transpose_b else right[:-3:-1]
     rules.require("matmul", same_dim(k1, k2),
-                  f"shapes {rules.show(x1.shape)} and {rules.show(x2.shape)} contract {k1} with {k2}"
-                  f" (transpose_a={transpose_a}, transpose_b={transpose_b})", "equal sizes")  # fmt: skip
-    batch = rules.broadcast_shapes("matmul", x1.shape[:-2], x2.shape[:-2])
-    return tensor_type((*batch, m, n), x1.dtype, x1.device)
+                  f"shapes {shapes} contract {k1} with {k2} (transpose_a={transpose_a}, transpose_b={transpose_b})",
+                  "equal sizes")  # fmt: skip
+    batch = rules.broadcast_shapes("matmul", left[:-2], right[:-2])
+    kept = (m,) * (x1.ndim > 1) + (n,) * (x2.ndim > 1)
+    return tensor_type((*batch, *kept), x1.dtype, x1.device)
+
+
+@declare("dense", schema=linalg.dense, pattern="out_ewise_fusable", amp="always", aten="linear", relay="nn.dense",
+         onnx="Gemm")  # fmt: skip
+def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
+    """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32."""
+    rules.require("dense", x.ndim >= 1 and w.ndim == 2, f"shapes are {rules.show(x.shape)} and {rules.show(w.shape)}",
+                  "x of at least one axis and w of two")  # fmt: skip
+    rules.same_device("dense", x, w)
+    rules.require_same_dtype("dense", x=x, w=w)
+    n, k = w.shape
+    rules.require("dense", same_dim(x.shape[-1], k), f"x has shape {rules.show(x.shape)}, w {rules.show(w.shape)}",
+                  "equal last sizes")  # fmt: skip
+    if bias is not None:
+        rules.same_device("dense", x, bias)
+        rules.require_same_dtype("dense", x=x, bias=bias)
+        rules.require("dense", bias.ndim == 1 and same_dim(bias.shape[0], n),
+                      f"bias has shape {rules.show(bias.shape)}", f"allowed: ({n},)")  # fmt: skip
+    return x.with_shape((*x.shape[:-1], n))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meta.device import Device
-from meta.ir.dim import same_dim
-from meta.ir.type import TensorType, tensor_type
+from meta.ir.dim import Dim, same_dim
+from meta.ir.type import TensorType, TupleType, Value, tensor_type
 from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import transform
@@ -16,26 +18,149 @@ def cast(x: TensorType, dtype: str) -> TensorType:
     return x.with_dtype(dtype)
 
 
+@declare("cast_like", schema=transform.x_like, pattern="elemwise", aten="type_as", relay="cast_like", onnx="CastLike")
+def cast_like(x: TensorType, like: TensorType) -> TensorType:
+    """The same values in the dtype of another tensor."""
+    return x.with_dtype(like.dtype)
+
+
+@declare("device_copy", schema=transform.device_copy, method=True, relay="device_copy")
+def device_copy(x: TensorType, device: Device) -> TensorType:
+    """The tensor on another device."""
+    return tensor_type(x.shape, x.dtype, device)
+
+
+@declare("stop_gradient", schema=transform.x_only, view=True, method=True, aten="detach")
+def stop_gradient(x: TensorType) -> TensorType:
+    """The tensor itself, through which no gradient flows."""
+    return x
+
+
+@declare("shape", schema=transform.x_only, relay="shape_of", onnx="Shape")
+def shape(x: TensorType) -> Value:
+    """The shape of the tensor, as a tuple of ints; no kernel runs."""
+    return Value(x.shape)
+
+
+# --- other shapes for the same elements ------------------------------------------------------------------------------
+
+
+@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aten="reshape", relay="reshape",
+         onnx="Reshape")  # fmt: skip
+def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
+    """The same elements, in the same order, under another shape."""
+    return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
+
+
+@declare("reshape_like", schema=transform.x_like, pattern="injective", view=True, relay="reshape_like", aten="view_as")
+def reshape_like(x: TensorType, like: TensorType) -> TensorType:
+    """The same elements, in the same order, under the shape of another tensor."""
+    return x.with_shape(rules.resolve_reshape("reshape_like", x.shape, like.shape))
+
+
+@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True, aten="unsqueeze",
+         relay="expand_dims", onnx="Unsqueeze")  # fmt: skip
+def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
+    """The same elements with new axes of size 1."""
+    added = rules.axis_indices("expand_dims", axis, x.ndim + len(axis))
+    sizes = list(x.shape)
+    for at in added:
+        sizes.insert(at, 1)
+    return x.with_shape(tuple(sizes))
+
+
+@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True, aten="squeeze", relay="squeeze",
+         onnx="Squeeze")  # fmt: skip
+def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
+    """The same elements without axes of size 1."""
+    if axis is None:
+        return x.with_shape(tuple(d for d in x.shape if d != 1))
+    gone = rules.axis_indices("squeeze", axis, x.ndim)
+    for at in gone:
+        rules.require("squeeze", x.ndim > 0 and same_dim(x.shape[at], 1), f"axis {at} of shape {rules.show(x.shape)} is not 1",
+                      "axes of size 1")  # fmt: skip
+    return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in gone))
+
+
 @declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True, aten="expand",
          relay="broadcast_to", onnx="Expand")  # fmt: skip
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
-    full = rules.broadcast_shapes("broadcast_to", x.shape, shape)
-    rules.require("broadcast_to", rules.same_shape(full, shape), f"x has shape {rules.show(x.shape)}",
-                  f"shapes that broadcast to {rules.show(shape)}")  # fmt: skip
-    return x.with_shape(shape)
+    return _broadcast("broadcast_to", x, shape)
+
+
+@declare("broadcast_to_like", schema=transform.x_like, pattern="broadcast", relay="broadcast_to_like", aten="expand_as")
+def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
+    """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
+    return _broadcast("broadcast_to_like", x, like.shape)
+
+
+def _broadcast(op: str, x: TensorType, shape: Sequence[Dim]) -> TensorType:
+    full = rules.broadcast_shapes(op, x.shape, tuple(shape))
+    rules.require(op, rules.same_shape(full, tuple(shape)), f"x has shape {rules.show(x.shape)}",
+                  f"shapes that broadcast to {rules.show(tuple(shape))}")  # fmt: skip
+    return x.with_shape(tuple(shape))
+
+
+# --- another order of the axes ---------------------------------------------------------------------------------------
+
+
+@declare("transpose", schema=transform.transpose, pattern="injective", method=True, aten="permute", relay="transpose",
+         onnx="Transpose")  # fmt: skip
+def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
+    """The axes in another order: axis i of the result is axis axes[i] of x."""
+    if axes is None:
+        return x.with_shape(x.shape[::-1])
+    order = tuple(rules.axis_index("transpose", axis, x.ndim) for axis in axes)
+    rules.require("transpose", sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}",
+                  "each axis exactly once")  # fmt: skip
+    return x.with_shape(tuple(x.shape[axis] for axis in order))
+
+
+@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, aten="transpose.int")
+def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
+    """Two axes change places."""
+    return x.with_shape(tuple(x.shape[axis] for axis in swapped("swap_axis", axis1, axis2, x.ndim)))
+
+
+@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, aten="movedim.intlist")
+def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
+    """Axes moved to other places; the rest keep their order."""
+    return x.with_shape(tuple(x.shape[axis] for axis in moved("moveaxis", source, destination, x.ndim)))
+
+
+def swapped(op: str, axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
+    """The order of axes after two of them changed places."""
+    a, b = rules.axis_index(op, axis1, ndim), rules.axis_index(op, axis2, ndim)
+    return tuple(b if i == a else a if i == b else i for i in range(ndim))
+
+
+def moved(op: str, source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """The order of axes after `source` moved to `destination`."""
+    rules.require(op, len(source) == len(destination), f"source {source} and destination {destination}",
+                  "as many of one as of the other")  # fmt: skip
+    _distinct(op, source, ndim)
+    _distinct(op, destination, ndim)
+    taken = {rules.axis_index(op, d, ndim): rules.axis_index(op, s, ndim) for s, d in zip(source, destination, strict=True)}
+    rest = iter(i for i in range(ndim) if i not in taken.values())
+    return tuple(taken[i] if i in taken else next(rest) for i in range(ndim))
+
+
+def _distinct(op: str, axes: tuple[int, ...], ndim: int) -> None:
+    rules.axis_indices(op, axes, ndim)
+
+
+# --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
 @declare("concatenate", schema=transform.concatenate, pattern="injective", aten="cat", relay="concatenate",
          onnx="Concat")  # fmt: skip
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
-    rules.require("concatenate", bool(xs), "the list is empty", "at least one tensor")
-    head = xs[0]
+    head = _alike("concatenate", xs)
+    rules.require("concatenate", head.ndim > 0, "the tensors are 0-d", "at least one axis", "use stack")
     at = rules.axis_index("concatenate", axis, head.ndim)
-    rules.same_device("concatenate", *xs)
     for i, x in enumerate(xs[1:], 1):
-        rules.require_same_dtype("concatenate", **{"xs[0]": head, f"xs[{i}]": x})
         fits = x.ndim == head.ndim and all(
             d == at or same_dim(a, b) for d, (a, b) in enumerate(zip(x.shape, head.shape, strict=True))
         )
@@ -47,43 +172,49 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     return head.with_shape((*head.shape[:at], total, *head.shape[at + 1 :]))
 
 
-@declare("device_copy", schema=transform.device_copy, method=True)
-def device_copy(x: TensorType, device: Device) -> TensorType:
-    """The tensor on another device."""
-    return tensor_type(x.shape, x.dtype, device)
+@declare("stack", schema=transform.stack, pattern="injective", aten="stack", relay="stack")
+def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
+    """Join tensors of one shape along a new axis."""
+    head = _alike("stack", xs)
+    at = rules.axis_index("stack", axis, head.ndim + 1)
+    for i, x in enumerate(xs[1:], 1):
+        rules.require_same_shape("stack", **{"xs[0]": head, f"xs[{i}]": x})
+    return head.with_shape((*head.shape[:at], len(xs), *head.shape[at:]))
 
 
-@declare("stop_gradient", schema=transform.x_only, view=True, method=True)
-def stop_gradient(x: TensorType) -> TensorType:
-    """The tensor itself, through which no gradient flows."""
-    return x
+def _alike(op: str, xs: tuple[TensorType, ...]) -> TensorType:
+    """The first of a list of tensors of one dtype on one device."""
+    rules.require(op, bool(xs), "the list is empty", "at least one tensor")
+    rules.same_device(op, *xs)
+    for i, x in enumerate(xs[1:], 1):
+        rules.require_same_dtype(op, **{"xs[0]": xs[0], f"xs[{i}]": x})
+    return xs[0]
 
 
-@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aten="reshape", relay="reshape",
-         onnx="Reshape")  # fmt: skip
-def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
-    """The same elements, in the same order, under another shape."""
-    return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
+@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",), aten="tensor_split.sections",
+         relay="split", onnx="Split")  # fmt: skip
+def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
+    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
+
+    The results are a tuple of as many tensors as there are sections, or of one more than there are positions."""
+    rules.require("split", x.ndim > 0, "the tensor is 0-d", "at least one axis")
+    at = rules.axis_index("split", axis, x.ndim)
+    cuts = section_bounds(x.shape[at], indices_or_sections)
+    sizes = [end - begin for begin, end in zip(cuts, cuts[1:], strict=False)]
+    return TupleType(tuple(x.with_shape((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes))
 
 
-@declare("strided_slice", schema=transform.strided_slice, pattern="injective", method=True, relay="strided_slice",
-         onnx="Slice")  # fmt: skip
-def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
-    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
-    steps = strides or (1,) * len(begin)
-    fits = len(begin) == len(end) == len(steps) and len(begin) <= x.ndim and 0 not in steps
-    rules.require("strided_slice", fits, f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
-                  "one of each an axis, at most as many as the rank, strides not zero")  # fmt: skip
-    sizes = tuple(
-        len(range(*slice(b, e, s).indices(d))) for b, e, s, d in zip(begin, end, steps, x.shape, strict=False)
-    )
-    return x.with_shape((*sizes, *x.shape[len(begin) :]))
-
-
-@declare("strided_slice_dx", schema=transform.strided_slice_dx, pattern="injective")
-def strided_slice_dx(
-    dy: TensorType, shape: tuple[int, ...], begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
-) -> TensorType:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros."""
-    rules.require_same_shape("strided_slice_dx", dy=dy, slice=strided_slice(dy.with_shape(shape), begin, end, strides))
-    return dy.with_shape(shape)
+def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> list[Dim]:
+    """Where the sections of an axis begin, and its end."""
+    if isinstance(indices_or_sections, tuple):
+        cuts = [0, *indices_or_sections, size]
+        known = [c for c in cuts if isinstance(c, int)]
+        rules.require("split", known == sorted(known), f"positions {indices_or_sections} on an axis of size {size}",
+                      f"ascending positions from 0 to {size}")  # fmt: skip
+        return cuts
+    count = indices_or_sections
+    rules.require("split", count > 0, f"{count} sections", "at least one")
+    section = size // count
+    rules.require("split", same_dim(section * count, size), f"size {size} does not split into {count} equal sections",
+                  "a divisor of the size, or a tuple of positions")  # fmt: skip
+    return [section * i for i in range(count + 1)]

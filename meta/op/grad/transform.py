@@ -8,15 +8,22 @@ import meta
 from meta.ir.type import TensorType
 
 
+def transpose_grad(axes: tuple[int, ...] | None, dy: Any) -> Any:
+    """The inverse order of the axes."""
+    if axes is None:
+        return meta.transpose(dy)
+    order = [axis % len(axes) for axis in axes]
+    return meta.transpose(dy, tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+
 def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
     """dy cut where the operands were joined."""
-    at = axis % xs[0].ndim
-    starts = [0]
-    for x in xs:
-        starts.append(starts[-1] + x.shape[at])
-    zeros, full = [0] * dy.ndim, list(dy.shape)
-    out: list[Any] = []
-    for begin, end in zip(starts, starts[1:], strict=False):
-        zeros[at], full[at] = begin, end
-        out.append(meta.strided_slice(dy, tuple(zeros), tuple(full)))
-    return tuple(out)
+    cuts: list[Any] = []
+    for x in xs[:-1]:
+        cuts.append((cuts[-1] if cuts else 0) + x.shape[axis])
+    return meta.split(dy, tuple(cuts), axis)
+
+
+def stack_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
+    """The slices of dy along the axis that the operands were stacked on."""
+    return tuple(meta.squeeze(part, axis) for part in meta.split(dy, len(xs), axis))

@@ -1,34 +1,80 @@
 """Kernels from functions on torch tensors.
 
 A payload is `function(*args in schema order, *, out)`: it gets torch tensors that share memory with the operands and
-writes its results into `out` (a torch tensor, or a tuple of them).
+writes its results into `out` (a torch tensor, or a tuple of them). A payload that is a `Maker` is asked once a call
+type for `function(*inputs, *outputs)`, with everything but the tensors already decided.
+
+A view of a tensor costs 0.6 us (torch.from_dlpack would take 1.6: it asks for devices and streams, which is done here
+once a kernel), so tiny problems belong to other dialects. Nothing is recorded: views require no gradient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import tvm_ffi
 
+from meta.device import Device
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
+
+_view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A payload that makes a function for the arguments of a call."""
+
+    make: Callable[[CallInfo], Callable[..., None]]
 
 
 def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
-    function = implementation.payload
-    count = len(call.tensors())
+    payload = implementation.payload
+    function = payload.make(call) if isinstance(payload, Maker) else _bound(payload, call)
+    run = _on_views(function, len(call.tensors()) + len(call.outputs()))
+    return _on_stream(run, call.device) if call.device.kind == "cuda" else run
+
+
+def _on_views(function: Callable[..., None], count: int) -> Kernel:
+    """`function` on views of `count` raw tensors."""
+    view = _view
+    if count == 2:
+        return lambda x, out: function(view(x.__dlpack__()), view(out.__dlpack__()))
+    if count == 3:
+        return lambda x, y, out: function(view(x.__dlpack__()), view(y.__dlpack__()), view(out.__dlpack__()))
+    return lambda *raw: function(*[view(x.__dlpack__()) for x in raw])
+
+
+def _on_stream(run: Kernel, device: Device) -> Kernel:
+    """`run` on the stream that the other kernels of this thread use."""
+    where = torch.device(device.kind, device.index)
+    current = tvm_ffi.device(device.kind, device.index)
+
+    def on_stream(*raw: Any) -> None:
+        stream = tvm_ffi.get_raw_stream(current)
+        if stream == torch.cuda.current_stream(where).cuda_stream:
+            return run(*raw)
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream, where)):
+            return run(*raw)
+
+    return on_stream
+
+
+def _bound(payload: Callable[..., None], call: CallInfo) -> Callable[..., None]:
+    """The payload as a function of inputs and outputs alone."""
     counts = [len(flat_types((arg,))) if isinstance(arg, tuple) else int(bool(flat_types((arg,)))) for arg in call.args]
     attributes = call.args
+    count, single = sum(counts), len(call.outputs()) == 1
 
-    def run(*raw: Any) -> None:
-        tensors = [torch.from_dlpack(x) for x in raw]
-        inputs = iter(tensors[:count])
+    def function(*tensors: Any) -> None:
+        inputs = iter(tensors)
         args = [_fill(a, n, inputs) for a, n in zip(attributes, counts, strict=True)]
-        outs = tensors[count:]
-        with torch.inference_mode():
-            function(*args, out=outs[0] if len(outs) == 1 else tuple(outs))
+        payload(*args, out=tensors[count] if single else tensors[count:])
 
-    return run
+    return function
 
 
 def _fill(arg: Any, count: int, inputs: Any) -> Any:

@@ -6,33 +6,50 @@ from typing import Any
 
 from meta.op.dialect.tvm._adapter import te
 from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm.transform import is_one
 
 
 @compute("matmul")
 def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) -> Any:
-    shape = out[0].shape
+    row, column = len(x1.shape) == 1, len(x2.shape) == 1
     k = te.reduce_axis((0, x1.shape[-2 if transpose_a else -1]), "k")
-    wide = "float32" if x1.dtype in ("float16", "bfloat16") else x1.dtype
+    wide = _wide(x1.dtype)
 
     def element(*i: Any) -> Any:
-        *batch, m, n = i
-        left, right = _batch(x1, batch), _batch(x2, batch)
-        a = x1(*left, *((k, m) if transpose_a else (m, k)))
-        b = x2(*right, *((n, k) if transpose_b else (k, n)))
+        batch = list(i[: len(i) - (not row) - (not column)])
+        m, n = i[len(batch)] if not row else None, i[-1] if not column else None
+        a = x1(k) if row else x1(*_batch(x1, batch), *((k, m) if transpose_a else (m, k)))
+        b = x2(k) if column else x2(*_batch(x2, batch), *((n, k) if transpose_b else (k, n)))
         return te.sum(a.astype(wide) * b.astype(wide), k)
 
-    product = te.compute(shape, element, "matmul")
-    if wide == x1.dtype:
-        return product
-    return te.compute(shape, lambda *i: product(*i).astype(x1.dtype), "matmul_cast")
+    return _narrow(te.compute(out[0].shape, element, "matmul"), x1.dtype)
+
+
+@compute("dense")
+def dense(x: Any, w: Any, bias: Any, *, out: Any) -> Any:
+    k = te.reduce_axis((0, w.shape[1]), "k")
+    wide = _wide(x.dtype)
+    product = te.compute(
+        out[0].shape, lambda *i: te.sum(x(*i[:-1], k).astype(wide) * w(i[-1], k).astype(wide), k), "dense"
+    )
+    if bias is None:
+        return _narrow(product, x.dtype)
+    return te.compute(
+        out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(wide)).astype(x.dtype), "dense_bias"
+    )
+
+
+def _wide(dtype: str) -> str:
+    """The dtype that products are accumulated in."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _narrow(x: Any, dtype: str) -> Any:
+    return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), "narrow")
 
 
 def _batch(x: Any, index: list[Any]) -> list[Any]:
     """The batch part of an index into `x`, whose batch axes may be fewer or of size 1."""
     axes = len(x.shape) - 2
     mine = index[len(index) - axes :]
-    return [0 if _is_one(d) else i for d, i in zip(x.shape, mine, strict=False)]
-
-
-def _is_one(extent: Any) -> bool:
-    return getattr(extent, "value", None) == 1
+    return [0 if is_one(d) else i for d, i in zip(x.shape, mine, strict=False)]

@@ -4,22 +4,114 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.op.declare.transform import moved, swapped
 from meta.op.dialect.tvm._adapter import te, tirx, topi
 from meta.op.dialect.tvm._register import compute
 
 
 @compute("cast")
 def cast(x: Any, dtype: str) -> Any:
+    return _cast(x, dtype)
+
+
+@compute("cast_like")
+def cast_like(x: Any, like: Any) -> Any:
+    return _cast(x, like.dtype)
+
+
+def _cast(x: Any, dtype: str) -> Any:
     if dtype == "bool":
         return te.compute(x.shape, lambda *i: x(*i) != tirx.const(0, x.dtype), "cast")
     return topi.cast(x, dtype)
 
 
-@compute("broadcast_to", generic=False)
-def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
-    return topi.broadcast_to(x, shape)
+@compute("broadcast_to", sizes=("shape",))
+def broadcast_to(x: Any, shape: tuple[int, ...], *, out: Any) -> Any:
+    return _broadcast(x, out[0].shape)
+
+
+@compute("broadcast_to_like")
+def broadcast_to_like(x: Any, like: Any, *, out: Any) -> Any:
+    return _broadcast(x, out[0].shape)
+
+
+def _broadcast(x: Any, shape: Any) -> Any:
+    lead = len(shape) - len(x.shape)
+    return te.compute(
+        shape, lambda *i: x(*(0 if is_one(d) else j for d, j in zip(x.shape, i[lead:], strict=True))), "broadcast"
+    )
+
+
+def is_one(extent: Any) -> bool:
+    """Whether an extent is known to be 1 (sizes of 1 stay numbers in generic kernels)."""
+    return extent == 1 if isinstance(extent, int) else getattr(extent, "value", None) == 1
+
+
+def _permuted(x: Any, order: tuple[int, ...]) -> Any:
+    back = [order.index(axis) for axis in range(len(order))]
+    return te.compute(tuple(x.shape[axis] for axis in order), lambda *i: x(*(i[b] for b in back)), "transpose")
+
+
+@compute("transpose")
+def transpose(x: Any, axes: tuple[int, ...] | None) -> Any:
+    rank = len(x.shape)
+    return _permuted(x, tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes))
+
+
+@compute("swap_axis")
+def swap_axis(x: Any, axis1: int, axis2: int) -> Any:
+    return _permuted(x, swapped("swap_axis", axis1, axis2, len(x.shape)))
+
+
+@compute("moveaxis")
+def moveaxis(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    return _permuted(x, moved("moveaxis", source, destination, len(x.shape)))
 
 
 @compute("concatenate")
-def concatenate(xs: list[Any], axis: int) -> Any:
-    return topi.concatenate(xs, axis)
+def concatenate(xs: list[Any], axis: int, *, out: Any) -> Any:
+    at = axis % len(xs[0].shape)
+
+    def element(*i: Any) -> Any:
+        begins = [0]
+        for x in xs[:-1]:
+            begins.append(begins[-1] + x.shape[at])
+        value = _shifted(xs[-1], i, at, begins[-1])
+        for x, begin in zip(reversed(xs[:-1]), reversed(begins[:-1]), strict=True):
+            value = tirx.if_then_else(i[at] < begin + x.shape[at], _shifted(x, i, at, begin), value)
+        return value
+
+    return te.compute(out[0].shape, element, "concatenate")
+
+
+def _shifted(x: Any, i: Any, at: int, begin: Any) -> Any:
+    return x(*i[:at], i[at] - begin, *i[at + 1 :])
+
+
+@compute("stack")
+def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
+    at = axis % len(out[0].shape)
+
+    def element(*i: Any) -> Any:
+        rest = (*i[:at], *i[at + 1 :])
+        value = xs[-1](*rest)
+        for n in reversed(range(len(xs) - 1)):
+            value = tirx.if_then_else(i[at] == n, xs[n](*rest), value)
+        return value
+
+    return te.compute(out[0].shape, element, "stack")
+
+
+@compute("split", sizes=("indices_or_sections",))
+def split(x: Any, indices_or_sections: Any, axis: int, *, out: Any) -> Any:
+    at = axis % len(x.shape)
+    begin: Any = 0
+    results: list[Any] = []
+    for piece in out:
+        results.append(_piece(x, piece.shape, at, begin))
+        begin = begin + piece.shape[at]
+    return tuple(results)
+
+
+def _piece(x: Any, shape: Any, at: int, begin: Any) -> Any:
+    return te.compute(shape, lambda *i: x(*i[:at], i[at] + begin, *i[at + 1 :]), "split")

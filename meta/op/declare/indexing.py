@@ -1,0 +1,192 @@
+"""Declarations of operators that pick elements by position, and put them there."""
+
+from __future__ import annotations
+
+from meta import dtype as dtypes
+from meta.ir.dim import Dim, same_dim
+from meta.ir.type import TensorType
+from meta.op import rules
+from meta.op.registry import declare
+from meta.schema import indexing
+
+WHOLE = 2**62
+"""An `end` past every size."""
+
+
+@declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True, aten="slice.Tensor",
+         relay="strided_slice", onnx="Slice")  # fmt: skip
+def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
+    """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
+    return x.with_shape(_sliced("strided_slice", x, begin, end, strides))
+
+
+def _sliced(
+    op: str, x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[Dim, ...]:
+    steps = strides or (1,) * len(begin)
+    fits = len(begin) == len(end) == len(steps) and len(begin) <= x.ndim and 0 not in steps
+    rules.require(op, fits, f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
+                  "one of each an axis, at most as many as the rank, strides not zero")  # fmt: skip
+    sizes = tuple(_length(*of_axis) for of_axis in zip(begin, end, steps, x.shape, strict=False))
+    return (*sizes, *x.shape[len(begin) :])
+
+
+def _length(begin: int, end: int, step: int, size: Dim) -> Dim:
+    if begin == 0 and step == 1 and end >= WHOLE:
+        return size
+    return len(range(*slice(begin, end, step).indices(size.__index__())))
+
+
+@declare("strided_slice_dx", schema=indexing.strided_slice_dx, pattern="injective")
+def strided_slice_dx(
+    dy: TensorType, shape: tuple[int, ...], begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> TensorType:
+    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros."""
+    x = dy.with_shape(shape)
+    rules.require_same_shape(
+        "strided_slice_dx", dy=dy, slice=dy.with_shape(_sliced("strided_slice_dx", x, begin, end, strides))
+    )
+    return x
+
+
+@declare("strided_set", schema=indexing.strided_set, pattern="injective", aten="slice_scatter")
+def strided_set(
+    x: TensorType, v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> TensorType:
+    """x with x[begin:end:strides] replaced by v."""
+    rules.same_device("strided_set", x, v)
+    rules.require_same_dtype("strided_set", x=x, v=v)
+    target = _sliced("strided_set", x, begin, end, strides)
+    full = rules.broadcast_shapes("strided_set", v.shape, target)
+    rules.require("strided_set", rules.same_shape(full, target), f"v has shape {rules.show(v.shape)}",
+                  f"shapes that broadcast to that of the slice, {rules.show(target)}")  # fmt: skip
+    return x
+
+
+def _require_indices(op: str, indices: TensorType, x: TensorType) -> None:
+    rules.require(op, dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",
+                  f"allowed: {', '.join(dtypes.INTS)}", 'cast it: indices.cast("int64")')  # fmt: skip
+    rules.same_device(op, x, indices)
+
+
+@declare("take", schema=indexing.take, pattern="injective", method=True, relay="take", onnx="Gather")
+def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
+    """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
+
+    The axis is replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with
+    "wrap" it counts from the end."""
+    return x.with_shape(_taken("take", x, indices, axis))
+
+
+@declare("index_select", schema=indexing.index_select, pattern="injective", method=True, aten="index_select")
+def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
+    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside."""
+    rules.require_rank("index_select", "indices", indices, 1)
+    return x.with_shape(_taken("index_select", x, indices, axis))
+
+
+def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
+    _require_indices(op, indices, x)
+    if axis is None:
+        rules.require(op, x.size != 0 or indices.size == 0, "x is empty", "no indices into an empty tensor")
+        return indices.shape
+    rules.require(op, x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
+    at = rules.axis_index(op, axis, x.ndim)
+    rules.require(op, x.shape[at] != 0 or indices.size == 0, f"axis {at} of x, of shape {rules.show(x.shape)}, is empty",
+                  "no indices into an empty axis")  # fmt: skip
+    return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+
+
+@declare("take_dx", schema=indexing.take_dx)
+def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
+    """Gradient of take: each element of dy added to the place that it was taken from."""
+    x = dy.with_shape(shape)
+    rules.require_same_shape("take_dx", dy=dy, taken=dy.with_shape(_taken("take_dx", x, indices, axis)))
+    return x
+
+
+@declare("gather", schema=indexing.gather, pattern="injective", method=True, aten="gather", relay="gather",
+         onnx="GatherElements")  # fmt: skip
+def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
+    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+
+    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
+    Positions outside are moved to the nearest inside."""
+    _gathered("gather", x, axis, indices)
+    return x.with_shape(indices.shape)
+
+
+def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
+    _require_indices(op, indices, x)
+    rules.require(op, x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
+    at = rules.axis_index(op, axis, x.ndim)
+    for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        small = isinstance(size, int) and isinstance(count, int) and count <= size
+        rules.require(op, i == at or small or same_dim(size, count),
+                      f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}",
+                      f"no larger than x except along axis {at}")  # fmt: skip
+
+
+@declare("gather_dx", schema=indexing.gather_dx)
+def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
+    """Gradient of gather: each element of dy added to the place that it was taken from."""
+    x = dy.with_shape(shape)
+    _gathered("gather_dx", x, axis, indices)
+    rules.require_same_shape("gather_dx", dy=dy, indices=indices)
+    return x
+
+
+@declare("gather_nd", schema=indexing.gather_nd, pattern="injective", relay="gather_nd")
+def gather_nd(x: TensorType, indices: TensorType) -> TensorType:
+    """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
+
+    Coordinates outside are moved to the nearest inside."""
+    return x.with_shape(_gathered_nd("gather_nd", x, indices))
+
+
+def _gathered_nd(op: str, x: TensorType, indices: TensorType) -> tuple[Dim, ...]:
+    _require_indices(op, indices, x)
+    count = indices.shape[0].__index__() if indices.ndim else 0
+    rules.require(op, 1 <= count <= x.ndim, f"indices of shape {rules.show(indices.shape)} for x of rank {x.ndim}",
+                  "at least one and at most as many coordinates (first axis of indices) as axes of x")  # fmt: skip
+    return (*indices.shape[1:], *x.shape[count:])
+
+
+@declare("gather_nd_dx", schema=indexing.gather_nd_dx)
+def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
+    """Gradient of gather_nd: each element of dy added to the place that it was taken from."""
+    x = dy.with_shape(shape)
+    rules.require_same_shape("gather_nd_dx", dy=dy, taken=dy.with_shape(_gathered_nd("gather_nd_dx", x, indices)))
+    return x
+
+
+@declare("scatter_add", schema=indexing.scatter_add, method=True, aten="scatter_add", relay="scatter_elements",
+         onnx="ScatterElements")  # fmt: skip
+def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
+    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
+
+    Positions outside are moved to the nearest inside."""
+    _gathered("scatter_add", x, axis, indices)
+    rules.same_device("scatter_add", x, src)
+    rules.require_same_dtype("scatter_add", x=x, src=src)
+    rules.require_same_shape("scatter_add", src=src, indices=indices)
+    return x
+
+
+@declare("embedding", schema=indexing.embedding, pattern="injective", aten="embedding")
+def embedding(weight: TensorType, indices: TensorType) -> TensorType:
+    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
+
+    Positions outside are moved to the nearest inside."""
+    return weight.with_shape(_taken("embedding", weight, indices, 0))
+
+
+@declare("embedding_dx", schema=indexing.embedding_dx)
+def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> TensorType:
+    """Gradient of embedding: the rows of dy added up by position, (num_weight, ...)."""
+    _require_indices("embedding_dx", indices, dy)
+    lead = indices.ndim
+    rules.require("embedding_dx", dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
+                  f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
+                  "a shape of dy that begins with that of indices")  # fmt: skip
+    return dy.with_shape((num_weight, *dy.shape[lead:]))

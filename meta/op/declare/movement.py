@@ -1,0 +1,69 @@
+"""Declarations of operators that repeat, reorder, frame or mask the elements along axes."""
+
+from __future__ import annotations
+
+from meta.ir.type import TensorType
+from meta.op import rules
+from meta.op.registry import declare
+from meta.schema import movement
+
+
+@declare("repeat", schema=movement.repeat, pattern="injective", method=True, aten="repeat_interleave.self_int",
+         relay="repeat")  # fmt: skip
+def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
+    """Each element several times in a row along an axis, as numpy.repeat does."""
+    rules.require("repeat", repeats >= 0, f"repeats is {repeats}", "zero or more")
+    if axis is None:
+        return x.with_shape((x.size * repeats,))
+    rules.require("repeat", x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
+    at = rules.axis_index("repeat", axis, x.ndim)
+    return x.with_shape(tuple(d * repeats if i == at else d for i, d in enumerate(x.shape)))
+
+
+@declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", relay="tile", onnx="Tile")
+def tile(x: TensorType, reps: tuple[int, ...]) -> TensorType:
+    """The whole tensor several times along each axis, as numpy.tile does."""
+    rules.require("tile", all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
+    rank = max(x.ndim, len(reps))
+    sizes = (1,) * (rank - x.ndim) + x.shape
+    counts = (1,) * (rank - len(reps)) + reps
+    return x.with_shape(tuple(d * r for d, r in zip(sizes, counts, strict=True)))
+
+
+@declare("flip", schema=movement.flip, pattern="injective", method=True, aten="flip", relay="reverse")
+def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
+    """The elements in reverse order along axes."""
+    if x.ndim:
+        rules.axis_indices("flip", axis, x.ndim)
+    return x
+
+
+@declare("roll", schema=movement.roll, pattern="injective", method=True, aten="roll")
+def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> TensorType:
+    """The elements moved along axes; what leaves at one end enters at the other."""
+    rules.require("roll", len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
+    rules.require("roll", x.ndim > 0 or not axis, "the tensor is 0-d", "at least one axis")
+    rules.axis_indices("roll", axis, x.ndim)
+    return x
+
+
+@declare("pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", relay="nn.pad", onnx="Pad")
+def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float) -> TensorType:
+    """The tensor framed with elements of one value."""
+    rules.require("pad", len(pad_width) == 2 * x.ndim, f"pad_width {pad_width} for rank {x.ndim}",
+                  f"{x.ndim} pairs (before, after)")  # fmt: skip
+    rules.require("pad", all(w >= 0 for w in pad_width), f"pad_width is {pad_width}", "zero or more of each",
+                  "use strided_slice to remove elements")  # fmt: skip
+    return x.with_shape(tuple(d + a + b for d, a, b in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True)))
+
+
+def _triangle(name: str, doc: str, **facts: str) -> None:
+    def typed(x: TensorType, k: int) -> TensorType:
+        rules.require(name, x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
+        return x
+
+    declare(name, schema=movement.triangle, doc=doc, family="movement", pattern="injective", method=True, **facts)(typed)
+
+
+_triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.", aten="tril", onnx="Trilu")
+_triangle("triu", "The upper triangles of matrices: elements below diagonal k become zero.", aten="triu", relay="trilu")

@@ -1,0 +1,111 @@
+"""Elements by position in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meta.op.dialect.reference import DIALECT
+from meta.op.dialect.reference._precision import widen
+
+_Ints = tuple[int, ...]
+
+
+def _slices(begin: _Ints, end: _Ints, strides: _Ints) -> tuple[slice, ...]:
+    """Slices with the bounds of the arguments; counting down, an end before the first position is no end."""
+    return tuple(slice(b, e, s) for b, e, s in zip(begin, end, strides or (1,) * len(begin), strict=True))
+
+
+def strided_slice(x: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
+    return x[_slices(begin, end, strides)]
+
+
+def strided_slice_dx(dy: Any, shape: _Ints, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
+    out = np.zeros(shape, dy.dtype)
+    out[_slices(begin, end, strides)] = dy
+    return out
+
+
+def strided_set(x: Any, v: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any:
+    out = x.copy()
+    out[_slices(begin, end, strides)] = v
+    return out
+
+
+def _inside(indices: Any, size: int, mode: str = "clip") -> Any:
+    wide = indices.astype(np.int64)
+    if size == 0:
+        return wide
+    return wide % size if mode == "wrap" else np.clip(wide, 0, size - 1)
+
+
+def take(x: Any, indices: Any, axis: int | None, mode: str) -> Any:
+    size = x.size if axis is None else x.shape[axis]
+    return np.take(x, _inside(indices, size, mode), axis)
+
+
+def take_dx(dy: Any, indices: Any, shape: _Ints, axis: int | None, mode: str) -> Any:
+    if axis is None:
+        flat = np.zeros(int(np.prod(shape)), widen(dy).dtype)
+        np.add.at(flat, _inside(indices, flat.size, mode), widen(dy))
+        return flat.reshape(shape)
+    at = axis % len(shape)
+    out = np.zeros(shape, widen(dy).dtype)
+    np.add.at(out, (slice(None),) * at + (_inside(indices, shape[at], mode),), widen(dy))
+    return out
+
+
+def _grid(indices: Any, axis: int, shape: _Ints) -> tuple[Any, ...]:
+    """The place of every element of `indices`."""
+    grid = list(np.indices(indices.shape))
+    if grid:
+        grid[axis] = _inside(indices, shape[axis])
+    return tuple(grid)
+
+
+def gather(x: Any, axis: int, indices: Any) -> Any:
+    return x[_grid(indices, axis, x.shape)]
+
+
+def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
+    out = widen(x).copy()
+    np.add.at(out, _grid(indices, axis, x.shape), widen(src))
+    return out
+
+
+def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
+    return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
+
+
+def _coordinates(indices: Any, shape: _Ints) -> tuple[Any, ...]:
+    return tuple(_inside(i, size) for i, size in zip(indices, shape, strict=False))
+
+
+def gather_nd(x: Any, indices: Any) -> Any:
+    return x[_coordinates(indices, x.shape)]
+
+
+def gather_nd_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
+    out = np.zeros(shape, widen(dy).dtype)
+    np.add.at(out, _coordinates(indices, shape), widen(dy))
+    return out
+
+
+def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
+    return take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0, "clip")
+
+
+DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, "clip"))
+DIALECT.implement("embedding_dx", embedding_dx)
+DIALECT.implement("gather", gather)
+DIALECT.implement("gather_dx", gather_dx)
+DIALECT.implement("gather_nd", gather_nd)
+DIALECT.implement("gather_nd_dx", gather_nd_dx)
+DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, "clip"))
+DIALECT.implement("scatter_add", scatter_add)
+DIALECT.implement("strided_set", strided_set)
+DIALECT.implement("strided_slice", strided_slice)
+DIALECT.implement("strided_slice_dx", strided_slice_dx)
+DIALECT.implement("take", take)
+DIALECT.implement("take_dx", take_dx)

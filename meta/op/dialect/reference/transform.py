@@ -1,0 +1,43 @@
+"""Changes of shape and type in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meta import dtype as dtypes
+from meta.op.dialect.reference import DIALECT
+
+
+def cast(x: Any, dtype: str) -> Any:
+    with np.errstate(invalid="ignore", over="ignore"):  # the values that do not fit are the caller's business
+        return x.astype(dtypes.to_numpy(dtype))
+
+
+def broadcast_to_like(x: Any, like: Any) -> Any:
+    return np.broadcast_to(x, like.shape)
+
+
+def split(x: Any, indices_or_sections: int | tuple[int, ...], axis: int) -> tuple[Any, ...]:
+    return tuple(np.split(x, indices_or_sections, axis))
+
+
+def concatenate(xs: list[Any], axis: int) -> Any:
+    return np.concatenate(xs, axis)
+
+
+def stack(xs: list[Any], axis: int) -> Any:
+    return np.stack(xs, axis)
+
+
+DIALECT.implement("broadcast_to", np.broadcast_to)
+DIALECT.implement("broadcast_to_like", broadcast_to_like)
+DIALECT.implement("cast", cast)
+DIALECT.implement("cast_like", lambda x, like: cast(x, dtypes.canonical(like.dtype)))
+DIALECT.implement("concatenate", concatenate)
+DIALECT.implement("moveaxis", np.moveaxis)
+DIALECT.implement("split", split)
+DIALECT.implement("stack", stack)
+DIALECT.implement("swap_axis", np.swapaxes)
+DIALECT.implement("transpose", np.transpose)

@@ -1,0 +1,86 @@
+"""Matrix products by ATen: MKL and oneDNN on the CPU, cuBLAS on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from meta.op.dialect.torch import DIALECT
+from meta.op.dialect.torch._bridge import Maker
+from meta.op.dispatch import CallInfo
+
+SMALL = 50_000
+"""Multiplications up to which views of the operands cost more on the CPU than a kernel without blocking."""
+
+
+def _worth_it(call: CallInfo) -> str | None:
+    x, y = call.tensors()[:2]
+    if not x.is_static or not y.is_static:
+        return None
+    if x.dtype == "bool":
+        return "bool is not multiplied by ATen"
+    if call.device.kind != "cpu":
+        return None
+    transposed = call.op.name == "matmul" and call.args[2]
+    contracted: Any = x.shape[-2 if transposed else -1]
+    work: Any = call.outputs()[0].size * contracted
+    return f"{work} multiplications, too few: up to {SMALL} the call itself costs more" if work <= SMALL else None
+
+
+def _matmul(call: CallInfo) -> Callable[..., None]:
+    x1, x2, transpose_a, transpose_b = call.args
+    if x1.ndim == 1 or x2.ndim == 1:
+        return _with_vector(call)
+    multiply = torch.mm if x1.ndim == x2.ndim == 2 else torch.matmul
+    if transpose_a and transpose_b:
+        return lambda a, b, out: multiply(a.mT, b.mT, out=out)
+    if transpose_a:
+        return lambda a, b, out: multiply(a.mT, b, out=out)
+    if transpose_b:
+        return lambda a, b, out: multiply(a, b.mT, out=out)
+    return lambda a, b, out: multiply(a, b, out=out)
+
+
+def _with_vector(call: CallInfo) -> Callable[..., None]:
+    """A vector as a row (on the left) or a column (on the right); the result gets that axis back as a view."""
+    x1, x2, transpose_a, transpose_b = call.args
+    row, column = x1.ndim == 1, x2.ndim == 1
+    shape = list(call.outputs()[0].shape)
+    if column:
+        shape.append(1)
+    if row:
+        shape.insert(len(shape) - 1, 1)
+
+    def product(a: Any, b: Any, out: Any) -> None:
+        left = a.unsqueeze(0) if row else a.mT if transpose_a else a
+        right = b.unsqueeze(1) if column else b.mT if transpose_b else b
+        torch.matmul(left, right, out=out.view(shape))
+
+    return product
+
+
+def _dense(call: CallInfo) -> Callable[..., None]:
+    x, w, bias = call.args
+    k, n = w.shape[1], w.shape[0]
+
+    def product(a: Any, b: Any, out: Any) -> None:
+        torch.mm(a.reshape(-1, k), b.mT, out=out.view(-1, n))
+
+    def biased(a: Any, b: Any, c: Any, out: Any) -> None:
+        torch.addmm(c, a.reshape(-1, k), b.mT, out=out.view(-1, n))
+
+    def product_2d(a: Any, b: Any, out: Any) -> None:
+        torch.mm(a, b.mT, out=out)
+
+    def biased_2d(a: Any, b: Any, c: Any, out: Any) -> None:
+        torch.addmm(c, a, b.mT, out=out)
+
+    if x.ndim == 2:
+        return product_2d if bias is None else biased_2d
+    return product if bias is None else biased
+
+
+DIALECT.implement("matmul", Maker(_matmul), accepts=_worth_it)
+DIALECT.implement("dense", Maker(_dense), accepts=_worth_it)

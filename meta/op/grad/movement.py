@@ -1,0 +1,37 @@
+"""Gradients of operators that repeat, reorder or frame the elements along axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.ir.type import TensorType
+
+
+def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Any) -> Any:
+    """The sum over the copies of each element."""
+    if axis is None:
+        return meta.reshape(meta.sum(meta.reshape(dy, (x.size, repeats)), 1), x.shape)
+    at = axis % x.ndim
+    apart = meta.reshape(dy, (*x.shape[: at + 1], repeats, *x.shape[at + 1 :]))
+    return meta.sum(apart, at + 1)
+
+
+def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Any) -> Any:
+    """The sum over the copies of the whole tensor."""
+    rank = max(x.ndim, len(reps))
+    sizes = (1,) * (rank - x.ndim) + x.shape
+    counts = (1,) * (rank - len(reps)) + reps
+    apart = meta.reshape(dy, tuple(d for pair in zip(counts, sizes, strict=True) for d in pair))
+    return meta.reshape(meta.sum(apart, tuple(range(0, 2 * rank, 2))), x.shape) if rank else dy
+
+
+def roll_grad(shift: tuple[int, ...], axis: tuple[int, ...], dy: Any) -> Any:
+    """The opposite movement."""
+    return meta.roll(dy, tuple(-s for s in shift), axis)
+
+
+def pad_grad(x: TensorType, pad_width: tuple[int, ...], dy: Any) -> Any:
+    """dy without the frame."""
+    begin = pad_width[::2]
+    return meta.strided_slice(dy, begin, tuple(b + d for b, d in zip(begin, x.shape, strict=True)))
