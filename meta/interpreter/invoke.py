@@ -9,6 +9,7 @@ operands also come here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_
 from typing import Any
 
 from meta import storage
@@ -33,7 +34,7 @@ CACHE_LIMIT = 4096
 class OpState:
     """What eager execution knows about one operator."""
 
-    __slots__ = ("fast", "op", "scoped")
+    __slots__ = ("fast", "normal", "op", "scoped")
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -41,6 +42,8 @@ class OpState:
         """Runners by the key that the generated function computes; plain calls only (no scopes, no scalars)."""
         self.scoped: dict[Any, Runner] = {}
         """Runners by (raw arguments, dialect preference)."""
+        self.normal: dict[Any, Runner] = {}
+        """Those of `scoped` whose raw arguments were in normal form."""
 
 
 _states: dict[str, OpState] = {}
@@ -56,6 +59,7 @@ def clear_caches() -> None:
     for known in _states.values():
         known.fast.clear()
         known.scoped.clear()
+        known.normal.clear()
 
 
 def invoke(known: OpState, *args: Any) -> Any:
@@ -70,6 +74,7 @@ def invoke(known: OpState, *args: Any) -> Any:
         return _emit(op, op.schema.bind(op.name, args, {}))
     raw = _raw_key(args)
     run = known.scoped.get(raw) if raw is not None and not modes.observers else None
+    given = args
     if run is None:
         args = op.schema.bind(op.name, args, {})
         if any(isinstance(leaf, Symbol) for leaf in _leaves(args)):
@@ -80,8 +85,13 @@ def invoke(known: OpState, *args: Any) -> Any:
         run = _prepare(known, args, raw)
         if not callable(run):
             return run
+        if raw is not None and all(map(is_, args, given)):
+            _remember(known.normal, raw, run)
     result = run(*[args[i] for i in op.schema.tensor_positions])
     if tape.any_tracked(args):
+        # A call known by its raw arguments has not normalised them yet, and gradients take them in normal form.
+        if given is args and raw not in known.normal:
+            args = op.schema.bind(op.name, args, {})
         return tape.record(op.name, result, args)
     return result
 
