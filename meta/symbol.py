@@ -59,6 +59,14 @@ class Symbol(TensorMethods):
 
         return is_float(self.dtype)
 
+    @property
+    def grad(self) -> Symbol | None:
+        """The gradient of everything `backward` was called on so far with respect to this tensor, None before. It is
+        emitted when asked for, so inputs need no flag and cost nothing when nobody asks."""
+        from meta.autograd.symbolic import gradient_of
+
+        return gradient_of(self)
+
     def backward(self, dy: Symbol | None = None, **_: bool) -> None:
         """Emit the gradients of this tensor with respect to every array that the trace reached and that requires
         them, and set their `.grad` for the rest of the trace."""

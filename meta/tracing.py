@@ -83,6 +83,8 @@ class Trace:
         self.grads: dict[int, tuple[NDArray, Any]] = {}
         self.keys = 0
         self.key: Var | None = None
+        self.backwards: list[tuple[Atom, Symbol]] = []
+        """Every `y.backward(dy)` so far: the tensor and its incoming gradient."""
 
     def atom(self, x: NDArray) -> Atom:
         """The present value of an array in the program."""

@@ -238,10 +238,25 @@ def backward(y: Symbol, dy: Symbol | None) -> None:
                         "without dy: tensors with one element", "pass dy, or reduce with .sum()")
             )  # fmt: skip
         dy = ones(y.shape, dtype=y.dtype, device=y.device)  # type: ignore[assignment, arg-type]
+    trace.backwards.append((y.atom, dy))
     leaves = {var: x for _, x, var in trace.state.values() if x.requires_grad}
     found = gradients(builder, {y.atom: dy}, leaves)  # type: ignore[dict-item]
     for var, gradient in found.items():
         trace.set_grad(leaves[var], gradient)
+
+
+def gradient_of(x: Symbol) -> Symbol | None:
+    """See Symbol.grad."""
+    from meta.ir.builder import current
+    from meta.scope import modes
+
+    trace, builder = modes.trace, current()
+    if trace is None or builder is None or not isinstance(x.atom, Var):
+        return None
+    total: Symbol | None = None
+    for y, dy in trace.backwards:
+        total = _sum(total, gradients(builder, {y: dy}, [x.atom]).get(x.atom))
+    return total
 
 
 def differentiate(function: Function, wanted: Sequence[int]) -> Function:
