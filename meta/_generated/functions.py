@@ -3603,7 +3603,7 @@ _r_elu = _s_elu.fast
 
 
 def elu(x: T, alpha: float = 1.0) -> T:
-    """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015). Integers and booleans give float32.
+    """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
     x: Input of any shape.
     alpha: Minus the limit far below zero.
     """
@@ -3769,7 +3769,7 @@ _r_gelu = _s_gelu.fast
 
 def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
     """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
-    + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016). Integers and booleans give float32.
+    + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
     x: Input of any shape.
     approximate: "none" for the exact form, "tanh" for the cheaper one.
     """
@@ -3863,7 +3863,7 @@ _r_leaky_relu = _s_leaky_relu.fast
 
 
 def leaky_relu(x: T, alpha: float = 0.01) -> T:
-    """x above 0, alpha * x below. Integers and booleans give float32.
+    """x above 0, alpha * x below.
     x: Input of any shape.
     alpha: Slope below zero.
     """
@@ -4227,7 +4227,7 @@ _r_silu = _s_silu.fast
 
 
 def silu(x: T) -> T:
-    """x * sigmoid(x), also called swish. Integers and booleans give float32.
+    """x * sigmoid(x), also called swish.
     x: Input of any shape.
     """
     try:
@@ -4308,7 +4308,7 @@ _r_softplus = _s_softplus.fast
 
 
 def softplus(x: T, beta: float = 1.0) -> T:
-    """log(1 + exp(beta * x)) / beta. Integers and booleans give float32.
+    """log(1 + exp(beta * x)) / beta.
     x: Input of any shape.
     beta: Sharpness of the bend at zero, not zero.
     """

@@ -624,7 +624,7 @@ class TensorMethods(TensorLike):
         return _generated.functions.cosh(self)
 
     def elu(self, alpha: float = 1.0) -> Self:
-        """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015). Integers and booleans give float32.
+        """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
         alpha: Minus the limit far below zero.
         """
         return _generated.functions.elu(self, alpha)
@@ -653,7 +653,7 @@ class TensorMethods(TensorLike):
 
     def gelu(self, approximate: Literal['none', 'tanh'] = 'none') -> Self:
         """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) *
-        (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016). Integers and booleans give float32.
+        (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
         approximate: "none" for the exact form, "tanh" for the cheaper one.
         """
         return _generated.functions.gelu(self, approximate)
@@ -671,7 +671,7 @@ class TensorMethods(TensorLike):
         return _generated.functions.isnan(self)
 
     def leaky_relu(self, alpha: float = 0.01) -> Self:
-        """x above 0, alpha * x below. Integers and booleans give float32.
+        """x above 0, alpha * x below.
         alpha: Slope below zero.
         """
         return _generated.functions.leaky_relu(self, alpha)
@@ -728,7 +728,7 @@ class TensorMethods(TensorLike):
         return _generated.functions.sign(self)
 
     def silu(self) -> Self:
-        """x * sigmoid(x), also called swish. Integers and booleans give float32."""
+        """x * sigmoid(x), also called swish."""
         return _generated.functions.silu(self)
 
     def sin(self) -> Self:
@@ -740,7 +740,7 @@ class TensorMethods(TensorLike):
         return _generated.functions.sinh(self)
 
     def softplus(self, beta: float = 1.0) -> Self:
-        """log(1 + exp(beta * x)) / beta. Integers and booleans give float32.
+        """log(1 + exp(beta * x)) / beta.
         beta: Sharpness of the bend at zero, not zero.
         """
         return _generated.functions.softplus(self, beta)

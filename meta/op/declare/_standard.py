@@ -67,6 +67,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     schema = schema or (unary.unary_dx_x if needs == "x" else unary.unary_dx_y)
 
     def typed(value: TensorType, dy: TensorType, *_: Any) -> TensorType:
+        rules.require_float(name, "dy", dy)
         rules.require_same_shape(name, **{needs: value}, dy=dy)
         rules.require_same_dtype(name, **{needs: value}, dy=dy)
         return dy

@@ -47,15 +47,15 @@ standard_unary("tan", "Tangent of an angle in radians.", amp="never", aten="tan"
 standard_unary("tanh", "Hyperbolic tangent.", amp="never", aten="tanh", relay="tanh", onnx="Tanh")
 
 # Activations.
-standard_unary("elu", "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).", schema=unary.elu, aten="elu", onnx="Elu")
+standard_unary("elu", "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).", result="same", accepts="float", schema=unary.elu, aten="elu", onnx="Elu")
 standard_unary("gelu", 'x * Phi(x), Phi the normal distribution function; with approximate="tanh", '
                "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).",
-               schema=unary.gelu, aten="gelu", onnx="Gelu")  # fmt: skip
-standard_unary("leaky_relu", "x above 0, alpha * x below.", schema=unary.leaky_relu, aten="leaky_relu", relay="nn.leaky_relu", onnx="LeakyRelu")
+               result="same", accepts="float", schema=unary.gelu, aten="gelu", onnx="Gelu")  # fmt: skip
+standard_unary("leaky_relu", "x above 0, alpha * x below.", result="same", accepts="float", schema=unary.leaky_relu, aten="leaky_relu", relay="nn.leaky_relu", onnx="LeakyRelu")
 standard_unary("relu", "max(x, 0).", result="same", accepts="number", aten="relu", relay="nn.relu", onnx="Relu")
 standard_unary("sigmoid", "1 / (1 + exp(-x)).", aten="sigmoid", relay="sigmoid", onnx="Sigmoid")
-standard_unary("silu", "x * sigmoid(x), also called swish.", aten="silu")
-standard_unary("softplus", "log(1 + exp(beta * x)) / beta.", schema=unary.softplus, amp="never", aten="softplus", onnx="Softplus")
+standard_unary("silu", "x * sigmoid(x), also called swish.", result="same", accepts="float", aten="silu")
+standard_unary("softplus", "log(1 + exp(beta * x)) / beta.", result="same", accepts="float", schema=unary.softplus, amp="never", aten="softplus", onnx="Softplus")
 standard_unary("threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number", schema=unary.threshold, aten="threshold")
 
 # Predicates.
@@ -79,6 +79,7 @@ def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:  # 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
 def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
     """Gradient of clip: dy where x is within the bounds or on them, else 0."""
+    rules.require_float("clip_dx", "dy", dy)
     rules.require_same_shape("clip_dx", x=x, dy=dy)
     rules.require_same_dtype("clip_dx", x=x, dy=dy)
     return dy

@@ -83,7 +83,12 @@ def const(x: Expr, value: float) -> Expr:
 
 
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """`body` of a variable bound to `value`, so that a library call in it is made once."""
+    """`body` of a variable bound to `value`.
+
+    For float32 it is repeated instead, and LLVM finds the copies: TVM's legalisation of bfloat16 loads, which are what
+    values of float32 may start from, does not look into bindings."""
+    if dtype_of(value) == "float32":
+        return body(value)
     var = tirx.Var("t", dtype_of(value))
     return tirx.Let(var, value, body(var))
 

@@ -1,0 +1,76 @@
+"""NumPy versions of elementwise operators of two operands, and of the choice between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meta.op.dialect.reference._elementwise import elementwise, floating, plain, together
+
+Array = Any
+
+
+def power(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    if a.dtype.kind == "u":
+        return np.power(a, b)
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 1, -1, 1), 0))
+    return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
+
+
+def _shift(function: Callable[[Array, Array], Array], beyond: Callable[[Array], Array]) -> Callable[..., Array]:
+    """`function` where the width allows it, `beyond(a)` elsewhere."""
+
+    def run(a: Array, b: Array) -> Array:
+        inside = (b >= 0) & (b < a.dtype.itemsize * 8)
+        return np.where(inside, function(a, np.where(inside, b, 0)), beyond(a))
+
+    return run
+
+
+def _extremum_dx(better: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    return lambda a, b, dy: np.where(a == b, dy / 2, np.where(better(b, a), 0, dy))
+
+
+def _floor_divide(a: Array, b: Array) -> Array:
+    """NumPy's quotient of a remainder that is NaN, and by 0, is torch's, except that it is NaN by 0."""
+    out = np.floor_divide(a, b)
+    return np.where(b == 0, a / b, out) if a.dtype.kind == "f" else out
+
+
+def where(condition: Array, x: Any, y: Any) -> Array:
+    return np.where(condition, *together(x, y))
+
+
+elementwise({
+    "add": np.add,
+    "atan2": lambda a, b: np.arctan2(floating(a), floating(b)),
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "divide": lambda a, b: np.divide(floating(a), floating(b)),
+    "equal": np.equal,
+    "floor_divide": _floor_divide,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "maximum": np.maximum,
+    "maximum_dx": _extremum_dx(np.greater),
+    "minimum": np.minimum,
+    "minimum_dx": _extremum_dx(np.less),
+    "mod": np.remainder,
+    "multiply": np.multiply,
+    "not_equal": np.not_equal,
+    "power": power,
+    "right_shift": _shift(np.right_shift, lambda a: np.where(a < 0, -1, 0)),
+    "subtract": np.subtract,
+})  # fmt: skip
+plain({"where": where})

@@ -1,0 +1,99 @@
+"""NumPy versions of reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meta.op.dialect.reference._elementwise import floating, plain, wide
+
+Array = Any
+Axis = tuple[int, ...] | None
+
+
+def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, axis, keepdims: function(wide(x), axis=axis, keepdims=keepdims)
+
+
+def _spread(y: Array, x: Array, axis: Axis) -> Array:
+    """A reduced array with its reduced axes back, as size 1."""
+    if y.ndim == x.ndim or axis == ():
+        return y
+    axes = range(x.ndim) if axis is None else sorted(a % x.ndim for a in axis)
+    return np.expand_dims(y, tuple(axes))
+
+
+def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
+    x = floating(wide(x))
+    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    base = np.where(np.isfinite(highest), highest, 0)
+    total = np.log(np.sum(np.exp(x - base), axis=axis, keepdims=True)) + base
+    return total if keepdims else total.reshape(np.sum(x, axis=axis).shape)
+
+
+def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
+    x, y, dy = wide(x), wide(y), wide(dy)
+    share = (x == _spread(y, x, axis)).astype(x.dtype)
+    return share * _spread(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
+
+
+def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
+    """The product of the others, element by element."""
+    x, dy = wide(x), wide(dy)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
+    kept = tuple(a for a in range(x.ndim) if a not in axes)
+    rows = np.transpose(x, kept + axes).reshape(*(x.shape[a] for a in kept), -1)
+    out = np.empty_like(rows)
+    for i in range(rows.shape[-1]):
+        out[..., i] = np.prod(np.delete(rows, i, axis=-1), axis=-1)
+    back = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
+    return back * _spread(dy, x, axis)
+
+
+def cumsum(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+    if x.ndim == 0:
+        return np.zeros_like(x) if exclusive else x
+    x = wide(x)
+    x = x if x.dtype.kind == "f" else x.astype(np.int64)
+    x = np.flip(x, axis) if reverse else x
+    out = np.cumsum(x, axis=axis)
+    out = out - x if exclusive else out
+    return np.flip(out, axis) if reverse else out
+
+
+def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
+    lead = x.ndim - len(shape)
+    axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (shape[d - lead] == 1 and n != 1))
+    return np.sum(wide(x), axis=axes, keepdims=True).reshape(shape)
+
+
+def _moment(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, axis, correction, keepdims: function(
+        floating(wide(x)), axis=axis, ddof=correction, keepdims=keepdims
+    )
+
+
+def _truth(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda x, axis, keepdims: function(x != 0, axis=axis, keepdims=keepdims)
+
+
+plain({
+    "all": _truth(np.all),
+    "any": _truth(np.any),
+    "argmax": _reduce(np.argmax),
+    "argmin": _reduce(np.argmin),
+    "cumsum": cumsum,
+    "logsumexp": logsumexp,
+    "max": _reduce(np.max),
+    "max_dx": max_dx,
+    "mean": _reduce(np.mean),
+    "min": _reduce(np.min),
+    "prod": _reduce(np.prod),
+    "prod_dx": prod_dx,
+    "std": _moment(np.std),
+    "sum": _reduce(np.sum),
+    "sum_to": sum_to,
+    "var": _moment(np.var),
+})  # fmt: skip

@@ -1,0 +1,139 @@
+"""NumPy versions of elementwise operators of one tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meta.op.dialect.reference._elementwise import elementwise, floating
+
+Array = Any
+
+
+def analytic(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` on floats: integers and booleans are converted."""
+    return lambda x, *rest: function(floating(x), *rest)
+
+
+def erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+def sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1) / (1 + small)
+
+
+def silu(x: Array) -> Array:
+    return x * sigmoid(x)
+
+
+def silu_dx(x: Array, dy: Array) -> Array:
+    s = sigmoid(x)
+    return dy * s * (1 + x * (1 - s))
+
+
+def _tanh_argument(x: Array) -> Array:
+    return math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
+def gelu(x: Array, approximate: str) -> Array:
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x / math.sqrt(2)))
+    return 0.5 * x * (1 + np.tanh(_tanh_argument(x)))
+
+
+def gelu_dx(x: Array, dy: Array, approximate: str) -> Array:
+    if approximate == "none":
+        density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        return dy * (0.5 * (1 + erf(x / math.sqrt(2))) + x * density)
+    t = np.tanh(_tanh_argument(x))
+    slope = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+    return dy * 0.5 * (1 + t + x * (1 - t * t) * slope)
+
+
+def softplus(x: Array, beta: float) -> Array:
+    return np.logaddexp(0, x * beta) / beta
+
+
+def clip(x: Array, low: float | None, high: float | None) -> Array:
+    if isinstance(low, float) or isinstance(high, float):
+        x = floating(x)
+    if low is not None:
+        x = np.maximum(x, np.asarray(low).astype(x.dtype))
+    return x if high is None else np.minimum(x, np.asarray(high).astype(x.dtype))
+
+
+def clip_dx(x: Array, dy: Array, low: float | None, high: float | None) -> Array:
+    outside = np.zeros(x.shape, bool)
+    if low is not None:
+        outside |= x < np.asarray(low).astype(x.dtype)
+    if high is not None:
+        outside |= x > np.asarray(high).astype(x.dtype)
+    return np.where(outside, 0, dy)
+
+
+elementwise({
+    "abs": np.abs,
+    "acos": analytic(np.arccos),
+    "acosh": analytic(np.arccosh),
+    "asin": analytic(np.arcsin),
+    "asinh": analytic(np.arcsinh),
+    "atan": analytic(np.arctan),
+    "atanh": analytic(np.arctanh),
+    "bitwise_not": np.invert,
+    "ceil": np.ceil,
+    "clip": clip,
+    "clip_dx": clip_dx,
+    "copy": lambda x: x,
+    "cos": analytic(np.cos),
+    "cosh": analytic(np.cosh),
+    "elu": analytic(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x))),
+    "elu_dx": lambda x, dy, alpha: np.where(x > 0, dy, dy * alpha * np.exp(x)),
+    "erf": analytic(erf),
+    "erf_dx": lambda x, dy: dy * (2 / math.sqrt(math.pi)) * np.exp(-x * x),
+    "exp": analytic(np.exp),
+    "exp2": analytic(np.exp2),
+    "expm1": analytic(np.expm1),
+    "floor": np.floor,
+    "gelu": analytic(gelu),
+    "gelu_dx": gelu_dx,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "leaky_relu": analytic(lambda x, alpha: np.where(x > 0, x, x * alpha)),
+    "leaky_relu_dx": lambda x, dy, alpha: np.where(x > 0, dy, dy * alpha),
+    "log": analytic(np.log),
+    "log10": analytic(np.log10),
+    "log1p": analytic(np.log1p),
+    "log2": analytic(np.log2),
+    "logical_not": np.logical_not,
+    "negative": np.negative,
+    "reciprocal": analytic(lambda x: 1 / x),
+    "reciprocal_dx": lambda y, dy: -dy * y * y,
+    "relu": lambda x: np.maximum(x, 0),
+    "relu_dx": lambda y, dy: np.where(y <= 0, 0, dy),
+    "round": np.rint,
+    "rsqrt": analytic(lambda x: 1 / np.sqrt(x)),
+    "rsqrt_dx": lambda y, dy: -0.5 * dy * y**3,
+    "sigmoid": analytic(sigmoid),
+    "sigmoid_dx": lambda y, dy: dy * y * (1 - y),
+    "sign": np.sign,
+    "silu": analytic(silu),
+    "silu_dx": silu_dx,
+    "sin": analytic(np.sin),
+    "sinh": analytic(np.sinh),
+    "softplus": analytic(softplus),
+    "sqrt": analytic(np.sqrt),
+    "sqrt_dx": lambda y, dy: dy / (2 * y),
+    "square": np.square,
+    "tan": analytic(np.tan),
+    "tanh": analytic(np.tanh),
+    "tanh_dx": lambda y, dy: dy * (1 - y * y),
+    "threshold": lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype), x),
+    "threshold_dx": lambda x, dy, threshold: np.where(x <= threshold, 0, dy),
+    "trunc": np.trunc,
+})  # fmt: skip
