@@ -25,10 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, print and draw. The exit status says whether accuracy and agreement are what they should be."""
+    data = digits.load()  # first, as it says what to install when the demo's libraries are missing
     from rich.console import Console
 
     console = Console()
-    data = digits.load()
     if not options.quiet:
         _print_program(console, data, options.batch)
     results = _train_all(console, data, options)

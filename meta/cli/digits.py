@@ -39,7 +39,7 @@ def load() -> Digits:
     try:
         from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the demo needs scikit-learn and matplotlib: pip install 'meta-tvm[demo]'") from error
+        raise ModuleNotFoundError("the demo needs scikit-learn, matplotlib and rich: pip install 'meta-tvm[demo]'") from error
     raw: Any = load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
     images = (raw.images[order] / 16.0).astype(np.float32)[:, None]

@@ -9,8 +9,6 @@ import pytest
 from packaging.requirements import Requirement
 
 REQUIREMENTS = [Requirement(text) for text in metadata.requires("meta-tvm") or ()]
-BUILT_ON = {"apache-tvm", "numpy", "ml-dtypes"}
-PURE_PYTHON = {"lark", "rich"}
 
 
 def needed(extra: str = "") -> dict[str, Requirement]:
@@ -22,15 +20,8 @@ def needed(extra: str = "") -> dict[str, Requirement]:
     }
 
 
-def test_hard_requirements_are_tvm_numpy_and_pure_python() -> None:
-    assert set(needed()) == BUILT_ON | PURE_PYTHON
-
-
-@pytest.mark.parametrize("name", sorted(PURE_PYTHON))
-def test_small_requirements_are_pure_python(name: str) -> None:
-    files = metadata.files(name)
-    assert files
-    assert not [file for file in files if file.suffix in (".so", ".pyd", ".dylib")]
+def test_hard_requirements_are_tvm_and_numpy() -> None:
+    assert set(needed()) == {"apache-tvm", "ml-dtypes", "numpy"}
 
 
 def test_torch_is_an_extra() -> None:
