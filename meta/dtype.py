@@ -8,6 +8,7 @@ a 0-d tensor counts as a tensor. Categories are ordered bool < integer < float.
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meta.errors import ArgumentError, did_you_mean, message
@@ -99,8 +100,7 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
     import numpy as np
 
     if dtype == "bfloat16":
-        import ml_dtypes
-
+        ml_dtypes: Any = import_module("ml_dtypes")
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,9 @@ def _print_agreement(console: Any, results: list[Result]) -> float:
 
 def _draw(results: list[Result], data: digits.Digits, path: Path) -> None:
     """One PNG: loss curves on the left, the digits that the eager network got wrong on the right."""
-    import matplotlib
-
+    matplotlib: Any = import_module("matplotlib")
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot: Any = import_module("matplotlib.pyplot")
 
     wrong = [i for i in range(len(data.test_labels)) if results[0].predicted[i] != data.test_labels[i]][:20]
     figure = pyplot.figure(figsize=(13, 5), layout="constrained")

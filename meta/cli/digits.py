@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import meta
@@ -37,10 +38,10 @@ def load() -> Digits:
     import numpy as np
 
     try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+        datasets: Any = import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("the demo needs scikit-learn, matplotlib and rich: pip install 'meta-tvm[demo]'") from error
-    raw: Any = load_digits()
+    raw: Any = datasets.load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
     images = (raw.images[order] / 16.0).astype(np.float32)[:, None]
     labels = raw.target[order].astype(np.int64)

@@ -34,6 +34,7 @@ class Model:
     """
 
     training: bool
+    _buffers: set[str]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         object.__setattr__(self, "_buffers", set())

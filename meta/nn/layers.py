@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import meta
 from meta import random
@@ -54,7 +54,7 @@ class Conv2d(Model):
         bound = 1 / math.sqrt(in_channels // groups * kernel[0] * kernel[1])
         self.w = _uniform((out_channels, in_channels // groups, *kernel), bound)
         self.b = _uniform((out_channels, 1, 1), bound) if bias else None
-        self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        self.options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
     def forward(self, x: Any) -> Any:
         y = meta.conv2d(x, self.w, **self.options)
@@ -67,6 +67,8 @@ class BatchNorm2d(Model):
     def build(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         self.w = meta.ones((num_features,))
         self.b = meta.zeros((num_features,))
+        self.running_mean: NDArray
+        self.running_var: NDArray
         self.buffer("running_mean", meta.zeros((num_features,)))
         self.buffer("running_var", meta.ones((num_features,)))
         self.eps = eps
@@ -138,8 +140,8 @@ class ReLU(Model):
 class GELU(Model):
     """Gaussian error linear unit; approximate: "none" or "tanh"."""
 
-    def build(self, approximate: str = "none") -> None:
-        self.approximate = approximate
+    def build(self, approximate: Literal["none", "tanh"] = "none") -> None:
+        self.approximate: Literal["none", "tanh"] = approximate
 
     def forward(self, x: Any) -> Any:
         return meta.gelu(x, self.approximate)

@@ -82,7 +82,7 @@ def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[
     given = parameters.named_parameters() if isinstance(parameters, Model) else parameters
     named = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(given)]
     for name, x in named:
-        if not isinstance(x, NDArray) or not x.requires_grad:
+        if not x.requires_grad:
             raise ArgumentError(
                 message("optimizer", f"'{name}' does not require gradients", "arrays with requires_grad = True",
                         "call model.train_mode() first")
@@ -108,12 +108,13 @@ class TrainStep:
         self.loss = loss
 
     def __call__(self, *args: Any) -> Any:
-        result = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
-        loss = result[0] if isinstance(result, tuple) else result
+        result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
+        results: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
         self.optimizer.zero_grad()
-        loss.backward()
+        results[0].backward()
         self.optimizer.step()
-        return tuple(r.detach() for r in result) if isinstance(result, tuple) else result.detach()
+        detached = tuple(r.detach() for r in results)
+        return detached if isinstance(result, tuple) else detached[0]
 
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
         """The model's arrays under its own names, then the optimizer's."""

@@ -193,7 +193,7 @@ Int = ArgType("Int", "int", "attr", "an int", _int, exact=True)
 Float = ArgType("Float", "float", "attr", "a float or an int", _float, exact=True)
 Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, exact=True)
 Str = ArgType("Str", "str", "attr", "a string", _str)
-IntTuple = ArgType("IntTuple", "int | Sequence[int]", "attr", "an int or a tuple of ints", _int_tuple, exact=True)
+IntTuple = ArgType("IntTuple", "int | Sequence[Dim]", "attr", "an int or a tuple of ints", _int_tuple, exact=True)
 IntPairs = ArgType("IntPairs", "Sequence[int] | Sequence[Sequence[int]]", "attr", "(before, after) ints for each axis",
                    _int_pairs, exact=True)  # fmt: skip
 Sections = ArgType("Sections", "int | Sequence[int]", "attr", "a number of sections or a tuple of positions", _sections,

@@ -11,7 +11,9 @@ from scripts.src_codegen.signature import by_family, definition, docstring, head
 _IMPORTS = '''
 # A call looks up a runner by the types of its arguments; everything else happens once, in meta.interpreter.invoke.
 # ruff: noqa: A001, A002, E501
-# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# A number among the operands has no type to look up: the AttributeError sends the call the general way.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ from meta.scope import scopes
 
 if TYPE_CHECKING:
     from meta.device import Device
+    from meta.ir.dim import Dim
     from meta.ndarray import NDArray
 
     DeviceLike = Device | str

@@ -21,6 +21,7 @@ from meta.op.registry import get
 if TYPE_CHECKING:
     from meta.device import Device
     from meta.ir.builder import Builder
+    from meta.ir.dim import Dim
     from meta.ir.expr import Atom, Var
 
     DeviceLike = Device | str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from meta.op.grad.formula import Formula, FormulaError, compile_formula, result_names
 from meta.op.registry import Op
@@ -47,7 +47,7 @@ def read_entry(op: Op, raw: Any) -> Entry:
         return Entry(op, {}, dict.fromkeys(sorted(tensors), raw.split(":", 1)[1].strip()))
     if not isinstance(raw, dict):
         raise FormulaError(f"{op.name}: an entry is a mapping, `non_differentiable` or `not_implemented: reason`")
-    given: Mapping[str, Any] = raw  # pyright: ignore[reportUnknownVariableType]
+    given = cast("Mapping[str, Any]", raw)
     formulas: dict[tuple[str, ...], FormulaText] = {}
     without: set[str] = set()
     unavailable: dict[str, str] = {}
