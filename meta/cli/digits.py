@@ -40,7 +40,8 @@ def load() -> Digits:
     try:
         datasets: Any = import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("the demo needs scikit-learn, matplotlib and rich: pip install 'meta-tvm[demo]'") from error
+        missing = "the demo needs scikit-learn, matplotlib and rich: pip install 'meta-tvm[demo]'"
+        raise ModuleNotFoundError(missing) from error
     raw: Any = datasets.load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
     images = (raw.images[order] / 16.0).astype(np.float32)[:, None]
