@@ -64,6 +64,13 @@ def blocks_of(sch: Any) -> list[Block]:
     return [block(sch, rv) for rv in sch.get_child_blocks(root)]
 
 
+def buffers_of(func: Any) -> list[Any]:
+    """The buffers of a function: parameters, then what it allocates."""
+    allocated: list[Any] = []
+    tvm.structural_walk(func.body, (tvm.SBlock, lambda b: allocated.extend(b.alloc_buffers) and None))
+    return [*func.params, *allocated]
+
+
 def block(sch: Any, rv: Any) -> Block:
     """The facts about one block."""
     node = sch.get(rv)
@@ -116,6 +123,11 @@ def volume(extents: tuple[Any, ...]) -> int | None:
             return None
         total *= extent
     return total
+
+
+def dtype_of(expr: Any) -> str:
+    """The dtype of an expression: "int32"."""
+    return str(expr.dtype if hasattr(expr, "dtype") else expr.ty)
 
 
 def bits_of(buffer: Any) -> int:

@@ -100,8 +100,3 @@ def linker() -> tuple[str, ...] | None:
                 (path, "-dynamiclib", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else (path, "-shared")
             )
     return None
-
-
-def runnable(module: Any) -> Any:
-    """`module` ready to run in this process, without a file that stays."""
-    return module

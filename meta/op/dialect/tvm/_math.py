@@ -27,6 +27,11 @@ def exp(x: Expr) -> Expr:
     return _call("exp", x)
 
 
+def exp_nonpositive(x: Expr) -> Expr:
+    """e**x for x <= 0, as in softmax: a third cheaper than `exp`; what is below 1.6e-38 becomes 0."""
+    return _call("exp_nonpositive", x)
+
+
 def expm1(x: Expr) -> Expr:
     """e**x - 1, also where that is close to 0."""
     return _call("expm1", x)
@@ -83,20 +88,43 @@ def _call(name: str, x: Expr) -> Expr:
     if dtype in ("float16", "bfloat16"):
         return _call(name, x.astype("float32")).astype(dtype)
     if dtype == "float64":
-        return _plain(name, x)
+        return _library_call(name, x)
     if dtype != "float32":
         raise ValueError(f"[{name}] got an expression of dtype {dtype}; only floats are allowed")
     return tvm.tirx.call_intrin(dtype, _operators()[name], x)
 
 
+def _library_call(name: str, x: Expr) -> Expr:
+    """The function by the C (or CUDA) library on float64. TVM's own tanh would lose half the digits near 0."""
+    if name == "sigmoid":
+        one = tvm.tirx.const(1.0, "float64")
+        return one / (one + _library_call("exp", -x))
+    return tvm.tirx.call_pure_extern("float64", name.removesuffix("_nonpositive"), x)
+
+
 def _plain(name: str, x: Expr) -> Expr:
-    """The function by TVM's own intrinsics."""
+    """The function by TVM's own float32 intrinsics, on targets other than LLVM."""
     if name == "expm1":
         # tanh does not cancel near 0: e**x - 1 = 2 t / (1 - t) with t = tanh(x / 2). Far out, nothing cancels.
         one, two, small = _constants(x, 1.0, 2.0, 0.5)
         t = tvm.tirx.tanh(x / two)
         return tvm.tirx.Select(tvm.tirx.abs(x) < small, two * t / (one - t), tvm.tirx.exp(x) - one)
-    return getattr(tvm.tirx, name)(x)
+    return getattr(tvm.tirx, name.removesuffix("_nonpositive"))(x)
+
+
+def vectorisable(func: Any) -> Any:
+    """`func` with TVM's own intrinsics replaced by the operators of this module."""
+
+    def replaced(call: Any) -> Any:
+        name = getattr(call.op, "name", "").removeprefix("tirx.")
+        if name not in _REPLACED or dtype_of(call) not in ("float16", "bfloat16", "float32", "float64"):
+            return call
+        return _call(name, call.args[0])
+
+    return tvm.structural_map(func, (tvm.Call, replaced))
+
+
+_REPLACED: Final = frozenset(("exp", "log", "log1p", "tanh", "sigmoid", "erf"))
 
 
 @cache
@@ -199,18 +227,19 @@ def _with_sign(magnitude: Expr, x: Expr) -> Expr:
     return _float(_bits(magnitude) | (_bits(x) & _like(x, -0x80000000, "int32")))
 
 
-def _power_of_two(n: Expr) -> Expr:
-    """2**n for an int32 vector n in [-126, 127]."""
-    return _float((n + tvm.tirx.const(127, dtype_of(n))) << tvm.tirx.const(23, dtype_of(n)))
+def _power_of_two(bits: Expr) -> Expr:
+    """2**n for n in [-126, 127], given an int32 vector whose low 9 bits are those of n; the others are shifted out."""
+    shift, bias = (tvm.tirx.const(value, dtype_of(bits)) for value in (23, 127 << 23))
+    return _float((bits << shift) + bias)
 
 
 def _reduce(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
-    """`body(n, r)` with x = n ln 2 + r, |r| <= ln(2)/2, n an int32 vector."""
+    """`body(n, r)` with x = n ln 2 + r, |r| <= ln(2)/2; n is an int32 vector with `_ROUND_BITS` added."""
 
     def with_rounded(rounded: Expr) -> Expr:
         n = rounded - _like(x, _ROUND)
         r = x - n * _like(x, _LN2_HIGH) - n * _like(x, _LN2_LOW)
-        return _let(r, lambda r: _let(_bits(rounded) - _like(x, _ROUND_BITS, "int32"), lambda n: body(n, r)))
+        return _let(r, lambda r: _let(_bits(rounded), lambda n: body(n, r)))
 
     return _let(x * _like(x, _LOG2_E) + _like(x, _ROUND), with_rounded)
 
@@ -224,6 +253,11 @@ def _exp(x: Expr) -> Expr:
     return _let(_clamp(x, -104.0, 89.0), lambda x: _reduce(x, scaled))
 
 
+def _exp_nonpositive(x: Expr) -> Expr:
+    zero = _like(x, 0.0)
+    return tvm.tirx.Select(x < _like(x, -87.0), zero, _exp_normal(x))
+
+
 def _exp_normal(x: Expr) -> Expr:
     """e**x where -87 <= x <= 88, or NaN."""
     return _reduce(x, lambda n, r: _exp_small(r) * _power_of_two(n))
@@ -231,7 +265,7 @@ def _exp_normal(x: Expr) -> Expr:
 
 def _exp_small(r: Expr) -> Expr:
     """e**r where |r| <= ln(2)/2."""
-    return _polynomial(r, _EXP) * (r * r) + r + _like(r, 1.0)
+    return _polynomial(r, (1.0, 1.0, *_EXP))
 
 
 def _expm1(x: Expr) -> Expr:
@@ -319,6 +353,7 @@ def _erf(x: Expr) -> Expr:
 
 _RULES: Final[dict[str, Callable[[Expr], Expr]]] = {
     "exp": _exp,
+    "exp_nonpositive": _exp_nonpositive,
     "expm1": _expm1,
     "log": _log,
     "log1p": _log1p,

@@ -16,6 +16,7 @@ from meta.op.dialect.tvm._alignment import any_alignment
 from meta.op.dialect.tvm._math import vectorisable
 from meta.op.dialect.tvm._schedule_gpu import schedule_gpu
 from meta.op.dialect.tvm._schedule_injective import elementwise
+from meta.op.dialect.tvm._schedule_matmul import contraction, roles_of
 from meta.op.dialect.tvm._schedule_rows import row_wise, separate
 
 PATTERNS: Final = ("elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque")
@@ -34,6 +35,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     """
     if str(target.kind.name) == "cuda":
         return schedule_gpu(func, pattern, target)
+    func = _narrow(vectorisable(func))
     return any_alignment(_on_cpu(func, pattern if pattern in PATTERNS else classify(func)))
 
 
@@ -56,14 +58,32 @@ def classify(func: Any) -> str:
     reductions = [b for b in found if b.reduction]
     if not reductions:
         return "elemwise" if all(blocks.elementwise(b) for b in found) else "injective"
-    return "reduce" if len(reductions) == 1 else "softmax"
+    if len(reductions) > 1:
+        return "softmax"
+    return "reduce" if roles_of(reductions[0]) is None else "out_ewise_fusable"
+
+
+def _narrow(func: Any) -> Any:
+    """`func` with 32-bit indices, if all it does fits.
+
+    TVM narrows loops by itself, but later, and then forgets which loops are marked to have their tails split off.
+    """
+    if not all(_fits(v.ty) for v in blocks.buffers_of(func)):
+        return func
+    return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
+
+
+def _fits(buffer_type: Any) -> bool:
+    volume = blocks.volume(tuple(blocks.static(d) for d in buffer_type.shape))
+    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64")
 
 
 def _attempt(rule: Rule, func: Any) -> Any:
     """The function as the rule leaves it, or None."""
     try:
         sch = rule(tvm.Schedule(func, error_render_level="fast"))
-    except tvm.ScheduleError:
+    except (tvm.ScheduleError, tvm.TVMError, ValueError):
+        # Whatever TVM's primitives refuse, and its internal checks, which programs that they do not foresee run into.
         return None
     return None if sch is None else sch.mod["main"]
 
@@ -84,5 +104,5 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "injective": _SPATIAL,
     "reduce": _REDUCING,
     "softmax": _REDUCING,
-    "out_ewise_fusable": _REDUCING,
+    "out_ewise_fusable": (contraction, row_wise, separate),
 }

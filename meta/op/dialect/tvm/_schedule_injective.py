@@ -20,10 +20,10 @@ HINT: Final = "pragma_loop_partition_hint"
 def elementwise(sch: Any) -> Any:
     """Rule: everything inlined, one loop over each output."""
     inline_producers(sch)
-    found = blocks.blocks_of(sch)
-    if not all(b.spatial for b in found):
+    if not all(b.spatial for b in blocks.blocks_of(sch)):
         return None
-    for b in found:
+    sch = unchecked(sch)
+    for b in blocks.blocks_of(sch):
         injective(sch, b)
     return sch
 
@@ -65,14 +65,46 @@ def injective(sch: Any, b: Block, skip: int = 0) -> None:
     flat = skip == 0 and blocks.elementwise(b)
     if flat:
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
+    crossing = None if flat or skip else _crossing(b)
+    if crossing is not None:
+        _tile(sch, loops, crossing, is_large(b, total))
+        return
     inner_extent = total if flat else extents[-1]
     width = vector_width(b, inner_extent) if flat or contiguous(b) else None
     if width is not None:
         outer, inner = sch.split(loops[-1], factors=[None, width])
         sch.vectorize(inner)
+        sch.annotate(outer, HINT, 1)
         loops = [*loops[:-1], outer]
     if skip == 0 and is_large(b, total):
         sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
+
+
+def _crossing(b: Block) -> int | None:
+    """Position of the variable along which a transposed operand is contiguous; the result is so along the last one."""
+    variables = [v.var for v in b.node.iter_vars]
+    for load in blocks.loads_of(b):
+        if not load.indices or not any(blocks.uses(i, variables[-1]) for i in load.indices[:-1]):
+            continue
+        for i, variable in enumerate(variables[:-1]):
+            if load.indices[-1].same_as(variable):
+                return i
+    return None
+
+
+def _tile(sch: Any, loops: Any, crossing: int, parallel: bool) -> None:
+    """Square tiles, so that each cache line that is touched is used up while it is there."""
+    others = [loop for i, loop in enumerate(loops[:-1]) if i != crossing]
+    row, row_in_tile = sch.split(loops[crossing], factors=[None, _TILE])
+    column, column_in_tile = sch.split(loops[-1], factors=[None, _TILE])
+    sch.annotate(row, HINT, 1)
+    sch.annotate(column, HINT, 1)
+    sch.reorder(*others, row, column, row_in_tile, column_in_tile)
+    if parallel:
+        sch.parallel(sch.fuse(*others, row) if others else row)
+
+
+_TILE: Final = 16  # one cache line of float32
 
 
 def unchecked(sch: Any) -> Any:
@@ -89,11 +121,14 @@ def is_large(b: Block, total: int | None) -> bool:
 
 
 def vector_width(b: Block, extent: Any) -> int | None:
-    """Lanes for a loop of that extent: what divides it, four registers' worth at most; None to leave it to LLVM."""
-    if not isinstance(extent, int) or not blocks.expensive(b):
+    """Lanes for a loop of that extent: up to four registers' worth, with little left over; None for LLVM's choice."""
+    if not blocks.expensive(b):
         return None
     native = _target.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
-    return next((w for w in (4 * native, 2 * native, native) if extent % w == 0 and extent >= w), None)
+    if not isinstance(extent, int):
+        return native
+    dividing = (w for w in (4 * native, 2 * native, native) if extent % w == 0 and extent >= w)
+    return next(dividing, native if extent >= 4 * native else None)
 
 
 def contiguous(b: Block) -> bool:

@@ -121,7 +121,7 @@ def _split_sums(sch: Any, found: list[Block]) -> set[str]:
         extent = b.extents[-1]
         if isinstance(extent, int) and extent < 2 * native:
             continue
-        registers = 4 if isinstance(extent, int) and extent >= 32 * native else 1
+        registers = 4 if isinstance(extent, int) and extent >= 32 * native and extent % (4 * native) < native else 1
         loop = sch.get_loops(b.rv)[-1]
         _, inner = sch.split(loop, factors=[None, registers * native])
         partial = sch.rfactor(inner, len(b.kinds.rstrip("R")))

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
 
-
-_LOWERING: Final = ("_blocks", "_kernel", "_library", "_math", "_target")
+_LOWERING: Final = ("_alignment", "_blocks", "_kernel", "_library", "_math", "_target")
 """Modules, beside the schedules, that what is compiled depends on."""
 
 

@@ -1,0 +1,363 @@
+"""Schedules never change results, whatever the extents, and have the loops that make them fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _blocks as blocks
+from meta.op.dialect.tvm import _math, _schedule, _target
+from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, clear_memory, prim_func
+from meta.op.dialect.tvm._schedule_matmul import roles_of
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels come from the schedules as they are now."""
+    monkeypatch.setenv("META_CACHE", "0")
+    yield
+    clear_memory()
+
+
+# Computes, as operators write them.
+
+
+def _chain(x: Any) -> Any:
+    doubled = tvm.te.compute(x.shape, lambda *i: x(*i) * 2.0, name="doubled")
+    bent = tvm.te.compute(x.shape, lambda *i: _math.tanh(doubled(*i)), name="bent")
+    return tvm.te.compute(x.shape, lambda *i: tvm.te.max(bent(*i), 0.0), name="y")
+
+
+def _add_row(x: Any, row: Any) -> Any:
+    return tvm.te.compute(x.shape, lambda i, j: _math.exp(x[i, j]) + row[j], name="y")
+
+
+def _outer_of_expensive(x: Any) -> Any:
+    """The exponential of a row, used by many rows: not to be computed again in each."""
+    e = tvm.te.compute((x.shape[1],), lambda j: tvm.te.exp(x[0, j]), name="e")
+    return tvm.te.compute(x.shape, lambda i, j: e[j] + x[i, j], name="y")
+
+
+def _transpose(x: Any) -> Any:
+    return tvm.topi.transpose(x)
+
+
+def _softmax(x: Any) -> Any:
+    return tvm.topi.nn.softmax(x, axis=-1)
+
+
+def _softmax_of_columns(x: Any) -> Any:
+    return tvm.topi.nn.softmax(x, axis=0)
+
+
+def _norm(x: Any) -> Any:
+    """Mean and standard deviation are results too."""
+    m, n = x.shape
+    k1, k2 = tvm.te.reduce_axis((0, n), "k1"), tvm.te.reduce_axis((0, n), "k2")
+    size = n.astype("float32")
+    total = tvm.te.compute((m,), lambda i: tvm.te.sum(x[i, k1], axis=k1), name="total")
+    mean = tvm.te.compute((m,), lambda i: total[i] / size, name="mean")
+    square = tvm.te.compute(
+        (m,), lambda i: tvm.te.sum((x[i, k2] - mean[i]) * (x[i, k2] - mean[i]), axis=k2), name="square"
+    )
+    deviation = tvm.te.compute((m,), lambda i: tvm.te.sqrt(square[i] / size + 1e-5), name="deviation")
+    y = tvm.te.compute((m, n), lambda i, j: (x[i, j] - mean[i]) / deviation[i], name="y")
+    return y, mean, deviation
+
+
+def _norm_reference(x: Array) -> tuple[Array, ...]:
+    mean = x.mean(1)
+    deviation = np.sqrt(x.var(1) + 1e-5)
+    return (x - mean[:, None]) / deviation[:, None], mean, deviation
+
+
+def _softmax_reference(x: Array, axis: int = 1) -> Array:
+    e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    return e / e.sum(axis, keepdims=True)
+
+
+def _reduce(kind: str, axis: Any, keepdims: bool = False) -> Callable[[Any], Any]:
+    return lambda x: getattr(tvm.topi, kind)(x, axis=axis, keepdims=keepdims)
+
+
+def _row_sums_of_transpose(x: Any) -> Any:
+    """What a row of the result needs is spread over all rows of the intermediate: rows must not share a loop."""
+    n = x.shape[0]
+    doubled = tvm.te.compute((n, n), lambda i, j: tvm.te.exp(x[i, j]), name="doubled")
+    k = tvm.te.reduce_axis((0, n), "k")
+    total = tvm.te.compute((n,), lambda i: tvm.te.sum(doubled[k, i], axis=k), name="total")
+    return tvm.te.compute((n, n), lambda i, j: doubled[i, j] / total[i], name="y")
+
+
+_Case = tuple[Callable[..., Any], str, Callable[[Array], Any], Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], ...]]]
+_same: Callable[[tuple[Any, ...]], tuple[tuple[Any, ...], ...]] = lambda s: (s,)  # noqa: E731
+_LOWEST = np.finfo(np.float32).min
+_CASES: dict[str, _Case] = {
+    "chain": (_chain, "elemwise", lambda x: np.maximum(np.tanh(x * 2), 0), _same),
+    "outer of expensive": (_outer_of_expensive, "injective", lambda x: np.exp(x[:1]) + x, _same),
+    "transpose": (_transpose, "injective", lambda x: x.T, lambda s: (s[::-1],)),
+    "softmax": (_softmax, "softmax", _softmax_reference, _same),
+    "softmax of columns": (_softmax_of_columns, "softmax", lambda x: _softmax_reference(x, 0), _same),
+    "norm": (_norm, "softmax", _norm_reference, lambda s: (s, s[:1], s[:1])),
+    "sum of rows": (_reduce("sum", 1), "reduce", lambda x: x.sum(1), lambda s: (s[:1],)),
+    "sum of columns": (_reduce("sum", 0), "reduce", lambda x: x.sum(0), lambda s: (s[1:],)),
+    "sum of all": (_reduce("sum", (0, 1)), "reduce", lambda x: x.sum(), lambda s: ((),)),
+    "sum keeping rank": (_reduce("sum", 1, True), "reduce", lambda x: x.sum(1, keepdims=True), lambda s: ((s[0], 1),)),
+    "max of rows": (_reduce("max", 1), "reduce", lambda x: x.max(1, initial=_LOWEST), lambda s: (s[:1],)),
+    "argmax of rows": (_reduce("argmax", 1), "reduce", lambda x: x.argmax(1), lambda s: (s[:1],)),
+}  # fmt: skip
+_SQUARE: dict[str, _Case] = {
+    "row sums of transpose": (_row_sums_of_transpose, "softmax", lambda x: np.exp(x) / np.exp(x).sum(0)[:, None],
+                              _same),
+}  # fmt: skip
+_SHAPES = [(1, 1), (4, 4), (3, 17), (17, 3), (33, 64), (5, 1000), (40, 1024), (1000, 5), (7, 4096)]
+_EMPTY = [(0, 5), (5, 0), (0, 0)]
+
+
+def _check(case: _Case, shape: tuple[int, ...], symbolic: bool) -> None:
+    compute, pattern, reference, results = case
+    extents: tuple[Any, ...] = tuple("mn"[: len(shape)]) if symbolic else shape
+    if symbolic and case in _SQUARE.values():
+        extents = ("m", "m")
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    want = reference(x)
+    wanted = want if isinstance(want, tuple) else (want,)
+    outs = tuple(TensorSpec(s, str(w.dtype)) for s, w in zip(results(extents), wanted, strict=True))
+    kernel = build(KernelSpec("case", compute, (TensorSpec(extents, "float32"),), outs, pattern))
+    got = [tvm.tensor(np.full(np.shape(w), 77).astype(w.dtype)) for w in wanted]
+    kernel(tvm.tensor(x), *got)
+    for g, w in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(g.numpy(), w, rtol=3e-6, atol=1e-6 * np.sqrt(x.size))
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_static_extents(name: str) -> None:
+    for shape in _SHAPES:
+        _check(_CASES[name], shape, symbolic=False)
+
+
+@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # NumPy's mean of no elements
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
+def test_symbolic_extents(name: str) -> None:
+    for shape in _SHAPES:
+        _check(_CASES[name], shape, symbolic=True)
+    for shape in _EMPTY:
+        if name != "argmax of rows" or shape[1]:
+            _check(_CASES[name], shape, symbolic=True)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_rows_that_depend_on_each_other_stay_apart(symbolic: bool) -> None:
+    for size in (1, 5, 64, 100):
+        _check(_SQUARE["row sums of transpose"], (size, size), symbolic)
+
+
+@pytest.mark.parametrize("pattern", [*_schedule.PATTERNS, "no such pattern"])
+@pytest.mark.parametrize("name", ["chain", "transpose", "softmax", "norm", "sum of all"])
+def test_a_wrong_pattern_is_only_a_hint(name: str, pattern: str) -> None:
+    compute, _, reference, results = _CASES[name]
+    _check((compute, pattern, reference, results), (33, 50), symbolic=False)
+    _check((compute, pattern, reference, results), (33, 50), symbolic=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "int64", "int8"])
+def test_sums_in_other_dtypes(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own")
+    kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
+    x = np.random.default_rng(1).integers(-1, 2, (6, 100)).astype(kind)
+    for extents in ((6, 100), ("m", "n")):
+        for axis in (0, 1):
+            args, outs = (TensorSpec(extents, dtype),), (TensorSpec((extents[1 - axis],), dtype),)
+            spec = KernelSpec("sum", _reduce("sum", axis), args, outs, "reduce")
+            out = tvm.tensor(np.zeros(x.shape[1 - axis], kind))
+            build(spec)(tvm.tensor(x), out)
+            want = x.astype(np.int64).sum(axis)
+            np.testing.assert_array_equal(out.numpy().astype(np.int64), want)
+
+
+# Contractions.
+
+
+def _product(left: bool, right: bool) -> Callable[[Any, Any], Any]:
+    def compute(a: Any, b: Any) -> Any:
+        k = tvm.te.reduce_axis((0, a.shape[0 if left else 1]), "k")
+        shape = (a.shape[1 if left else 0], b.shape[0 if right else 1])
+
+        def term(i: Any, j: Any) -> Any:
+            return (a[k, i] if left else a[i, k]) * (b[j, k] if right else b[k, j])
+
+        return tvm.te.compute(shape, lambda i, j: tvm.te.sum(term(i, j), axis=k), name="c")
+
+    return compute
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_products_in_every_layout(left: bool, right: bool) -> None:
+    rng = np.random.default_rng(2)
+    for m, n, k in [(1, 1, 1), (64, 64, 64), (48, 32, 7), (64, 10, 128), (33, 17, 65), (1, 128, 200), (130, 96, 300)]:
+        a, b = rng.normal(size=(m, k)).astype(np.float32), rng.normal(size=(k, n)).astype(np.float32)
+        x, y = np.ascontiguousarray(a.T if left else a), np.ascontiguousarray(b.T if right else b)
+        for symbolic in (False, True):
+            m_, n_, k_ = ("m", "n", "k") if symbolic else (m, n, k)
+            left_shape, right_shape = (k_, m_) if left else (m_, k_), (n_, k_) if right else (k_, n_)
+            args = tuple(TensorSpec(shape, "float32") for shape in (left_shape, right_shape))
+            outs = (TensorSpec((m_, n_), "float32"),)
+            spec = KernelSpec("product", _product(left, right), args, outs, "out_ewise_fusable")
+            out = tvm.tensor(np.full((m, n), 5, np.float32))
+            build(spec)(tvm.tensor(x), tvm.tensor(y), out)
+            np.testing.assert_allclose(out.numpy(), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_product_with_an_epilogue_and_convolution() -> None:
+    def dense(x: Any, w: Any, bias: Any) -> Any:
+        y = tvm.topi.nn.dense(x, w)
+        return tvm.topi.nn.relu(tvm.topi.add(y, bias))
+
+    rng = np.random.default_rng(3)
+    x, w, bias = (rng.normal(size=s).astype(np.float32) for s in ((40, 96), (64, 96), (64,)))
+    tensors = tuple(TensorSpec(a.shape, "float32") for a in (x, w, bias))
+    out = tvm.tensor(np.zeros((40, 64), np.float32))
+    build(KernelSpec("dense", dense, tensors, (TensorSpec((40, 64), "float32"),), "out_ewise_fusable"))(
+        *map(tvm.tensor, (x, w, bias)), out
+    )
+    np.testing.assert_allclose(out.numpy(), np.maximum(x @ w.T + bias, 0), rtol=1e-4, atol=1e-4)
+
+    def convolution(data: Any, weight: Any) -> Any:
+        return tvm.topi.nn.conv2d_nchw(data, weight, 2, 1, 1)
+
+    data, weight = rng.normal(size=(2, 8, 32, 32)).astype(np.float32), rng.normal(size=(24, 8, 3, 3)).astype(np.float32)
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2]
+    want = np.einsum("ncyxhw,ochw->noyx", windows, weight)
+    out = tvm.tensor(np.zeros(want.shape, np.float32))
+    build(
+        KernelSpec(
+            "convolution", convolution, (TensorSpec(data.shape, "float32"), TensorSpec(weight.shape, "float32")),
+            (TensorSpec(want.shape, "float32"),), "out_ewise_fusable",
+        )
+    )(tvm.tensor(data), tvm.tensor(weight), out)  # fmt: skip
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+# The loops.
+
+
+def _scheduled(name: str, shape: tuple[Any, ...], pattern: str = "") -> str:
+    compute, declared, _, results = _CASES[name]
+    dtype = "int64" if name == "argmax of rows" else "float32"
+    outs = tuple(TensorSpec(s, dtype) for s in results(shape))
+    func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, declared))
+    return str(_schedule.schedule(func, pattern or declared, _target.target("cpu")).script())
+
+
+def _blocks_in(text: str) -> int:
+    return sum(line.lstrip().startswith("with T.sblock(") for line in text.splitlines())
+
+
+def test_elementwise_is_one_flat_vectorised_loop() -> None:
+    text = _scheduled("chain", (30, 64))
+    assert _blocks_in(text) == 1
+    assert "T.vectorized(" in text
+    assert "T.grid" not in text
+
+
+def test_softmax_goes_over_each_row_once() -> None:
+    for shape in ((64, 256), (64, 250), ("m", "n")):
+        text = _scheduled("softmax", shape)
+        body = text[text.index("sblock_alloc_buffer") :]
+        assert sum(line.startswith("    for ") for line in body.splitlines()) == 1
+        assert body.count("T.vectorized(") >= 4
+
+
+@pytest.mark.parametrize("name", ["chain", "softmax", "sum of rows", "sum of columns", "transpose"])
+def test_only_large_static_work_is_parallel(name: str) -> None:
+    assert "T.parallel(" in _scheduled(name, (2048, 2048))
+    assert "T.parallel(" not in _scheduled(name, (64, 64))
+    assert "T.parallel(" not in _scheduled(name, ("m", "n"))
+
+
+def test_expensive_work_is_not_repeated() -> None:
+    text = _scheduled("outer of expensive", (64, 64))
+    assert _blocks_in(text) == 2
+
+
+def test_products_are_tiled_and_packed() -> None:
+    spec = TensorSpec((256, 256), "float32")
+    func = prim_func(KernelSpec("product", _product(True, False), (spec, spec), (spec,), "out_ewise_fusable"))
+    text = str(_schedule.schedule(func, "out_ewise_fusable", _target.target("cpu")).script())
+    assert "T.unroll(" in text
+    assert "T.vectorized(" in text
+    assert text.count("reindex") >= 2
+
+
+# Robustness.
+
+
+def test_classification() -> None:
+    for name, (compute, pattern, _, results) in _CASES.items():
+        dtype = "int64" if name == "argmax of rows" else "float32"
+        outs = tuple(TensorSpec(s, dtype) for s in results((8, 8)))
+        func = prim_func(KernelSpec("case", compute, (TensorSpec((8, 8), "float32"),), outs, pattern))
+        assert _schedule.classify(func) == pattern, name
+    spec = TensorSpec((8, 8), "float32")
+    func = prim_func(KernelSpec("product", _product(False, False), (spec, spec), (spec,), "opaque"))
+    assert _schedule.classify(func) == "out_ewise_fusable"
+    assert _schedule.classify(_sort()) == "opaque"
+
+
+def _sort() -> Any:
+    x = tvm.te.placeholder((16,), "float32", name="x")
+    return tvm.create_prim_func([x, tvm.topi.sort(x)])
+
+
+def test_programs_that_no_rule_fits_stay_as_they_are() -> None:
+    func = _sort()
+    for pattern in (*_schedule.PATTERNS, "unknown"):
+        scheduled = _schedule.schedule(func, pattern, _target.target("cpu"))
+        module = tvm.build_tir(tvm.IRModule({"main": scheduled}), _target.target("cpu"))
+        x = np.random.default_rng(0).normal(size=16).astype(np.float32)
+        out = tvm.tensor(np.zeros_like(x))
+        module["main"](tvm.tensor(x), out)
+        np.testing.assert_array_equal(out.numpy(), np.sort(x))
+
+
+def test_the_argument_is_not_changed_and_attributes_stay() -> None:
+    spec = TensorSpec((64, 64), "float32")
+    func = prim_func(KernelSpec("case", _softmax, (spec,), (spec,), "softmax")).with_attr("global_symbol", "mine")
+    before = func.script()
+    scheduled = _schedule.schedule(func, "softmax", _target.target("cpu"))
+    assert func.script() == before
+    assert scheduled.attrs["global_symbol"] == "mine"
+
+
+def test_roles_of_a_product() -> None:
+    spec = TensorSpec((8, 8), "float32")
+    sch = tvm.Schedule(prim_func(KernelSpec("p", _product(False, True), (spec, spec), (spec,), "opaque")))
+    (block,) = blocks.blocks_of(sch)
+    roles = roles_of(block)
+    assert roles is not None
+    assert (roles.row, roles.column) == (0, 1)
+    sch = tvm.Schedule(prim_func(KernelSpec("s", _reduce("sum", 1), (spec,), (TensorSpec((8,), "float32"),), "reduce")))
+    assert roles_of(blocks.blocks_of(sch)[0]) is None
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_cuda_schedules_bind_threads(name: str) -> None:
+    compute, pattern, _, results = _CASES[name]
+    target = tvm.Target({"kind": "cuda", "arch": "sm_80", "max_threads_per_block": 1024, "thread_warp_size": 32,
+                         "max_shared_memory_per_block": 49152}, host=_target.target("cpu"))  # fmt: skip
+    dtype = "int64" if name == "argmax of rows" else "float32"
+    for shape in ((128, 256), ("m", "n")):
+        outs = tuple(TensorSpec(s, dtype) for s in results(shape))
+        func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, pattern))
+        text = _schedule.schedule(func, pattern, target).script()
+        assert "threadIdx.x" in text

@@ -1,0 +1,182 @@
+"""The on-disk cache: what goes in comes out, and nothing else ever does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from meta import cache
+from meta.cache import DiskCache
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache")
+
+
+def test_what_was_put_is_read_back(disk: DiskCache) -> None:
+    for payload in (b"", b"x", os.urandom(100_000)):
+        path = disk.put("key", payload, ".so")
+        assert path is not None
+        assert path == disk.get("key", ".so") == disk.path("key", ".so")
+        assert disk.read("key", ".so") == payload
+        assert path.read_bytes().startswith(payload)
+
+
+def test_missing_entries_are_none(disk: DiskCache) -> None:
+    assert disk.get("nothing") is None
+    assert disk.read("nothing") is None
+    disk.remove("nothing")
+    disk.put("here", b"x", ".a")
+    assert disk.read("here", ".b") is None
+    disk.remove("here", ".a")
+    assert disk.read("here", ".a") is None
+
+
+@pytest.mark.parametrize("key", ["", "a/b", "../a", "a b", "x" * 129, "ä"])
+def test_keys_that_are_no_file_names_are_refused(disk: DiskCache, key: str) -> None:
+    with pytest.raises(ValueError, match="only letters, digits"):
+        disk.put(key, b"x")
+    with pytest.raises(ValueError, match="only letters, digits"):
+        disk.read("a", key + "/")
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 47, 79, 80, 100, 379])
+def test_a_truncated_entry_is_removed(disk: DiskCache, length: int) -> None:
+    path = disk.put("key", os.urandom(300))
+    assert path is not None
+    path.write_bytes(path.read_bytes()[:length])
+    assert disk.get("key") is None
+    assert not path.exists()
+
+
+def test_a_changed_byte_anywhere_is_noticed(disk: DiskCache) -> None:
+    path = disk.put("key", b"some payload")
+    assert path is not None
+    good = path.read_bytes()
+    for i in range(len(good)):
+        path.write_bytes(good[:i] + bytes([good[i] ^ 1]) + good[i + 1 :])
+        assert disk.read("key") is None, f"byte {i}"
+        assert not path.exists()
+
+
+def test_an_entry_under_another_name_is_foreign(disk: DiskCache) -> None:
+    path = disk.put("key", b"payload")
+    assert path is not None
+    other = disk.path("kez")
+    path.rename(other)
+    assert disk.read("kez") is None
+    assert not other.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="file modes are a matter of POSIX")
+def test_an_entry_that_others_may_write_is_not_trusted(disk: DiskCache) -> None:
+    path = disk.put("key", b"payload")
+    assert path is not None
+    path.chmod(0o666)
+    assert disk.read("key") is None
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="file modes are a matter of POSIX")
+def test_the_directory_is_private(disk: DiskCache) -> None:
+    disk.put("key", b"payload")
+    assert disk.directory.stat().st_mode & 0o077 == 0
+
+
+def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path, max_bytes=5000)
+    old = time.time() - 1000
+    for i in range(5):
+        path = disk.put(f"k{i}", b"x" * 800)
+        assert path is not None
+        os.utime(path, (old + i, old + i))
+    disk.put("k5", b"x" * 800)
+    assert disk.size() <= 4000
+    assert [i for i in range(6) if disk.read(f"k{i}") is not None] == [2, 3, 4, 5]
+
+
+def test_use_makes_an_entry_recent(disk: DiskCache) -> None:
+    path = disk.put("key", b"x")
+    assert path is not None
+    os.utime(path, (1, 1))
+    disk.get("key")
+    assert time.time() - path.stat().st_mtime < 100
+
+
+def test_what_crashed_writers_left_is_cleaned_up(disk: DiskCache) -> None:
+    path = disk.put("key", b"x")
+    assert path is not None
+    stale, fresh = path.parent / ".tmp-stale", path.parent / ".tmp-fresh"
+    for file in (stale, fresh):
+        file.write_bytes(b"part")
+    os.utime(stale, (1, 1))
+    disk.put("key", b"y")
+    assert not stale.exists()
+    assert fresh.exists()
+    assert disk.read("key") == b"y"
+
+
+def test_clear_leaves_strangers_alone(disk: DiskCache) -> None:
+    disk.put("key", b"x")
+    stranger = disk.directory / "notes.txt"
+    stranger.write_text("mine")
+    disk.clear()
+    assert disk.read("key") is None
+    assert stranger.exists()
+
+
+def test_a_directory_that_cannot_be_written_only_misses(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    disk = DiskCache(tmp_path / "file")
+    assert disk.put("key", b"x") is None
+    assert disk.read("key") is None
+    disk.clear()
+    assert disk.size() == 0
+
+
+def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("META_CACHE_SIZE", "3")
+    monkeypatch.delenv("META_CACHE", raising=False)
+    assert cache.default_cache() == DiskCache(tmp_path, 3 << 20)
+    for text in ("", "-1", "0", "many"):
+        monkeypatch.setenv("META_CACHE_SIZE", text)
+        assert cache.default_max_bytes() == 1 << 30
+    monkeypatch.delenv("META_CACHE_DIR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.default_directory() == tmp_path / ".cache" / "meta-tvm"
+    monkeypatch.setenv("META_CACHE", "0")
+    assert cache.default_cache() is None
+
+
+_WORKER = """
+import sys
+from pathlib import Path
+from meta.cache import DiskCache
+disk = DiskCache(Path(sys.argv[1]), max_bytes=200_000)
+me = sys.argv[2].encode()
+for round in range(150):
+    key = f"k{round % 7}"
+    disk.put(key, me * (1000 + round), ".so")
+    seen = disk.read(key, ".so")
+    assert seen is None or (len(set(seen)) == 1 and 1000 <= len(seen) < 1150), (key, seen)
+"""
+
+
+def test_processes_share_a_directory(tmp_path: Path) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True)
+        for letter in "abcd"
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=120)
+        assert worker.returncode == 0, errors
+    disk = DiskCache(tmp_path)
+    assert all(disk.read(f"k{i}", ".so") for i in range(7))
+    assert not list(tmp_path.rglob(".tmp-*"))
