@@ -28,21 +28,7 @@ def gradcheck(
     compared with the gradient along one random direction of the results (a vector-Jacobian product), so the cost is two
     calls of `fn` an element. Returns True, or raises GradientError naming the worst element."""
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
-    checked = _checked(xs)
-    fresh = _leaves(xs)
-    with enable_grad():
-        ys = _floating(fn(*fresh))
-    dys = _directions(ys)
-    tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
-    if not tracked:
-        raise GradientError(message("gradcheck", "no result depends on the inputs", "a function of its arguments"))
-    found = grad(
-        [y for y, _ in tracked], [fresh[i] for i in checked], [array(dy) for _, dy in tracked], allow_unused=True
-    )
-    for i, gradient in zip(checked, found, strict=True):
-        numeric = _numeric(fn, xs, i, dys, eps)
-        exact = numeric * 0 if gradient is None else gradient.detach().numpy()
-        _compare("gradcheck", i, exact, numeric, rtol, atol)
+    _check("gradcheck", fn, xs, _checked(xs), eps, (rtol, atol))
     return True
 
 
@@ -54,11 +40,9 @@ def gradgradcheck(
     Arguments, result and errors are those of gradcheck."""
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
     checked = _checked(xs)
-    with no_grad():
-        count = len(_floating(fn(*xs)))
     with enable_grad():
-        ys = _floating(fn(*_leaves(xs)))
-    flows = [i for i in range(count) if ys[i].requires_grad]
+        ys = _floating(fn(*[_leaf(x) if x.requires_grad else x for x in xs]))
+    flows = [i for i, y in enumerate(ys) if y.requires_grad]
     dys = [_leaf(array(d)) for d in _directions([ys[i] for i in flows])]
 
     def gradient(*args: NDArray) -> tuple[NDArray, ...]:
@@ -66,10 +50,31 @@ def gradgradcheck(
         leaves = [_leaf(x) if i in checked and not x.requires_grad else x for i, x in enumerate(moved)]
         with enable_grad():
             ys = _floating(fn(*leaves))
-        found = grad([ys[i] for i in flows], [leaves[i] for i in checked], dys, create_graph=True, allow_unused=True)
+        wanted = [leaves[i] for i in checked]
+        found = grad([ys[i] for i in flows], wanted, dys, create_graph=True, allow_unused=True) if flows else ()
         return tuple(g for g in found if g is not None)
 
-    return gradcheck(gradient, [*xs, *dys], eps=eps, rtol=rtol, atol=atol)
+    both = (*xs, *dys)
+    _check("gradgradcheck", gradient, both, _checked(both), eps, (rtol, atol))
+    return True
+
+
+def _check(
+    where: str, fn: Fn, xs: Sequence[NDArray], checked: Sequence[int], eps: float, tolerance: tuple[float, float]
+) -> None:
+    fresh = [_leaf(x) if x.requires_grad else x for x in xs]  # neither their graphs nor their `.grad` are touched
+    with enable_grad():
+        ys = _floating(fn(*fresh))
+    dys = _directions(ys)
+    tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
+    found: Sequence[NDArray | None] = (None,) * len(checked)
+    if tracked:  # else the results are constants, and so say the differences if that is right
+        seeds = [array(dy) for _, dy in tracked]
+        found = grad([y for y, _ in tracked], [fresh[i] for i in checked], seeds, allow_unused=True)
+    for i, gradient in zip(checked, found, strict=True):
+        numeric = _numeric(fn, xs, i, dys, eps)
+        exact = abs(numeric * 0) if gradient is None else gradient.detach().numpy()
+        _compare(where, i, exact, numeric, *tolerance)
 
 
 def _checked(xs: Sequence[NDArray]) -> list[int]:
@@ -89,11 +94,6 @@ def _leaf(x: NDArray) -> NDArray:
     out = x.detach()
     out.requires_grad = True
     return out
-
-
-def _leaves(xs: Sequence[NDArray]) -> list[NDArray]:
-    """The inputs as fresh leaves, so that neither their graphs nor their `.grad` are touched."""
-    return [_leaf(x) if x.requires_grad else x for x in xs]
 
 
 def _floating(result: Any) -> list[NDArray]:

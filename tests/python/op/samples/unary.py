@@ -61,7 +61,7 @@ def _backward(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(x: Any, dy: Any, *rest: Any) -> Any:
         with torch.enable_grad():
-            x = x.detach().requires_grad_()
+            x = x if x.requires_grad else x.detach().requires_grad_()  # second order differentiates x itself
             return torch.autograd.grad(forward(x, *rest), x, dy, create_graph=True)[0]
 
     return run

@@ -1,0 +1,21 @@
+"""What must be refused is refused with the right class and a text that helps."""
+
+import pytest
+
+from meta.testing.call import Call
+from meta.testing.samples import ErrorCase
+from meta.op.registry import get
+from tests.python.op.samples import errors
+
+
+@pytest.mark.parametrize("case", errors(), ids=repr)
+def test_error(case: ErrorCase) -> None:
+    args, kwargs = case.numpy()
+    call = Call(get(case.op), args, kwargs).to_meta()
+    with pytest.raises(case.error) as caught:
+        call.run()
+    text = str(caught.value)
+    assert case.match in text
+    assert text.startswith(f"[{case.op}] "), "the operator comes first"
+    assert "; " in text, "what is allowed comes after what was wrong"
+    assert __file__ in text.rsplit(" (at ", 1)[-1], "the user's line comes last"
