@@ -15,8 +15,10 @@ from meta.autograd.rule import GradRule
 from meta.op.grad import binary as grad_binary
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
+from meta.op.grad import loss as grad_loss
 from meta.op.grad import movement as grad_movement
 from meta.op.grad import nn as grad_nn
+from meta.op.grad import norm as grad_norm
 from meta.op.grad import pool as grad_pool
 from meta.op.grad import reduce as grad_reduce
 from meta.op.grad import support as grad_support
@@ -184,6 +186,57 @@ def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
 
 
+def _binary_cross_entropy_with_logits(needs: Any, x: Any, target: Any, weight: Any, pos_weight: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.binary_cross_entropy_with_logits_dx(x, target, dy, weight, pos_weight, reduction) if needs[0] else None, grad_loss.logits_dtarget(x, target, weight, pos_weight, reduction, dy) if needs[1] else None)
+
+
+def _binary_cross_entropy_with_logits_dx(needs: Any, x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    g0 = grad_loss.logits_dx_grad(needs, x, target, dy, weight, pos_weight, reduction, dz) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
+def _cross_entropy(needs: Any, x: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.cross_entropy_dx(x, target, dy, weight, reduction, ignore_index, label_smoothing),)
+
+
+def _cross_entropy_dx(needs: Any, x: Any, target: Any, dy: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_loss.cross_entropy_dx_dx(x, target, dy, weight, reduction, ignore_index, label_smoothing, dz) if needs[0] else None, grad_loss.cross_entropy_dx_ddy(x, target, weight, reduction, ignore_index, label_smoothing, dz) if needs[1] else None)
+
+
+def _l1_loss(needs: Any, x: Any, target: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.l1_loss_dx(x, target, dy, reduction) if needs[0] else None, f.negative(f.l1_loss_dx(x, target, dy, reduction)) if needs[1] else None)
+
+
+def _l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_loss.l1_loss_dx_ddy(x, target, reduction, dz),)
+
+
+def _mse_loss(needs: Any, x: Any, target: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.mse_loss_dx(x, target, dy, reduction) if needs[0] else None, f.negative(f.mse_loss_dx(x, target, dy, reduction)) if needs[1] else None)
+
+
+def _mse_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    g0 = grad_loss.mse_loss_dx_pair(reduction, dy, dz) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1], grad_loss.mse_loss_dx_ddy(x, target, reduction, dz) if needs[2] else None)
+
+
+def _nll_loss(needs: Any, x: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.nll_loss_dx(dy, target, weight, x.shape, reduction, ignore_index, label_smoothing),)
+
+
+def _nll_loss_dx(needs: Any, dy: Any, target: Any, weight: Any, shape: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.nll_loss(dz, target, weight, reduction, ignore_index, label_smoothing),)
+
+
+def _smooth_l1_loss(needs: Any, x: Any, target: Any, reduction: Any, beta: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.smooth_l1_loss_dx(x, target, dy, reduction, beta) if needs[0] else None, f.negative(f.smooth_l1_loss_dx(x, target, dy, reduction, beta)) if needs[1] else None)
+
+
+def _smooth_l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, beta: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    g0 = grad_loss.smooth_l1_loss_dx_pair(x, target, reduction, beta, dy, dz) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1], grad_loss.smooth_l1_loss_dx_ddy(x, target, reduction, beta, dz) if needs[2] else None)
+
+
 def _flip(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.flip(dy, axis),)
 
@@ -212,12 +265,60 @@ def _triu(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.triu(dy, k),)
 
 
+def _bias_add(needs: Any, x: Any, bias: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy if needs[0] else None, grad_nn.bias_add_dbias(axis, dy) if needs[1] else None)
+
+
+def _dropout(needs: Any, x: Any, key: Any, p: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (f.dropout_dx(dy_0, y_1, p),)
+
+
+def _dropout_dx(needs: Any, dy: Any, mask: Any, p: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.dropout_dx(dz, mask, p),)
+
+
+def _log_softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.log_softmax_dx(y, dy, axis),)
+
+
+def _log_softmax_dx(needs: Any, y: Any, dy: Any, axis: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.negative(f.multiply(f.multiply(dz, f.exp(y)), f.sum(dy, axis, True))) if needs[0] else None, f.subtract(dz, f.sum(f.multiply(dz, f.exp(y)), axis, True)) if needs[1] else None)
+
+
 def _softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.softmax_dx(y, dy, axis),)
 
 
 def _softmax_dx(needs: Any, y: Any, dy: Any, axis: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (grad_nn.softmax_dx_dy(y, dy, axis, dz) if needs[0] else None, f.softmax_dx(y, dz, axis) if needs[1] else None)
+
+
+def _batch_norm_infer(needs: Any, x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.batch_norm_infer_grad(needs, x, running_mean, running_var, w, b, eps, axis, dy) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
+def _batch_norm_train(needs: Any, x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: Any, eps: Any, axis: Any, y_0: Any, y_1: Any, y_2: Any, y_3: Any, y_4: Any, dy_0: Any, dy_1: Any, dy_2: Any, dy_3: Any, dy_4: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.batch_norm_train_grad(x, w, b, axis, y_3, y_4, dy_0, dy_3, dy_4) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
+def _batch_norm_train_dxwb(needs: Any, dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.batch_norm_train_dxwb_grad(dy, x, w, mean, invstd, axis, z_1, z_2, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] or needs[3] or needs[4] else (None, None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3], g0[4])
+
+
+def _layer_norm(needs: Any, x: Any, scale: Any, bias: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g1 = grad_norm.layer_norm_parameters(x, scale, bias, axis, eps, dy) if needs[1] or needs[2] else (None, None)
+    return (f.layer_norm_dx(x, scale, dy, axis, eps) if needs[0] else None, g1[0], g1[1])
+
+
+def _layer_norm_dwb(needs: Any, x: Any, dy: Any, axis: Any, eps: Any, z_0: Any, z_1: Any, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
+    return (f.layer_norm_dx(x, dz_0, dy, axis, eps) if needs[0] else None, f.layer_norm(x, dz_0, dz_1, axis, eps) if needs[1] else None)
+
+
+def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.layer_norm_dx_dscale(x, scale, dy, axis, eps, dz) if needs[1] else None, grad_norm.layer_norm_dx_ddy(x, scale, dy, axis, eps, dz) if needs[2] else None)
 
 
 def _adaptive_avg_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -705,6 +806,18 @@ RULES: dict[str, GradRule] = {
     "take_dx": GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
     "dense": GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    "binary_cross_entropy_with_logits": GradRule("binary_cross_entropy_with_logits", _binary_cross_entropy_with_logits, (0, 1), saved_args=frozenset({0, 1, 2, 3})),
+    "binary_cross_entropy_with_logits_dx": GradRule("binary_cross_entropy_with_logits_dx", _binary_cross_entropy_with_logits_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2, 3, 4})),
+    "cross_entropy": GradRule("cross_entropy", _cross_entropy, (0,), saved_args=frozenset({0, 1, 2})),
+    "cross_entropy_dx": GradRule("cross_entropy_dx", _cross_entropy_dx, (0, 2), saved_args=frozenset({0, 1, 2, 3})),
+    "l1_loss": GradRule("l1_loss", _l1_loss, (0, 1), saved_args=frozenset({0, 1})),
+    "l1_loss_dx": GradRule("l1_loss_dx", _l1_loss_dx, (2,), saved_args=frozenset({0, 1})),
+    "mse_loss": GradRule("mse_loss", _mse_loss, (0, 1), saved_args=frozenset({0, 1})),
+    "mse_loss_dx": GradRule("mse_loss_dx", _mse_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    "nll_loss": GradRule("nll_loss", _nll_loss, (0,), saved_args=frozenset({1, 2})),
+    "nll_loss_dx": GradRule("nll_loss_dx", _nll_loss_dx, (0,), saved_args=frozenset({1, 2})),
+    "smooth_l1_loss": GradRule("smooth_l1_loss", _smooth_l1_loss, (0, 1), saved_args=frozenset({0, 1})),
+    "smooth_l1_loss_dx": GradRule("smooth_l1_loss_dx", _smooth_l1_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     "flip": GradRule("flip", _flip, (0,)),
     "pad": GradRule("pad", _pad, (0,)),
     "repeat": GradRule("repeat", _repeat, (0,)),
@@ -712,8 +825,19 @@ RULES: dict[str, GradRule] = {
     "tile": GradRule("tile", _tile, (0,)),
     "tril": GradRule("tril", _tril, (0,)),
     "triu": GradRule("triu", _triu, (0,)),
+    "bias_add": GradRule("bias_add", _bias_add, (0, 1)),
+    "dropout": GradRule("dropout", _dropout, (0,), saved_outputs=frozenset({1}), outputs=2),
+    "dropout_dx": GradRule("dropout_dx", _dropout_dx, (0,), saved_args=frozenset({1})),
+    "log_softmax": GradRule("log_softmax", _log_softmax, (0,), saved_outputs=frozenset({0})),
+    "log_softmax_dx": GradRule("log_softmax_dx", _log_softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
     "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
     "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
+    "batch_norm_infer": GradRule("batch_norm_infer", _batch_norm_infer, (0, 3, 4), saved_args=frozenset({0, 1, 2, 3})),
+    "batch_norm_train": GradRule("batch_norm_train", _batch_norm_train, (0, 3, 4), saved_args=frozenset({0, 3}), saved_outputs=frozenset({3, 4}), outputs=5, differentiable_outputs=frozenset({0, 3, 4}), undefined=frozenset({1, 2, 3, 4})),
+    "batch_norm_train_dxwb": GradRule("batch_norm_train_dxwb", _batch_norm_train_dxwb, (0, 1, 2, 3, 4), saved_args=frozenset({0, 1, 2, 3, 4}), saved_outputs=frozenset({1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    "layer_norm": GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
+    "layer_norm_dwb": GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    "layer_norm_dx": GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     "adaptive_avg_pool1d": GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
     "adaptive_avg_pool1d_dx": GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),
     "adaptive_avg_pool2d": GradRule("adaptive_avg_pool2d", _adaptive_avg_pool2d, (0,)),

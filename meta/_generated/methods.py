@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from meta.device import Device
+    from meta.ir.dim import Dim
 
     DeviceLike = Device | str
     DTypeLike = Any
@@ -297,9 +298,9 @@ class TensorMethods(TensorLike):
 
     def strided_slice(
         self,
-        begin: int | Sequence[int],
-        end: int | Sequence[int],
-        strides: int | Sequence[int] = (),
+        begin: int | Sequence[Dim],
+        end: int | Sequence[Dim],
+        strides: int | Sequence[Dim] = (),
     ) -> Self:
         """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
         begin: First index of each axis; negative ones count from the end.
@@ -342,7 +343,7 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.matmul(self, x2, transpose_a, transpose_b)
 
-    def flip(self, axis: int | Sequence[int] | None = None) -> Self:
+    def flip(self, axis: int | Sequence[Dim] | None = None) -> Self:
         """The elements in reverse order along axes.
         axis: Axes to reverse; None for all of them.
         """
@@ -362,14 +363,14 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.repeat(self, repeats, axis)
 
-    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Self:
+    def roll(self, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> Self:
         """The elements moved along axes; what leaves at one end enters at the other.
         shift: By how many places elements move towards the end of each axis; they re-enter.
         axis: The axis of each shift; distinct.
         """
         return _generated.functions.roll(self, shift, axis)
 
-    def tile(self, reps: int | Sequence[int]) -> Self:
+    def tile(self, reps: int | Sequence[Dim]) -> Self:
         """The whole tensor several times along each axis, as numpy.tile does.
         reps: How often x occurs along each axis; aligned with the axes of x at the right.
         """
@@ -387,20 +388,26 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.triu(self, k)
 
+    def log_softmax(self, axis: int = -1) -> Self:
+        """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
+        axis: The axis that sums to one.
+        """
+        return _generated.functions.log_softmax(self, axis)
+
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow.
         axis: The axis that sums to one.
         """
         return _generated.functions.softmax(self, axis)
 
-    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def all(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether all elements are true (not 0).
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.all(self, axis, keepdims)
 
-    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def any(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether any element is true (not 0).
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
@@ -431,42 +438,42 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.cumsum(self, axis, exclusive, reverse)
 
-    def logsumexp(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def logsumexp(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """log(sum(exp(x))), computed without overflow; -inf of no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.logsumexp(self, axis, keepdims)
 
-    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def max(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The largest element; NaN where there is one. Equal ones share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.max(self, axis, keepdims)
 
-    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def mean(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The arithmetic mean; NaN of no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.mean(self, axis, keepdims)
 
-    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def min(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The smallest element; NaN where there is one. Equal ones share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.min(self, axis, keepdims)
 
-    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def prod(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The product; 1 of no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.prod(self, axis, keepdims)
 
-    def std(self, axis: int | Sequence[int] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
+    def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
@@ -474,14 +481,14 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.std(self, axis, correction, keepdims)
 
-    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Self:
+    def sum(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The sum; 0 of no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.sum(self, axis, keepdims)
 
-    def var(self, axis: int | Sequence[int] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
+    def var(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
         where that is 0. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
@@ -490,7 +497,7 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.var(self, axis, correction, keepdims)
 
-    def broadcast_to(self, shape: int | Sequence[int]) -> Self:
+    def broadcast_to(self, shape: int | Sequence[Dim]) -> Self:
         """x repeated along axes of size 1 and new leading axes, to a larger shape.
         shape: A shape that x broadcasts to.
         """
@@ -508,20 +515,20 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.device_copy(self, device)
 
-    def expand_dims(self, axis: int | Sequence[int]) -> Self:
+    def expand_dims(self, axis: int | Sequence[Dim]) -> Self:
         """The same elements with new axes of size 1.
         axis: Where the new axes of size 1 are, in the result; distinct.
         """
         return _generated.functions.expand_dims(self, axis)
 
-    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Self:
+    def moveaxis(self, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Self:
         """Axes moved to other places; the rest keep their order.
         source: Axes to move; distinct.
         destination: Where each of them goes, in the result; distinct.
         """
         return _generated.functions.moveaxis(self, source, destination)
 
-    def reshape(self, shape: int | Sequence[int]) -> Self:
+    def reshape(self, shape: int | Sequence[Dim]) -> Self:
         """The same elements, in the same order, under another shape.
         shape: New shape; one size may be -1, and is then worked out.
         """
@@ -535,7 +542,7 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.split(self, indices_or_sections, axis)
 
-    def squeeze(self, axis: int | Sequence[int] | None = None) -> Self:
+    def squeeze(self, axis: int | Sequence[Dim] | None = None) -> Self:
         """The same elements without axes of size 1.
         axis: Axes of size 1 to remove; None for all of that size.
         """
@@ -552,7 +559,7 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.swap_axis(self, axis1, axis2)
 
-    def transpose(self, axes: int | Sequence[int] | None = None) -> Self:
+    def transpose(self, axes: int | Sequence[Dim] | None = None) -> Self:
         """The axes in another order: axis i of the result is axis axes[i] of x.
         axes: For each axis of the result, the axis of x; None to reverse them.
         """

@@ -16,6 +16,7 @@ from meta.op.registry import get
 if TYPE_CHECKING:
     from meta.device import Device
     from meta.ir.builder import Builder
+    from meta.ir.dim import Dim
     from meta.ir.expr import Atom, Var
 
     DeviceLike = Device | str
@@ -134,9 +135,9 @@ def conv1d(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1,),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    stride: int | Sequence[Dim] = (1,),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv1d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -146,10 +147,10 @@ def conv1d_dw(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1,),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1,),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv1d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -159,10 +160,10 @@ def conv1d_dx(
     bb: Builder,
     w: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1,),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1,),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv1d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -172,10 +173,10 @@ def conv1d_transpose(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1,),
-    padding: int | Sequence[int] = (0,),
-    output_padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    stride: int | Sequence[Dim] = (1,),
+    padding: int | Sequence[Dim] = (0,),
+    output_padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv1d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
@@ -185,9 +186,9 @@ def conv2d(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv2d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -197,10 +198,10 @@ def conv2d_dw(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv2d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -210,10 +211,10 @@ def conv2d_dx(
     bb: Builder,
     w: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv2d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -223,10 +224,10 @@ def conv2d_transpose(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1, 1),
-    padding: int | Sequence[int] = (0, 0),
-    output_padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    output_padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv2d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
@@ -236,9 +237,9 @@ def conv3d(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1, 1, 1),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv3d"), (x, w, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -248,10 +249,10 @@ def conv3d_dw(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1, 1, 1),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv3d_dw"), (x, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -261,10 +262,10 @@ def conv3d_dx(
     bb: Builder,
     w: Atom,
     dy: Atom,
-    shape: int | Sequence[int],
-    stride: int | Sequence[int] = (1, 1, 1),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    shape: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv3d_dx"), (w, dy, shape, stride, padding, dilation, groups))  # type: ignore[return-value]
@@ -274,10 +275,10 @@ def conv3d_transpose(
     bb: Builder,
     x: Atom,
     w: Atom,
-    stride: int | Sequence[int] = (1, 1, 1),
-    padding: int | Sequence[int] = (0, 0, 0),
-    output_padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    stride: int | Sequence[Dim] = (1, 1, 1),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    output_padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
 ) -> Var:
     return bb.call(get("conv3d_transpose"), (x, w, stride, padding, output_padding, dilation, groups))  # type: ignore[return-value]
@@ -295,7 +296,7 @@ def gather(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
     return bb.call(get("gather"), (x, axis, indices))  # type: ignore[return-value]
 
 
-def gather_dx(bb: Builder, dy: Atom, axis: int, indices: Atom, shape: int | Sequence[int]) -> Var:
+def gather_dx(bb: Builder, dy: Atom, axis: int, indices: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("gather_dx"), (dy, axis, indices, shape))  # type: ignore[return-value]
 
 
@@ -303,7 +304,7 @@ def gather_nd(bb: Builder, x: Atom, indices: Atom) -> Var:
     return bb.call(get("gather_nd"), (x, indices))  # type: ignore[return-value]
 
 
-def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[int]) -> Var:
+def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("gather_nd_dx"), (dy, indices, shape))  # type: ignore[return-value]
 
 
@@ -319,9 +320,9 @@ def strided_set(
     bb: Builder,
     x: Atom,
     v: Atom,
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
+    begin: int | Sequence[Dim],
+    end: int | Sequence[Dim],
+    strides: int | Sequence[Dim] = (),
 ) -> Var:
     return bb.call(get("strided_set"), (x, v, begin, end, strides))  # type: ignore[return-value]
 
@@ -329,9 +330,9 @@ def strided_set(
 def strided_slice(
     bb: Builder,
     x: Atom,
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
+    begin: int | Sequence[Dim],
+    end: int | Sequence[Dim],
+    strides: int | Sequence[Dim] = (),
 ) -> Var:
     return bb.call(get("strided_slice"), (x, begin, end, strides))  # type: ignore[return-value]
 
@@ -339,10 +340,10 @@ def strided_slice(
 def strided_slice_dx(
     bb: Builder,
     dy: Atom,
-    shape: int | Sequence[int],
-    begin: int | Sequence[int],
-    end: int | Sequence[int],
-    strides: int | Sequence[int] = (),
+    shape: int | Sequence[Dim],
+    begin: int | Sequence[Dim],
+    end: int | Sequence[Dim],
+    strides: int | Sequence[Dim] = (),
 ) -> Var:
     return bb.call(get("strided_slice_dx"), (dy, shape, begin, end, strides))  # type: ignore[return-value]
 
@@ -355,7 +356,7 @@ def take_dx(
     bb: Builder,
     dy: Atom,
     indices: Atom,
-    shape: int | Sequence[int],
+    shape: int | Sequence[Dim],
     axis: int | None = None,
     mode: Literal['clip', 'wrap'] = 'clip',
 ) -> Var:
@@ -379,7 +380,7 @@ def eye(bb: Builder, n: int, m: int | None = None, dtype: DTypeLike = 'float32',
 
 def full(
     bb: Builder,
-    shape: int | Sequence[int],
+    shape: int | Sequence[Dim],
     fill_value: float,
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
@@ -406,7 +407,7 @@ def one_hot(bb: Builder, indices: Atom, depth: int, dtype: DTypeLike = 'float32'
     return bb.call(get("one_hot"), (indices, depth, dtype, axis))  # type: ignore[return-value]
 
 
-def ones(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
+def ones(bb: Builder, shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
     return bb.call(get("ones"), (shape, dtype, device))  # type: ignore[return-value]
 
 
@@ -414,7 +415,7 @@ def ones_like(bb: Builder, x: Atom, dtype: DTypeLike | None = None) -> Var:
     return bb.call(get("ones_like"), (x, dtype))  # type: ignore[return-value]
 
 
-def zeros(bb: Builder, shape: int | Sequence[int], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
+def zeros(bb: Builder, shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> Var:
     return bb.call(get("zeros"), (shape, dtype, device))  # type: ignore[return-value]
 
 
@@ -430,7 +431,129 @@ def matmul(bb: Builder, x1: Atom, x2: Atom, transpose_a: bool = False, transpose
     return bb.call(get("matmul"), (x1, x2, transpose_a, transpose_b))  # type: ignore[return-value]
 
 
-def flip(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+def binary_cross_entropy_with_logits(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    weight: Atom | None = None,
+    pos_weight: Atom | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+) -> Var:
+    return bb.call(get("binary_cross_entropy_with_logits"), (x, target, weight, pos_weight, reduction))  # type: ignore[return-value]
+
+
+def binary_cross_entropy_with_logits_dx(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    dy: Atom,
+    weight: Atom | None = None,
+    pos_weight: Atom | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+) -> Var:
+    return bb.call(get("binary_cross_entropy_with_logits_dx"), (x, target, dy, weight, pos_weight, reduction))  # type: ignore[return-value]
+
+
+def cross_entropy(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    weight: Atom | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Var:
+    return bb.call(get("cross_entropy"), (x, target, weight, reduction, ignore_index, label_smoothing))  # type: ignore[return-value]
+
+
+def cross_entropy_dx(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    dy: Atom,
+    weight: Atom | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Var:
+    return bb.call(get("cross_entropy_dx"), (x, target, dy, weight, reduction, ignore_index, label_smoothing))  # type: ignore[return-value]
+
+
+def l1_loss(bb: Builder, x: Atom, target: Atom, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> Var:
+    return bb.call(get("l1_loss"), (x, target, reduction))  # type: ignore[return-value]
+
+
+def l1_loss_dx(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    dy: Atom,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+) -> Var:
+    return bb.call(get("l1_loss_dx"), (x, target, dy, reduction))  # type: ignore[return-value]
+
+
+def mse_loss(bb: Builder, x: Atom, target: Atom, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> Var:
+    return bb.call(get("mse_loss"), (x, target, reduction))  # type: ignore[return-value]
+
+
+def mse_loss_dx(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    dy: Atom,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+) -> Var:
+    return bb.call(get("mse_loss_dx"), (x, target, dy, reduction))  # type: ignore[return-value]
+
+
+def nll_loss(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    weight: Atom | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Var:
+    return bb.call(get("nll_loss"), (x, target, weight, reduction, ignore_index, label_smoothing))  # type: ignore[return-value]
+
+
+def nll_loss_dx(
+    bb: Builder,
+    dy: Atom,
+    target: Atom,
+    weight: Atom | None,
+    shape: int | Sequence[Dim],
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Var:
+    return bb.call(get("nll_loss_dx"), (dy, target, weight, shape, reduction, ignore_index, label_smoothing))  # type: ignore[return-value]
+
+
+def smooth_l1_loss(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    beta: float = 1.0,
+) -> Var:
+    return bb.call(get("smooth_l1_loss"), (x, target, reduction, beta))  # type: ignore[return-value]
+
+
+def smooth_l1_loss_dx(
+    bb: Builder,
+    x: Atom,
+    target: Atom,
+    dy: Atom,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    beta: float = 1.0,
+) -> Var:
+    return bb.call(get("smooth_l1_loss_dx"), (x, target, dy, reduction, beta))  # type: ignore[return-value]
+
+
+def flip(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None) -> Var:
     return bb.call(get("flip"), (x, axis))  # type: ignore[return-value]
 
 
@@ -442,11 +565,11 @@ def repeat(bb: Builder, x: Atom, repeats: int, axis: int | None = None) -> Var:
     return bb.call(get("repeat"), (x, repeats, axis))  # type: ignore[return-value]
 
 
-def roll(bb: Builder, x: Atom, shift: int | Sequence[int], axis: int | Sequence[int]) -> Var:
+def roll(bb: Builder, x: Atom, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> Var:
     return bb.call(get("roll"), (x, shift, axis))  # type: ignore[return-value]
 
 
-def tile(bb: Builder, x: Atom, reps: int | Sequence[int]) -> Var:
+def tile(bb: Builder, x: Atom, reps: int | Sequence[Dim]) -> Var:
     return bb.call(get("tile"), (x, reps))  # type: ignore[return-value]
 
 
@@ -458,6 +581,26 @@ def triu(bb: Builder, x: Atom, k: int = 0) -> Var:
     return bb.call(get("triu"), (x, k))  # type: ignore[return-value]
 
 
+def bias_add(bb: Builder, x: Atom, bias: Atom, axis: int = 1) -> Var:
+    return bb.call(get("bias_add"), (x, bias, axis))  # type: ignore[return-value]
+
+
+def dropout(bb: Builder, x: Atom, key: Atom, p: float = 0.5) -> Var:
+    return bb.call(get("dropout"), (x, key, p))  # type: ignore[return-value]
+
+
+def dropout_dx(bb: Builder, dy: Atom, mask: Atom, p: float = 0.5) -> Var:
+    return bb.call(get("dropout_dx"), (dy, mask, p))  # type: ignore[return-value]
+
+
+def log_softmax(bb: Builder, x: Atom, axis: int = -1) -> Var:
+    return bb.call(get("log_softmax"), (x, axis))  # type: ignore[return-value]
+
+
+def log_softmax_dx(bb: Builder, y: Atom, dy: Atom, axis: int = -1) -> Var:
+    return bb.call(get("log_softmax_dx"), (y, dy, axis))  # type: ignore[return-value]
+
+
 def softmax(bb: Builder, x: Atom, axis: int = -1) -> Var:
     return bb.call(get("softmax"), (x, axis))  # type: ignore[return-value]
 
@@ -466,35 +609,100 @@ def softmax_dx(bb: Builder, y: Atom, dy: Atom, axis: int = -1) -> Var:
     return bb.call(get("softmax_dx"), (y, dy, axis))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool1d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def batch_norm_infer(
+    bb: Builder,
+    x: Atom,
+    running_mean: Atom,
+    running_var: Atom,
+    w: Atom | None = None,
+    b: Atom | None = None,
+    eps: float = 1e-05,
+    axis: int = 1,
+) -> Var:
+    return bb.call(get("batch_norm_infer"), (x, running_mean, running_var, w, b, eps, axis))  # type: ignore[return-value]
+
+
+def batch_norm_train(
+    bb: Builder,
+    x: Atom,
+    running_mean: Atom,
+    running_var: Atom,
+    w: Atom | None = None,
+    b: Atom | None = None,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+    axis: int = 1,
+) -> Var:
+    return bb.call(get("batch_norm_train"), (x, running_mean, running_var, w, b, momentum, eps, axis))  # type: ignore[return-value]
+
+
+def batch_norm_train_dxwb(
+    bb: Builder,
+    dy: Atom,
+    x: Atom,
+    w: Atom | None,
+    mean: Atom,
+    invstd: Atom,
+    axis: int = 1,
+) -> Var:
+    return bb.call(get("batch_norm_train_dxwb"), (dy, x, w, mean, invstd, axis))  # type: ignore[return-value]
+
+
+def layer_norm(
+    bb: Builder,
+    x: Atom,
+    scale: Atom | None = None,
+    bias: Atom | None = None,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+) -> Var:
+    return bb.call(get("layer_norm"), (x, scale, bias, axis, eps))  # type: ignore[return-value]
+
+
+def layer_norm_dwb(bb: Builder, x: Atom, dy: Atom, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> Var:
+    return bb.call(get("layer_norm_dwb"), (x, dy, axis, eps))  # type: ignore[return-value]
+
+
+def layer_norm_dx(
+    bb: Builder,
+    x: Atom,
+    scale: Atom | None,
+    dy: Atom,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+) -> Var:
+    return bb.call(get("layer_norm_dx"), (x, scale, dy, axis, eps))  # type: ignore[return-value]
+
+
+def adaptive_avg_pool1d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool1d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool1d_dx(bb: Builder, dy: Atom, shape: int | Sequence[int]) -> Var:
+def adaptive_avg_pool1d_dx(bb: Builder, dy: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool1d_dx"), (dy, shape))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool2d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_avg_pool2d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool2d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool2d_dx(bb: Builder, dy: Atom, shape: int | Sequence[int]) -> Var:
+def adaptive_avg_pool2d_dx(bb: Builder, dy: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool2d_dx"), (dy, shape))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool3d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_avg_pool3d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool3d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_avg_pool3d_dx(bb: Builder, dy: Atom, shape: int | Sequence[int]) -> Var:
+def adaptive_avg_pool3d_dx(bb: Builder, dy: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool3d_dx"), (dy, shape))  # type: ignore[return-value]
 
 
-def adaptive_max_pool1d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool1d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool1d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_max_pool1d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool1d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool1d_at"), (x, v, size))  # type: ignore[return-value]
 
 
@@ -502,11 +710,11 @@ def adaptive_max_pool1d_dx(bb: Builder, x: Atom, dy: Atom) -> Var:
     return bb.call(get("adaptive_max_pool1d_dx"), (x, dy))  # type: ignore[return-value]
 
 
-def adaptive_max_pool2d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool2d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool2d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_max_pool2d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool2d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool2d_at"), (x, v, size))  # type: ignore[return-value]
 
 
@@ -514,11 +722,11 @@ def adaptive_max_pool2d_dx(bb: Builder, x: Atom, dy: Atom) -> Var:
     return bb.call(get("adaptive_max_pool2d_dx"), (x, dy))  # type: ignore[return-value]
 
 
-def adaptive_max_pool3d(bb: Builder, x: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool3d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool3d"), (x, size))  # type: ignore[return-value]
 
 
-def adaptive_max_pool3d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[int]) -> Var:
+def adaptive_max_pool3d_at(bb: Builder, x: Atom, v: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_max_pool3d_at"), (x, v, size))  # type: ignore[return-value]
 
 
@@ -529,10 +737,10 @@ def adaptive_max_pool3d_dx(bb: Builder, x: Atom, dy: Atom) -> Var:
 def avg_pool1d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -542,11 +750,11 @@ def avg_pool1d(
 def avg_pool1d_dx(
     bb: Builder,
     dy: Atom,
-    shape: int | Sequence[int],
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    shape: int | Sequence[Dim],
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -556,10 +764,10 @@ def avg_pool1d_dx(
 def avg_pool2d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -569,11 +777,11 @@ def avg_pool2d(
 def avg_pool2d_dx(
     bb: Builder,
     dy: Atom,
-    shape: int | Sequence[int],
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    shape: int | Sequence[Dim],
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -583,10 +791,10 @@ def avg_pool2d_dx(
 def avg_pool3d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -596,11 +804,11 @@ def avg_pool3d(
 def avg_pool3d_dx(
     bb: Builder,
     dy: Atom,
-    shape: int | Sequence[int],
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    shape: int | Sequence[Dim],
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Var:
@@ -610,10 +818,10 @@ def avg_pool3d_dx(
 def max_pool1d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool1d"), (x, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -623,10 +831,10 @@ def max_pool1d_at(
     bb: Builder,
     x: Atom,
     v: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool1d_at"), (x, v, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -636,10 +844,10 @@ def max_pool1d_dx(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0,),
-    dilation: int | Sequence[int] = (1,),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool1d_dx"), (x, dy, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -648,10 +856,10 @@ def max_pool1d_dx(
 def max_pool2d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool2d"), (x, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -661,10 +869,10 @@ def max_pool2d_at(
     bb: Builder,
     x: Atom,
     v: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool2d_at"), (x, v, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -674,10 +882,10 @@ def max_pool2d_dx(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0),
-    dilation: int | Sequence[int] = (1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool2d_dx"), (x, dy, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -686,10 +894,10 @@ def max_pool2d_dx(
 def max_pool3d(
     bb: Builder,
     x: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool3d"), (x, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -699,10 +907,10 @@ def max_pool3d_at(
     bb: Builder,
     x: Atom,
     v: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool3d_at"), (x, v, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
@@ -712,20 +920,63 @@ def max_pool3d_dx(
     bb: Builder,
     x: Atom,
     dy: Atom,
-    kernel: int | Sequence[int],
-    stride: int | Sequence[int] = (),
-    padding: int | Sequence[int] = (0, 0, 0),
-    dilation: int | Sequence[int] = (1, 1, 1),
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
 ) -> Var:
     return bb.call(get("max_pool3d_dx"), (x, dy, kernel, stride, padding, dilation, ceil_mode))  # type: ignore[return-value]
 
 
-def all(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def bernoulli(
+    bb: Builder,
+    key: Atom,
+    shape: int | Sequence[Dim],
+    p: float = 0.5,
+    dtype: DTypeLike = 'float32',
+) -> Var:
+    return bb.call(get("bernoulli"), (key, shape, p, dtype))  # type: ignore[return-value]
+
+
+def normal(
+    bb: Builder,
+    key: Atom,
+    shape: int | Sequence[Dim],
+    mean: float = 0.0,
+    std: float = 1.0,
+    dtype: DTypeLike = 'float32',
+) -> Var:
+    return bb.call(get("normal"), (key, shape, mean, std, dtype))  # type: ignore[return-value]
+
+
+def randint(
+    bb: Builder,
+    key: Atom,
+    shape: int | Sequence[Dim],
+    low: int,
+    high: int,
+    dtype: DTypeLike = 'int64',
+) -> Var:
+    return bb.call(get("randint"), (key, shape, low, high, dtype))  # type: ignore[return-value]
+
+
+def uniform(
+    bb: Builder,
+    key: Atom,
+    shape: int | Sequence[Dim],
+    low: float = 0.0,
+    high: float = 1.0,
+    dtype: DTypeLike = 'float32',
+) -> Var:
+    return bb.call(get("uniform"), (key, shape, low, high, dtype))  # type: ignore[return-value]
+
+
+def all(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("all"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def any(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def any(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("any"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
@@ -741,11 +992,11 @@ def cumsum(bb: Builder, x: Atom, axis: int, exclusive: bool = False, reverse: bo
     return bb.call(get("cumsum"), (x, axis, exclusive, reverse))  # type: ignore[return-value]
 
 
-def logsumexp(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def logsumexp(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("logsumexp"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def max(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def max(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("max"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
@@ -754,57 +1005,57 @@ def max_dx(
     x: Atom,
     y: Atom,
     dy: Atom,
-    axis: int | Sequence[int] | None = None,
+    axis: int | Sequence[Dim] | None = None,
     keepdims: bool = False,
 ) -> Var:
     return bb.call(get("max_dx"), (x, y, dy, axis, keepdims))  # type: ignore[return-value]
 
 
-def mean(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def mean(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("mean"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def min(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def min(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("min"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def prod(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def prod(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("prod"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def prod_dx(bb: Builder, x: Atom, dy: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def prod_dx(bb: Builder, x: Atom, dy: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("prod_dx"), (x, dy, axis, keepdims))  # type: ignore[return-value]
 
 
 def std(
     bb: Builder,
     x: Atom,
-    axis: int | Sequence[int] | None = None,
+    axis: int | Sequence[Dim] | None = None,
     correction: int = 1,
     keepdims: bool = False,
 ) -> Var:
     return bb.call(get("std"), (x, axis, correction, keepdims))  # type: ignore[return-value]
 
 
-def sum(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Var:
+def sum(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Var:
     return bb.call(get("sum"), (x, axis, keepdims))  # type: ignore[return-value]
 
 
-def sum_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+def sum_to(bb: Builder, x: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("sum_to"), (x, shape))  # type: ignore[return-value]
 
 
 def var(
     bb: Builder,
     x: Atom,
-    axis: int | Sequence[int] | None = None,
+    axis: int | Sequence[Dim] | None = None,
     correction: int = 1,
     keepdims: bool = False,
 ) -> Var:
     return bb.call(get("var"), (x, axis, correction, keepdims))  # type: ignore[return-value]
 
 
-def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("broadcast_to"), (x, shape))  # type: ignore[return-value]
 
 
@@ -828,15 +1079,15 @@ def device_copy(bb: Builder, x: Atom, device: DeviceLike) -> Var:
     return bb.call(get("device_copy"), (x, device))  # type: ignore[return-value]
 
 
-def expand_dims(bb: Builder, x: Atom, axis: int | Sequence[int]) -> Var:
+def expand_dims(bb: Builder, x: Atom, axis: int | Sequence[Dim]) -> Var:
     return bb.call(get("expand_dims"), (x, axis))  # type: ignore[return-value]
 
 
-def moveaxis(bb: Builder, x: Atom, source: int | Sequence[int], destination: int | Sequence[int]) -> Var:
+def moveaxis(bb: Builder, x: Atom, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Var:
     return bb.call(get("moveaxis"), (x, source, destination))  # type: ignore[return-value]
 
 
-def reshape(bb: Builder, x: Atom, shape: int | Sequence[int]) -> Var:
+def reshape(bb: Builder, x: Atom, shape: int | Sequence[Dim]) -> Var:
     return bb.call(get("reshape"), (x, shape))  # type: ignore[return-value]
 
 
@@ -852,7 +1103,7 @@ def split(bb: Builder, x: Atom, indices_or_sections: int | Sequence[int], axis: 
     return bb.call(get("split"), (x, indices_or_sections, axis))  # type: ignore[return-value]
 
 
-def squeeze(bb: Builder, x: Atom, axis: int | Sequence[int] | None = None) -> Var:
+def squeeze(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None) -> Var:
     return bb.call(get("squeeze"), (x, axis))  # type: ignore[return-value]
 
 
@@ -868,7 +1119,7 @@ def swap_axis(bb: Builder, x: Atom, axis1: int, axis2: int) -> Var:
     return bb.call(get("swap_axis"), (x, axis1, axis2))  # type: ignore[return-value]
 
 
-def transpose(bb: Builder, x: Atom, axes: int | Sequence[int] | None = None) -> Var:
+def transpose(bb: Builder, x: Atom, axes: int | Sequence[Dim] | None = None) -> Var:
     return bb.call(get("transpose"), (x, axes))  # type: ignore[return-value]
 
 

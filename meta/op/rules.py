@@ -106,6 +106,13 @@ def reduced_shape(op: str, shape: Shape, axes: Sequence[int] | None, keepdims: b
     return tuple(d for i, d in enumerate(shape) if i not in gone)
 
 
+def require_ordered(op: str, low: object, high: object, strictly: bool = False) -> None:
+    """low <= high (or <), where both are known numbers."""
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        require(op, low < high if strictly else low <= high, f"low is {low}, high is {high}",
+                "low < high" if strictly else "low <= high")  # fmt: skip
+
+
 def require_sizes(op: str, shape: Shape) -> None:
     """Sizes that are not negative (symbolic ones are not)."""
     require(op, not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",

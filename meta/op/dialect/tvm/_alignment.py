@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.dtype import itemsize
 from meta.op.dialect.tvm import _adapter as tvm
 
 
@@ -21,6 +20,6 @@ def any_alignment(func: Any) -> Any:
 def _of_element(t: Any) -> Any:
     if t.storage_scope not in ("", "global"):
         return t
-    alignment = itemsize(str(t.dtype))
+    alignment = tvm.dtype(str(t.dtype)).itemsize
     return tvm.buffer_type(t.storage_scope, t.dtype, t.shape, t.strides, t.elem_offset, alignment, t.offset_factor,
                            t.layout, t.allocated_addr, t.span)  # fmt: skip

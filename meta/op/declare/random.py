@@ -1,0 +1,65 @@
+"""Declarations of random operators.
+
+Numbers are a function of the key and of the position in the result, the same on every device and in every dialect. The bits
+are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
+"""
+
+from __future__ import annotations
+
+from meta import dtype as dtypes
+from meta.ir.dim import same_dim
+from meta.ir.type import TensorType, tensor_type
+from meta.op import rules
+from meta.op.registry import declare
+from meta.schema import random
+
+
+def require_key(op: str, key: TensorType) -> None:
+    """An int64 tensor (seed, offset)."""
+    fits = key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2)
+    rules.require(op, fits, f"'key' is {key!r}", "int64 of shape (2,)", "get one from meta.random.next_key()")
+
+
+def _random(op: str, key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
+    require_key(op, key)
+    rules.require_sizes(op, shape)
+    return tensor_type(shape, dtype, key.device)
+
+
+def _floating(op: str, key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
+    rules.require(op, dtypes.is_float(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.FLOATS)}")
+    return _random(op, key, shape, dtype)
+
+
+@declare("uniform", schema=random.uniform, pattern="injective", aten="uniform")
+def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dtype: str) -> TensorType:
+    """Numbers uniform in [low, high)."""
+    rules.require_ordered("uniform", low, high)
+    return _floating("uniform", key, shape, dtype)
+
+
+@declare("normal", schema=random.normal, pattern="injective", aten="normal_functional")
+def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
+    """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
+    from the mean in float32 and less precise dtypes, 8.6 in float64."""
+    rules.require("normal", not isinstance(std, (int, float)) or std >= 0, f"std is {std}", "0 or more")
+    return _floating("normal", key, shape, dtype)
+
+
+@declare("randint", schema=random.randint, pattern="injective", aten="randint.low")
+def randint(key: TensorType, shape: tuple[int, ...], low: int, high: int, dtype: str) -> TensorType:
+    """Integers uniform in [low, high)."""
+    rules.require("randint", dtypes.is_int(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.INTS)}")
+    rules.require_ordered("randint", low, high, strictly=True)
+    if isinstance(low, int) and isinstance(high, int):
+        least, greatest = dtypes.int_range(dtype)
+        rules.require("randint", least <= low and high - 1 <= greatest, f"[{low}, {high}) is asked for in {dtype}",
+                      f"values from {least} to {greatest}")  # fmt: skip
+    return _random("randint", key, shape, dtype)
+
+
+@declare("bernoulli", schema=random.bernoulli, pattern="injective", aten="bernoulli.p")
+def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> TensorType:
+    """Ones with probability p, else zeros."""
+    rules.require("bernoulli", not isinstance(p, float) or 0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
+    return _random("bernoulli", key, shape, dtype)

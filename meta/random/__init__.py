@@ -1,0 +1,19 @@
+"""Random numbers: arrays of them, seeds, and the keys that random operators take.
+
+    meta.random.seed(0)
+    x = meta.random.normal((2, 3))
+    mask = meta.bernoulli(meta.random.next_key(), (2, 3), p=0.9)
+
+A key is an int64 tensor (seed, offset); operators with equal keys give equal numbers, on every device, eager and
+compiled. Every draw takes the next offset of a `Generator`. Inside a traced function keys are symbolic: each call of the
+program draws new ones. The default generator starts with seed 0, so that programs repeat unless they ask otherwise.
+"""
+
+from __future__ import annotations
+
+from meta.random.generator import Generator, default_generator, next_key, seed
+from meta.random.sample import bernoulli, normal, permutation, randint, uniform
+
+__all__ = [
+    "Generator", "bernoulli", "default_generator", "next_key", "normal", "permutation", "randint", "seed", "uniform",
+]  # fmt: skip

@@ -1,0 +1,57 @@
+"""Arrays of random numbers, by a fresh key each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meta._generated import functions as f
+from meta.device import CPU, Device
+from meta.errors import ArgumentError, message
+from meta.random.generator import Generator, next_key
+
+Shape = int | Sequence[int]
+DeviceLike = Device | str
+
+
+def uniform(
+    shape: Shape, low: float = 0.0, high: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    generator: Generator | None = None,
+) -> Any:  # fmt: skip
+    """Numbers uniform in [low, high), of a floating dtype. Raises TypeInferenceError for low > high."""
+    return f.uniform(next_key(device, generator), shape, low, high, dtype)
+
+
+def normal(
+    shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    generator: Generator | None = None,
+) -> Any:  # fmt: skip
+    """Numbers of a normal distribution, of a floating dtype. Raises TypeInferenceError for a negative std."""
+    return f.normal(next_key(device, generator), shape, mean, std, dtype)
+
+
+def randint(
+    shape: Shape, low: int, high: int, dtype: Any = "int64", device: DeviceLike = CPU, generator: Generator | None = None
+) -> Any:
+    """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that dtype does not hold."""
+    return f.randint(next_key(device, generator), shape, low, high, dtype)
+
+
+def bernoulli(
+    shape: Shape, p: float = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
+) -> Any:
+    """Ones with probability p, else zeros. Raises TypeInferenceError for p outside of [0, 1]."""
+    return f.bernoulli(next_key(device, generator), shape, p, dtype)
+
+
+def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = None) -> Any:
+    """The integers 0 to n - 1 in random order, int64. Runs on the host, and so not in traced functions."""
+    import numpy as np
+
+    from meta.ndarray import array
+    from meta.op.dialect.reference._random import words
+
+    if n < 0:
+        raise ArgumentError(message("permutation", f"n is {n}", "allowed: 0 and up"))
+    high, low, *_ = words(next_key(CPU, generator).numpy(), (n,))
+    return array(np.lexsort((low, high)).astype(np.int64), device=device)

@@ -1,0 +1,40 @@
+"""Schemas of random operators. All of them are pure: equal keys give equal numbers."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import DType, Float, Int, IntTuple, Tensor
+
+_key = Arg("key", Tensor, doc="Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.")
+_shape = Arg("shape", IntTuple, doc="Shape of the result.")
+_dtype = Arg("dtype", DType, "float32", doc="Dtype of the result, floating.")
+
+uniform = Schema(
+    "uniform",
+    _key,
+    _shape,
+    Arg("low", Float, 0.0, doc="Lower end, included."),
+    Arg("high", Float, 1.0, doc="Upper end, not included."),
+    _dtype,
+)
+normal = Schema(
+    "normal",
+    _key,
+    _shape,
+    Arg("mean", Float, 0.0, doc="Mean."),
+    Arg("std", Float, 1.0, doc="Standard deviation, not negative."),
+    _dtype,
+)
+randint = Schema(
+    "randint",
+    _key,
+    _shape,
+    Arg("low", Int, doc="Least value."),
+    Arg("high", Int, doc="Upper end, not included."),
+    Arg("dtype", DType, "int64", doc="Dtype of the result; it holds all the values."),
+)
+bernoulli = Schema(
+    "bernoulli",
+    _key,
+    _shape,
+    Arg("p", Float, 0.5, doc="Probability of a one, in [0, 1]."),
+    Arg("dtype", DType, "float32", doc="Dtype of the result."),
+)
