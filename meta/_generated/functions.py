@@ -2399,6 +2399,88 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     return _y
 
 
+# --- optimizer --------------------------------------------------------------------------------------------------------
+
+_s_adam = state(get("adam"))
+_r_adam = _s_adam.fast
+
+
+def adam(
+    x: T,
+    dx: T,
+    m: T,
+    v: T,
+    step: T | float,
+    learning_rate: T | float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.0,
+    decoupled: bool = True,
+) -> tuple[T, T, T]:
+    """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
+    in place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2, x <- x - learning_rate * (m
+    / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v.
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    m: Running mean of the gradient, updated in place; of the shape of x, starting as zeros.
+    v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
+    step: Number of this step, from 1: a number or a 0-d tensor.
+    learning_rate: Step size: a number or a 0-d tensor.
+    beta1: How much of m is kept.
+    beta2: How much of v is kept.
+    eps: Added to the root of v.
+    weight_decay: Decay of the parameter towards 0.
+    decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
+    """
+    try:
+        run = _r_adam[x._type, dx._type, m._type, v._type, step._type, learning_rate._type, beta1, beta1.__class__, beta2, beta2.__class__, eps, eps.__class__, weight_decay, weight_decay.__class__, decoupled, decoupled.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adam, x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled)
+    _y = run(x, dx, m, v, step, learning_rate)
+    if x._node is not None or dx._node is not None or m._node is not None or v._node is not None or step._node is not None or learning_rate._node is not None:
+        return record("adam", _y, (x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled))
+    return _y
+
+
+_s_sgd = state(get("sgd"))
+_r_sgd = _s_sgd.fast
+
+
+def sgd(
+    x: T,
+    dx: T,
+    v: T,
+    learning_rate: T | float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> tuple[T, T]:
+    """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
+    learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate outside of
+    the velocity, so that changing it takes effect at once.)
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    v: The velocity, updated in place; of the shape of x, starting as zeros.
+    learning_rate: Step size: a number or a 0-d tensor.
+    momentum: How much of the velocity is kept.
+    weight_decay: Decay of the parameter towards 0.
+    nesterov: Step along the velocity of the next step (Y. Nesterov's method).
+    """
+    try:
+        run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum, momentum.__class__, weight_decay, weight_decay.__class__, nesterov, nesterov.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sgd, x, dx, v, learning_rate, momentum, weight_decay, nesterov)
+    _y = run(x, dx, v, learning_rate)
+    if x._node is not None or dx._node is not None or v._node is not None or learning_rate._node is not None:
+        return record("sgd", _y, (x, dx, v, learning_rate, momentum, weight_decay, nesterov))
+    return _y
+
+
 # --- pool -------------------------------------------------------------------------------------------------------------
 
 _s_adaptive_avg_pool1d = state(get("adaptive_avg_pool1d"))

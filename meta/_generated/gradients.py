@@ -321,6 +321,14 @@ def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any,
     return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.layer_norm_dx_dscale(x, scale, dy, axis, eps, dz) if needs[1] else None, grad_norm.layer_norm_dx_ddy(x, scale, dy, axis, eps, dz) if needs[2] else None)
 
 
+def _adam(needs: Any, x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (None, None, None, None, None, None)
+
+
+def _sgd(needs: Any, x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (None, None, None, None)
+
+
 def _adaptive_avg_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.adaptive_avg_pool1d_dx(dy, x.shape),)
 
@@ -838,6 +846,8 @@ RULES: dict[str, GradRule] = {
     "layer_norm": GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
     "layer_norm_dwb": GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     "layer_norm_dx": GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    "adam": GradRule("adam", _adam, (0, 1, 2, 3, 4, 5), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={1: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    "sgd": GradRule("sgd", _sgd, (0, 1, 2, 3), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     "adaptive_avg_pool1d": GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
     "adaptive_avg_pool1d_dx": GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),
     "adaptive_avg_pool2d": GradRule("adaptive_avg_pool2d", _adaptive_avg_pool2d, (0,)),

@@ -674,6 +674,36 @@ def layer_norm_dx(
     return bb.call(get("layer_norm_dx"), (x, scale, dy, axis, eps))  # type: ignore[return-value]
 
 
+def adam(
+    bb: Builder,
+    x: Atom,
+    dx: Atom,
+    m: Atom,
+    v: Atom,
+    step: Atom | float,
+    learning_rate: Atom | float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-08,
+    weight_decay: float = 0.0,
+    decoupled: bool = True,
+) -> Var:
+    return bb.call(get("adam"), (x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled))  # type: ignore[return-value]
+
+
+def sgd(
+    bb: Builder,
+    x: Atom,
+    dx: Atom,
+    v: Atom,
+    learning_rate: Atom | float,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+) -> Var:
+    return bb.call(get("sgd"), (x, dx, v, learning_rate, momentum, weight_decay, nesterov))  # type: ignore[return-value]
+
+
 def adaptive_avg_pool1d(bb: Builder, x: Atom, size: int | Sequence[Dim]) -> Var:
     return bb.call(get("adaptive_avg_pool1d"), (x, size))  # type: ignore[return-value]
 

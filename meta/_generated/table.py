@@ -100,6 +100,8 @@ FAMILIES: dict[str, str] = {
     "layer_norm": "norm",
     "layer_norm_dwb": "norm",
     "layer_norm_dx": "norm",
+    "adam": "optimizer",
+    "sgd": "optimizer",
     "adaptive_avg_pool1d": "pool",
     "adaptive_avg_pool1d_dx": "pool",
     "adaptive_avg_pool2d": "pool",

@@ -1,0 +1,108 @@
+"""Samples of elementwise operators of two operands, and of the choice between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from meta.errors import TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+INTS = ("int32", "int64", "uint8")
+
+ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
+    "add": (torch.add, {}, {}),
+    "atan2": (torch.atan2, {}, {"avoid": (0,)}),
+    "divide": (torch.div, {}, {"low": -2, "high": 2, "avoid": (0,)}),
+    "floor_divide": (torch.floor_divide, {"low": 0.1, "high": 9}, {"low": 10, "high": 11}),
+    "maximum": (torch.maximum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
+    "minimum": (torch.minimum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
+    "mod": (torch.remainder, {"low": 1.1, "high": 1.9}, {"low": 2, "high": 3}),
+    "multiply": (torch.mul, {}, {}),
+    "power": (torch.pow, {"low": 0.5, "high": 2}, {"low": -2, "high": 2}),
+    "subtract": (torch.sub, {}, {}),
+}
+"""Operator -> (reference, ranges of both operands, where the gradient is smooth)."""
+COMPARISONS: dict[str, Callable[..., Any]] = {
+    "equal": torch.eq,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "not_equal": torch.ne,
+}
+BITS: dict[str, Callable[..., Any]] = {
+    "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or,
+    "bitwise_xor": torch.bitwise_xor,
+}
+
+
+def _share(better: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x1, x2, dy: torch.where(x1 == x2, dy / 2, torch.where(better(x1, x2), dy, 0))
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return torch.where(condition, x, y)
+
+
+SAMPLES = [
+    # Integers run in the first row of an operator, so those with a remainder have rows of their own for them.
+    *(Sample(name, T(3, 5, **a), T(3, 5, **b), ref=ref) for name, (ref, a, b) in ARITHMETIC.items()),
+    *(Sample(name, T(3, 1, 2, **a), T(5, 2, **b), ref=ref) for name, (ref, a, b) in ARITHMETIC.items()),
+    *(Sample(name, T(**a), T(4, **b), ref=ref) for name, (ref, a, b) in ARITHMETIC.items() if name in ("add", "divide")),
+    *(
+        Sample(name, T(3, 5, **a), 2.0, ref=lambda x1, x2, f=ref: f(x1, torch.tensor(x2, dtype=x1.dtype)), id="number")
+        for name, (ref, a, _) in ARITHMETIC.items()
+        if name != "mod"
+    ),
+    *(
+        Sample(name, 2.0, T(3, 5, **b), ref=lambda x1, x2, f=ref: f(torch.tensor(x1, dtype=x2.dtype), x2), id="number-first")
+        for name, (ref, _, b) in ARITHMETIC.items()
+        if name not in ("mod", "floor_divide")
+    ),
+    *(
+        Sample(name, T(40, dtype=dtype, low=0 if dtype == "uint8" else -9, high=9), T(40, dtype=dtype, low=1, high=5), ref=ref)
+        for name, ref in {"floor_divide": torch.floor_divide, "mod": torch.remainder}.items()
+        for dtype in INTS
+    ),
+    *(
+        Sample(name, T(40, low=-9, high=9), T(40, low=-5, high=-1), ref=ref, grad=False, id="negative")
+        for name, ref in {"floor_divide": torch.floor_divide, "mod": torch.remainder}.items()
+    ),
+    *(Sample("power", T(20, dtype=d, low=0, high=5), T(20, dtype=d, low=0, high=6), ref=torch.pow) for d in INTS),
+    *(Sample("power", T(5, low=-2, high=2, avoid=(0,)), n, ref=torch.pow) for n in (-2, -1, 0, 1, 2, 3, 5)),
+    Sample("maximum", T(9, dtype="int32"), T(9, dtype="int64"), ref=torch.maximum, id="mixed"),
+    Sample("add", T(3, dtype="int32"), T(3), ref=torch.add, id="mixed"),
+    Sample("add", T(3, dtype="bool"), T(3, dtype="uint8"), ref=torch.add, id="bool-mixed"),
+    Sample("divide", T(9, dtype="int32"), T(9, dtype="int64", low=1, high=5), ref=torch.div, id="ints"),
+    *(Sample(name, T(3, 5, dtype="int64", low=-2, high=2), T(5, dtype="int64", low=-2, high=2), ref=ref)
+      for name, ref in COMPARISONS.items()),
+    *(Sample(name, T(3, 5), T(5), ref=ref) for name, ref in COMPARISONS.items()),
+    *(Sample(name, T(3, 5), 0.25, ref=lambda x1, x2, f=ref: f(x1, torch.tensor(x2, dtype=x1.dtype)), id="number")
+      for name, ref in COMPARISONS.items()),
+    *(Sample(name, T(9, dtype=d), T(9, dtype=d), ref=ref) for name, ref in BITS.items() for d in ("int32", "uint8", "bool")),
+    *(Sample(name, T(9, dtype=d, low=-99 if d != "uint8" else 0, high=99), T(9, dtype=d, low=0, high=9), ref=ref)
+      for name, ref in {"left_shift": torch.bitwise_left_shift, "right_shift": torch.bitwise_right_shift}.items()
+      for d in INTS),
+    Sample("maximum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.gt)),
+    Sample("minimum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.lt)),
+    Sample("where", T(3, 5, dtype="bool"), T(3, 5), T(3, 5), ref=_where),
+    Sample("where", T(3, 1, dtype="bool"), T(5), T(2, 1, 1), ref=_where),
+    Sample("where", T(3, dtype="bool"), T(3), 0.0, ref=_where, id="number"),
+    Sample("where", T(3, dtype="bool"), T(3, dtype="int32"), T(3), ref=_where, id="mixed"),
+    Sample("where", T(3, dtype="bool"), 1, 0, ref=_where, id="numbers"),
+]  # fmt: skip
+ERRORS = [
+    ErrorCase("add", T(3), T(4), error=TypeInferenceError, match="shapes (3,) and (4,) do not broadcast"),
+    ErrorCase("bitwise_and", T(3), T(3), error=TypeInferenceError, match="'x1' has dtype float32"),
+    ErrorCase("left_shift", T(3, dtype="bool"), 1, error=TypeInferenceError, match="has dtype"),
+    ErrorCase("subtract", T(3, dtype="bool"), T(3, dtype="bool"), error=TypeInferenceError, match="has dtype bool"),
+    ErrorCase("where", T(3), T(3), T(3), error=TypeInferenceError, match="'condition' has dtype float32"),
+    ErrorCase("maximum_dx", T(3), T(3), T(4), error=TypeInferenceError, match="'y' has shape (3,), 'dy' has (4,)"),
+]
