@@ -9,8 +9,10 @@ from meta import dtype as dtypes
 from meta import storage
 from meta._generated.methods import TensorMethods
 from meta.device import CPU, Device, device
-from meta.errors import ArgumentError, GradientError, message
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
 from meta.ir.type import TensorType, tensor_type
+from meta.schema._types import TensorLike
+from meta.scope import modes, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 _alias_lock = Lock()
 _backward: Any = None  # imported once: an import statement a call would be felt
-_UNSET: dict[str, Any] = {"grad": None, "_hooks": None}
+_UNSET: dict[str, Any] = {"_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
 
@@ -32,7 +34,7 @@ class NDArray(TensorMethods):
     grad: the accumulated gradient, an NDArray of the same type, or None.
     """
 
-    __slots__ = ("__weakref__", "_data", "_hooks", "_index", "_node", "_type", "_version", "grad")
+    __slots__ = ("__weakref__", "_data", "_grad", "_hooks", "_index", "_node", "_type", "_version")
 
     __array_ufunc__ = None  # numpy arrays leave `array + meta_array` to us
 
@@ -41,7 +43,7 @@ class NDArray(TensorMethods):
     _node: Node | None
     _index: int
     _version: list[int] | None
-    grad: NDArray | None
+    _grad: NDArray | None
 
     def __init__(self, data: Any, type: TensorType) -> None:
         self._data = data
@@ -97,15 +99,23 @@ class NDArray(TensorMethods):
             raise GradientError(
                 message("numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()")
             )
+        return self._host("numpy")
+
+    def _host(self, what: str) -> np.ndarray[Any, Any]:
+        """The values for `what`; raises TraceError where they may differ from call to call of a traced function."""
+        if scopes.active and modes.trace is not None:
+            modes.trace.check_readable(self, what)
         return storage.to_numpy(self._data, self.dtype, self.shape, self.device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        out = self.detach().numpy()
+        out = self._host("numpy")
         if dtype is not None and out.dtype != dtype:
             return out.astype(dtype)
         return out.copy() if copy else out
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        if scopes.active and modes.trace is not None:
+            modes.trace.check_readable(self, "dlpack")
         return self._data.__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -115,11 +125,11 @@ class NDArray(TensorMethods):
         """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
         if self.size != 1:
             raise ArgumentError(message("item", f"the array has shape {self.shape}", "allowed: one element"))
-        return self.detach().numpy().reshape(()).item()
+        return self._host("item").reshape(()).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self.detach().numpy().tolist()
+        return self._host("tolist").tolist()
 
     def __bool__(self) -> bool:
         return bool(self.item())
@@ -148,7 +158,8 @@ class NDArray(TensorMethods):
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "scalar"
         grad = ", requires_grad" if self._node is not None else ""
-        return f"{self.detach().numpy()}\n<NDArray [{shape}] @ {self.device}, dtype={self.dtype}{grad}>"
+        values = storage.to_numpy(self._data, self.dtype, self.shape, self.device)
+        return f"{values}\n<NDArray [{shape}] @ {self.device}, dtype={self.dtype}{grad}>"
 
     # --- placement ---------------------------------------------------------------------------------------------------
 
@@ -157,7 +168,40 @@ class NDArray(TensorMethods):
         out: NDArray = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)
 
+    def update(self, value: NDArray) -> None:
+        """Overwrite the values, in place, with those of an array of the same type.
+
+        Raises TypeInferenceError for another type, GradientError for an array in a gradient graph."""
+        if scopes.active and modes.trace is not None:
+            modes.trace.update(self, value)
+            return
+        if value._type is not self._type:
+            raise TypeInferenceError(
+                message("update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it")
+            )
+        from meta.autograd.tape import written
+
+        storage.copy_into(value._data, written("update", self)._data)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Overwrite a part of the values in place: a new tensor with that part replaced is computed, then written."""
+        from meta.op.indexing import setitem
+
+        self.update(setitem(self.detach(), index, value))
+
     # --- gradients ---------------------------------------------------------------------------------------------------
+
+    @property
+    def grad(self) -> NDArray | None:
+        """The gradient accumulated by `backward`; inside a traced function, that of the trace."""
+        return modes.trace.grad(self) if scopes.active and modes.trace is not None else self._grad
+
+    @grad.setter
+    def grad(self, gradient: NDArray | None) -> None:
+        if scopes.active and modes.trace is not None:
+            modes.trace.set_grad(self, gradient)
+        else:
+            self._grad = gradient
 
     @property
     def requires_grad(self) -> bool:
@@ -196,8 +240,8 @@ class NDArray(TensorMethods):
         _backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
     def detach(self) -> NDArray:
-        """The same memory without its history."""
-        return self._alias()
+        """The same memory without its history; inside a traced function, the present value."""
+        return self.stop_gradient() if scopes.active and modes.trace is not None else self._alias()
 
     def _alias(self) -> NDArray:
         """Another array over the same memory, sharing the count of in-place writes."""
@@ -228,15 +272,23 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
 
 def asarray(data: Any, dtype: Any = None, on: Device | str = CPU, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where it can."""
-    if isinstance(data, NDArray):
-        out = data.detach() if not copy else copy_of(data)
+    if isinstance(data, TensorLike):
+        tracing = scopes.active and modes.trace is not None
+        out: Any = copy_of(data) if copy and not tracing else data.detach()  # type: ignore[arg-type, attr-defined]
         return out.to(device=on, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=on, dtype=dtype)
     host = _to_numpy(data, dtype)
     tensor = storage.from_numpy(host, copy=copy)
-    out = NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype)))
+    out = _noted(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
     return out if device(on) is CPU else out.to(device=on)
+
+
+def _noted(x: NDArray) -> NDArray:
+    """`x`, just created, known as a constant to the trace in progress."""
+    if scopes.active and modes.trace is not None:
+        modes.trace.made(x)
+    return x
 
 
 def copy_of(x: NDArray) -> NDArray:
@@ -268,7 +320,7 @@ def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
     without DLPack or with an unsupported dtype."""
     data, shape, dtype, where = storage.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))
-    return copy_of(out) if copy else out
+    return _noted(copy_of(out) if copy else out)
 
 
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from meta._generated.methods import TensorMethods
 from meta.device import Device
-from meta.errors import TraceError, message
+from meta.dtype import is_float
+from meta.errors import GradientError, TraceError, message
 from meta.ir.dim import Dim
 from meta.ir.type import TensorType
+from meta.scope import modes
 
 if TYPE_CHECKING:
     from meta.ir.expr import Constant, Var
 
 
 class Symbol(TensorMethods):
-    """A traced tensor: an atom of the IR (a Var or a Constant) with the methods and operators of an array."""
+    """A traced tensor: an atom of the IR (a Var or a Constant) with the methods and operators of an array.
+
+    Writing to it in place makes it stand for another atom from there on."""
 
     __slots__ = ("atom",)
+
+    __array_ufunc__ = None  # numpy arrays leave `array + symbol` to us
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom
@@ -45,38 +51,84 @@ class Symbol(TensorMethods):
 
     @property
     def size(self) -> Dim:
+        """Number of elements."""
         return self.type.size
+
+    @property
+    def nbytes(self) -> Dim:
+        """Bytes of the data."""
+        return self.type.nbytes
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Symbol:
         """This tensor on `device` with `dtype`."""
         out: Symbol = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)
 
+    # --- gradients ---------------------------------------------------------------------------------------------------
+
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients may flow through this tensor: any floating one."""
-        from meta.dtype import is_float
+        """Whether this tensor depends on one that requires gradients; in a program that a pass builds, whether it is
+        floating. Setting it makes the tensor a leaf, whose `.grad` `backward` fills."""
+        if modes.trace is None:
+            return is_float(self.dtype)
+        from meta.autograd.traced import depends_on_leaves
 
-        return is_float(self.dtype)
+        return depends_on_leaves(modes.trace, self)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if modes.trace is None:
+            raise TraceError(message("requires_grad", f"{self!r} is used after its trace", "arrays", "return it"))
+        if not wanted:
+            raise GradientError(message("requires_grad", "a traced tensor is made to require no gradient", "arrays",
+                                        "use x.detach()"))  # fmt: skip
+        if not is_float(self.dtype):
+            raise GradientError(message("requires_grad", f"the tensor has dtype {self.dtype}", "floating dtypes"))
+        if not self.requires_grad:
+            modes.trace.mark(self)
 
     @property
     def grad(self) -> Symbol | None:
-        """The gradient of everything `backward` was called on so far with respect to this tensor, None before. It is
-        emitted when asked for, so inputs need no flag and cost nothing when nobody asks."""
-        from meta.autograd.symbolic import gradient_of
+        """The gradient that `backward` accumulated in this trace."""
+        return None if modes.trace is None else modes.trace.grad(self)
 
-        return gradient_of(self)
+    @grad.setter
+    def grad(self, gradient: Symbol | None) -> None:
+        if modes.trace is not None:
+            modes.trace.set_grad(self, gradient)
 
-    def backward(self, dy: Symbol | None = None, **_: bool) -> None:
-        """Emit the gradients of this tensor with respect to every array that the trace reached and that requires
-        them, and set their `.grad` for the rest of the trace."""
-        from meta.autograd.symbolic import backward
+    def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate
+        them into `.grad` for the rest of the trace. Arguments and errors are those of NDArray.backward."""
+        from meta.autograd.traced import backward
 
-        backward(self, dy)
+        backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
     def detach(self) -> Symbol:
         """The value, through which no gradient flows."""
         return self.stop_gradient()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Not available: a program has no place for Python calls."""
+        raise TraceError(
+            message("register_hook", f"a hook is put on {self!r}", "hooks on arrays, outside of the traced function",
+                    "write what the hook does into the function")
+        )  # fmt: skip
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def update(self, value: Any) -> None:
+        """Overwrite the values, in place, with those of a tensor of the same type."""
+        if modes.trace is None:
+            raise TraceError(message("update", f"{self!r} is written after its trace", "symbols of the trace"))
+        modes.trace.update(self, value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Overwrite a part of the values in place."""
+        from meta.op.indexing import setitem
+
+        self.update(setitem(self, index, value))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -86,14 +138,16 @@ class Symbol(TensorMethods):
     def __iter__(self) -> Iterator[Symbol]:
         return (self[i] for i in range(len(self)))
 
-    def _no_value(self, *_: object) -> Any:
+    def _no_value(self, *_: object, **__: object) -> Any:
         raise TraceError(
-            message("trace", f"the value of {self!r} is needed while tracing", "shapes and dtypes are known, values not",
+            message("trace", f"the value of {self!r} is needed while tracing",
+                    "shapes and dtypes are known, values not",
                     "compute it with operators (meta.where for a choice) or outside of the traced function")
         )  # fmt: skip
 
-    __bool__ = __int__ = __float__ = __index__ = item = numpy = tolist = __array__ = _no_value
+    __bool__ = __int__ = __float__ = __index__ = __array__ = __dlpack__ = _no_value
+    item = numpy = tolist = _no_value
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"<Symbol {getattr(self.atom, 'name', 'constant')}: {self.type!r}>"
+        return f"<Symbol {getattr(self.atom, 'name', '') or 'tensor'}: {self.type!r}>"

@@ -11,7 +11,8 @@ from typing import Any
 class Tree:
     """The shape of a nest: what kind of container each node is, and whether a leaf is a tensor or a plain value.
 
-    kind: "leaf" (the next leaf), "static" (`value` itself), "tuple", "list" or "dict" (with `keys`).
+    kind: "leaf" (the next leaf), "static" (`value` itself), "tuple", "list", "namedtuple" (of the class `value`) or
+        "dict" (with `keys`). Subclasses of dict and list come back as dict and list.
     """
 
     kind: str
@@ -28,7 +29,16 @@ class Tree:
         built = [child.build(leaves) for child in self.children]
         if self.kind == "dict":
             return dict(zip(self.keys, built, strict=True))
+        if self.kind == "namedtuple":
+            return self.value(*built)
         return tuple(built) if self.kind == "tuple" else built
+
+    def statics(self) -> Iterator[Any]:
+        """The plain values in the nest, in order."""
+        if self.kind == "static":
+            yield self.value
+        for child in self.children:
+            yield from child.statics()
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
@@ -37,22 +47,28 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
     Values that are neither leaves nor containers are kept in the tree as they are."""
     if is_leaf(value):
         return [(name, value)], Tree("leaf")
-    if isinstance(value, dict):
-        items = {str(k): v for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return _flatten_items("dict", tuple(value), items, is_leaf, name)  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(value, (tuple, list)):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return _flatten_items(kind, (), {str(i): v for i, v in enumerate(value)}, is_leaf, name)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return [], Tree("static", value=value)
-
-
-def _flatten_items(
-    kind: str, keys: tuple[Any, ...], items: dict[str, Any], is_leaf: Callable[[Any], bool], name: str
-) -> tuple[list[tuple[str, Any]], Tree]:
+    found = _items(value)
+    if found is None:
+        return [], Tree("static", value=value)
+    kind, items = found
     leaves: list[tuple[str, Any]] = []
     children: list[Tree] = []
-    for key, item in items.items():
-        found, child = flatten(item, is_leaf, f"{name}.{key}" if name else key)
-        leaves += found
+    for key, item in items:
+        inner, child = flatten(item, is_leaf, f"{name}.{key}" if name else str(key))
+        leaves += inner
         children.append(child)
-    return leaves, Tree(kind, tuple(children), keys)
+    keys = tuple(key for key, _ in items) if kind == "dict" else ()
+    return leaves, Tree(kind, tuple(children), keys, type(value) if kind == "namedtuple" else None)
+
+
+def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
+    """The kind of a container and its items by key; None for what is no container."""
+    if isinstance(value, dict):
+        return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, tuple):
+        fields: Any = getattr(value, "_fields", None)  # pyright: ignore[reportUnknownArgumentType]
+        items = list(zip(fields or range(len(value)), value, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return "namedtuple" if fields is not None else "tuple", items
+    if isinstance(value, list):
+        return "list", list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return None

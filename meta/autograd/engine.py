@@ -27,6 +27,9 @@ def backward(
     """Accumulate the gradients of the sum of all `outputs` into `.grad` of every array that they depend on.
 
     dys: the outputs' gradients; needed for outputs with more than one element. The rest is as in NDArray.backward."""
+    if modes.trace is not None:
+        _traced().backward(outputs, dys, retain_graph=retain_graph, create_graph=create_graph)
+        return
     if isinstance(outputs, NDArray) and (dys is None or isinstance(dys, NDArray)):
         node, index = _root(outputs, "backward")
         start: Pending = {node: {index: _seed("backward", outputs, dys)}}
@@ -49,6 +52,10 @@ def grad(
     dys: the outputs' gradients; needed for outputs with more than one element.  retain_graph, create_graph: as in
     NDArray.backward.  allow_unused: None, instead of a GradientError, for an input that no output depends on.
     Only what lies between the inputs and the outputs is computed (and freed)."""
+    if modes.trace is not None:
+        return _traced().grad(
+            outputs, inputs, dys, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
+        )
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
     wanted = [_root(x, "grad") for x in xs]
     found = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
@@ -60,6 +67,13 @@ def grad(
                         "pass allow_unused=True to get None")
             )  # fmt: skip
     return out
+
+
+def _traced() -> Any:
+    """What takes the place of this module inside a traced function."""
+    from meta.autograd import traced
+
+    return traced
 
 
 def _start(where: str, outputs: Any, dys: Any) -> Pending:
@@ -326,13 +340,13 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
     if target is None:
         return
     with accumulate_lock:
-        before = target.grad
+        before = target._grad
         if before is not None:
-            target.grad = before + gradient
+            target._grad = before + gradient
         elif create:
-            target.grad = gradient
+            target._grad = gradient
         # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, any other is taken.
         elif gradient._version is None:  # pyright: ignore[reportPrivateUsage]
-            target.grad = _shared(gradient)
+            target._grad = _shared(gradient)
         else:
-            target.grad = copy_of(gradient)
+            target._grad = copy_of(gradient)

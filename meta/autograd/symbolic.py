@@ -1,13 +1,13 @@
 """Reverse-mode differentiation of a program while it is being built.
 
 The reverse sweep over the bindings of a builder emits the gradient into the same builder, with the same generated
-gradient rules as the tape. Conditionals are differentiated by a conditional whose branches compute the branch again
-and then its gradient; calls of functions are inlined first.
+gradient rules as the tape, in time linear in the program. Conditionals are differentiated by a conditional whose
+branches compute the branch again and then its gradient; calls of functions are inlined first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,20 @@ from meta.autograd.rule import GradRule
 from meta.autograd.tape import table
 from meta.errors import GradientError, message
 from meta.ir.builder import Builder
-from meta.ir.expr import Atom, Binding, Block, Call, Expr, Function, If, Tuple, TupleGetItem, Var
+from meta.ir.expr import (
+    MAX_DEPTH,
+    MUTATES,
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Constant,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import free_vars, inline, operands
 from meta.symbol import Symbol
@@ -25,59 +38,107 @@ from meta.tracing import recording
 
 @dataclass(eq=False)
 class Sweep:
-    """One reverse sweep: which variables depend on the sources, and the gradients found so far."""
+    """One reverse sweep.
+
+    active: variables that depend on the sources.  sources: where gradients end.  gradients: those found so far, a
+        Symbol for a tensor, a list with a Symbol or None a field for a tuple.
+    problems: what has no gradient.  visited: calls that were differentiated.
+    """
 
     builder: Builder
     active: set[Var]
+    sources: frozenset[Var]
     gradients: dict[Var, Any] = field(default_factory=dict[Var, Any])
-    """A Symbol for a tensor; a list with a Symbol or None a field for a tuple."""
     problems: list[str] = field(default_factory=list[str])
+    visited: list[Binding] = field(default_factory=list[Binding])
+    fields: dict[tuple[Var, int], Var] = field(default_factory=dict[tuple[Var, int], Var])
+    """The variables that fields of tuples were already bound to."""
 
     def add(self, atom: Atom, gradient: Any) -> None:
         """Accumulate the gradient of a variable that the sources reach."""
         if not isinstance(atom, Var) or atom not in self.active or gradient is None:
             return
-        before = self.gradients.get(atom)
-        if isinstance(atom.type, TupleType):
-            before = before or [None] * len(atom.type.fields)
-            self.gradients[atom] = [_sum(b, g) for b, g in zip(before, gradient, strict=True)]
-        else:
-            self.gradients[atom] = _sum(before, gradient)
+        self.gradients[atom] = add_up(self.gradients.get(atom), gradient)
+
+    def is_active(self, arg: Any) -> bool:
+        if isinstance(arg, tuple):
+            return any(map(self.is_active, arg))  # pyright: ignore[reportUnknownArgumentType]
+        return isinstance(arg, Var) and arg in self.active
 
 
-def _sum(a: Symbol | None, b: Symbol | None) -> Symbol | None:
-    return b if a is None else a if b is None else a + b
+def add_up(a: Any, b: Any) -> Any:
+    """The sum of two gradients, either of them None."""
+    if a is None or b is None:
+        return b if a is None else a
+    return [add_up(x, y) for x, y in zip(a, b, strict=True)] if isinstance(a, list) else a + b  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def gradients(
-    builder: Builder, outputs: Mapping[Atom, Symbol], sources: Iterable[Var]
-) -> dict[Var, Symbol]:
+def gradients(builder: Builder, outputs: Mapping[Atom, Symbol], sources: Iterable[Var]) -> dict[Var, Symbol]:
     """Emit the gradients of `outputs` (atom -> its incoming gradient) with respect to `sources`.
 
-    Called inside `recording(builder)`. A source that no output depends on is absent from the result. Raises
-    GradientError naming every operator on the way that has no gradient."""
-    bindings = builder.bindings
-    sweep = Sweep(builder, _reached(bindings, sources))
-    for atom, gradient in outputs.items():
-        sweep.add(atom, gradient)
-    wanted = list(sources)
-    _reverse(sweep, bindings)
+    Called inside `recording(builder)`; looks at the bindings of the innermost open block. A source that no output
+    depends on is absent from the result. Raises GradientError naming every operator on the way without a gradient."""
+    sweep = run_sweep(builder, outputs, sources, [])
     if sweep.problems:
         raise GradientError("\n".join(dict.fromkeys(sweep.problems)))
-    return {v: sweep.gradients[v] for v in wanted if v in sweep.gradients}
+    return {v: sweep.gradients[v] for v in sweep.sources if v in sweep.gradients}
 
 
-def _reached(bindings: Sequence[Binding], sources: Iterable[Var]) -> set[Var]:
-    """The variables that depend on `sources` through floating values."""
-    active = set(sources)
+def run_sweep(
+    builder: Builder,
+    outputs: Mapping[Atom, Any],
+    sources: Iterable[Var],
+    problems: list[str],
+    ends: frozenset[Var] | None = None,
+) -> Sweep:
+    """Go through the innermost open block once, backwards. ends: variables that gradients stop at; the sources."""
+    bindings = builder.bindings
+    wanted = frozenset(sources)
+    stops = wanted if ends is None else ends
+    sweep = Sweep(builder, reached(bindings, wanted), wanted, problems=problems)
     for binding in bindings:
         value = binding.value
-        if isinstance(value, Function):
-            continue
-        read = free_vars(value) if isinstance(value, If) else operands(value)
-        if any(a in active for a in read if isinstance(a, Var)) and _floating(binding.var.type):
+        if isinstance(value, TupleGetItem) and isinstance(value.value, Var):
+            sweep.fields[value.value, value.index] = binding.var
+    for atom, gradient in outputs.items():
+        sweep.add(atom, gradient)
+    span = builder.span
+    try:
+        for binding in reversed(bindings):
+            gradient = sweep.gradients.get(binding.var)
+            if gradient is not None and binding.var not in stops:
+                builder.span = binding.span
+                _RULES[type(binding.value)](sweep, binding, gradient)
+    finally:
+        builder.span = span
+    return sweep
+
+
+def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
+    """The variables that gradients flow from to `sources`."""
+    active = set(sources)
+
+    def passes(value: Any) -> bool:
+        read = operands(value)
+        if isinstance(value, Call) and value.callee is None:
+            rule = table().get(value.op.name)  # type: ignore[union-attr]
+            read = _atoms(value.args[p] for p in rule.differentiable) if rule else ()
+        elif isinstance(value, (If, Function)):
+            read = free_vars(value)
+        return any(a in active for a in read if isinstance(a, Var))
+
+    for binding in bindings:
+        if passes(binding.value) and (_floating(binding.var.type) or isinstance(binding.value, Function)):
             active.add(binding.var)
     return active
+
+
+def _atoms(args: Iterable[Any]) -> Iterable[Any]:
+    for arg in args:
+        if isinstance(arg, tuple):
+            yield from arg
+        else:
+            yield arg
 
 
 def _floating(kind: Any) -> bool:
@@ -86,21 +147,18 @@ def _floating(kind: Any) -> bool:
     return isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
 
 
-def _reverse(sweep: Sweep, bindings: Sequence[Binding]) -> None:
-    for binding in reversed(bindings):
-        gradient = sweep.gradients.get(binding.var)
-        if gradient is not None:
-            _RULES[type(binding.value)](sweep, binding.var, binding.value, gradient)
+# --- one rule a kind of value ----------------------------------------------------------------------------------------
 
 
-def _tuple(sweep: Sweep, var: Var, value: Tuple, gradient: Any) -> None:
-    del var
-    for atom, g in zip(value.fields, gradient, strict=True):
+def _tuple(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    assert isinstance(binding.value, Tuple)
+    for atom, g in zip(binding.value.fields, gradient, strict=True):
         sweep.add(atom, g)
 
 
-def _get_item(sweep: Sweep, var: Var, value: TupleGetItem, gradient: Any) -> None:
-    del var
+def _get_item(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    value = binding.value
+    assert isinstance(value, TupleGetItem)
     kind = value.value.type
     assert isinstance(kind, TupleType)
     parts: list[Any] = [None] * len(kind.fields)
@@ -108,24 +166,26 @@ def _get_item(sweep: Sweep, var: Var, value: TupleGetItem, gradient: Any) -> Non
     sweep.add(value.value, parts)
 
 
-def _call(sweep: Sweep, var: Var, value: Call, gradient: Any) -> None:
+def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    value = binding.value
+    assert isinstance(value, Call)
     if value.callee is not None:
-        sweep.problems.append(message("autodiff", "a call of a function value", "operators", "inline it first"))
+        wrong = "a gradient goes through the call of a function"
+        sweep.problems.append(message("autodiff", wrong, "calls of operators", "inline it first; recursion has none"))
         return
-    rule = table().get(value.op_name)
-    if rule is None:
-        _missing(sweep, value)
+    rule = table()[value.op.name]  # type: ignore[union-attr]  # active, so there is one
+    needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
+    missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
+    if missing:
+        name = value.op.schema.names[missing[0]]  # type: ignore[union-attr]
+        wrong = f"argument '{name}' has no gradient ({rule.unavailable[missing[0]]})"
+        sweep.problems.append(message(rule.op, wrong, do="detach it: x.detach()") + _at(binding))
         return
-    needs = tuple(_is_active(sweep, value.args[p]) for p in rule.differentiable)
-    if not any(needs):
+    dys = _output_gradients(rule, binding.var, gradient)
+    if dys is None:
         return
-    unavailable = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
-    if unavailable:
-        sweep.problems.append(
-            message(value.op_name, f"argument {unavailable[0]} has no gradient", rule.unavailable[unavailable[0]])
-        )
-        return
-    found = _apply(sweep, rule, needs, var, value, gradient)
+    sweep.visited.append(binding)
+    found = rule.function(needs, *map(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
     for position, need, g in zip(rule.differentiable, needs, found, strict=True):
         if not need or g is None:
             continue
@@ -134,151 +194,139 @@ def _call(sweep: Sweep, var: Var, value: Call, gradient: Any) -> None:
             sweep.add(atom, part)
 
 
-def _missing(sweep: Sweep, value: Call) -> None:
-    """An operator without a rule passes nothing on; that is an error only where it could have (see derivatives.yaml)."""
-    del sweep, value
+def _at(binding: Binding) -> str:
+    return f" (at {binding.span})" if binding.span else ""
 
 
-def _apply(sweep: Sweep, rule: GradRule, needs: tuple[bool, ...], var: Var, value: Call, gradient: Any) -> tuple[Any, ...]:
-    """Call the generated gradient function on symbols."""
-    sweep.builder.span = value.span
-    args = tuple(_symbol(a) for a in value.args)
-    try:
-        if rule.outputs == 1:
-            return rule.function(needs, *args, Symbol(var), gradient)
-        outs = _fields(sweep.builder, var)
-        dys = [_filled(rule, i, g, out) for i, (g, out) in enumerate(zip(gradient, outs, strict=True))]
-        if rule.outputs < 0:
-            return rule.function(needs, *args, outs, tuple(dys))
-        return rule.function(needs, *args, *outs, *dys)
-    finally:
-        sweep.builder.span = None
-
-
-def _fields(builder: Builder, var: Var) -> tuple[Symbol, ...]:
-    """Symbols for the fields of a tuple variable: the ones already taken out of it, where there are."""
+def _outputs(sweep: Sweep, rule: GradRule, var: Var) -> list[Any]:
+    """The results as the rule takes them: symbols where it reads the value, else types."""
     kind = var.type
-    assert isinstance(kind, TupleType)
-    taken = {
-        b.value.index: b.var for b in builder.bindings if isinstance(b.value, TupleGetItem) and b.value.value is var
-    }
-    return tuple(Symbol(taken.get(i) or builder.get_item(var, i)) for i in range(len(kind.fields)))
+    if not isinstance(kind, TupleType):
+        return [Symbol(var) if rule.saved_outputs else kind]
+    every = rule.outputs < 0 and bool(rule.saved_outputs)
+    outs = [_field(sweep, var, i) if every or i in rule.saved_outputs else t for i, t in enumerate(kind.fields)]
+    return [tuple(outs)] if rule.outputs < 0 else outs
 
 
-def _filled(rule: GradRule, index: int, gradient: Symbol | None, out: Symbol) -> Symbol | None:
-    if gradient is not None or index in rule.undefined:
-        return gradient
+def _field(sweep: Sweep, var: Var, index: int) -> Symbol:
+    if (var, index) not in sweep.fields:
+        sweep.fields[var, index] = sweep.builder.get_item(var, index)
+    return Symbol(sweep.fields[var, index])
+
+
+def _output_gradients(rule: GradRule, var: Var, gradient: Any) -> list[Any] | None:
+    """The gradients of the results as the rule takes them; None when none of them counts."""
+    kind = var.type
+    if not isinstance(kind, TupleType):
+        return [gradient]
+    flows = [rule.outputs < 0 or i in rule.differentiable_outputs for i in range(len(kind.fields))]
+    given = [g if flow else None for g, flow in zip(gradient, flows, strict=True)]
+    if all(g is None for g in given):
+        return None
+    dys = [
+        _zeros(t) if g is None and flow and i not in rule.undefined else g
+        for i, (g, flow, t) in enumerate(zip(given, flows, kind.fields, strict=True))
+    ]
+    return [tuple(dys)] if rule.outputs < 0 else dys
+
+
+def _zeros(kind: Any) -> Symbol:
     from meta._generated.functions import zeros
 
-    return zeros(out.shape, dtype=out.dtype, device=out.device)  # type: ignore[return-value, arg-type]
+    return zeros(kind.shape, dtype=kind.dtype, device=kind.device)  # type: ignore[return-value]  # emitted: a symbol
 
 
 def _symbol(arg: Any) -> Any:
     if isinstance(arg, tuple):
-        return tuple(_symbol(a) for a in arg)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return Symbol(arg) if isinstance(getattr(arg, "type", None), TensorType) else arg
+        return tuple(map(_symbol, arg))  # pyright: ignore[reportUnknownArgumentType]
+    return Symbol(arg) if isinstance(arg, (Var, Constant)) and isinstance(arg.type, TensorType) else arg
 
 
-def _is_active(sweep: Sweep, arg: Any) -> bool:
-    if isinstance(arg, tuple):
-        return any(_is_active(sweep, a) for a in arg)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return isinstance(arg, Var) and arg in sweep.active
-
-
-def _if(sweep: Sweep, var: Var, value: If, gradient: Any) -> None:
-    """A conditional whose branches compute the branch again and the gradients of what it reads from outside."""
-    del var
+def _if(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    value = binding.value
+    assert isinstance(value, If)
     builder = sweep.builder
     outer = [v for v in free_vars(value) if v in sweep.active]
 
     def branch(block: Block) -> list[Atom]:
         copied = inline(builder, Function((), block), ())
-        results = copied.fields if isinstance(copied, Tuple) else (copied,)
-        incoming = gradient if isinstance(gradient, list) else [gradient]
-        pairs = {r: g for r, g in zip(results, incoming, strict=True) if g is not None}  # pyright: ignore[reportUnknownVariableType]
-        found = gradients(builder, pairs, outer)  # pyright: ignore[reportUnknownArgumentType]
-        return [_or_zeros(found.get(v), v) for v in outer]
+        pairs: dict[Atom, Any] = {}
+        results = zip(copied.fields, gradient, strict=True) if isinstance(copied, Tuple) else [(copied, gradient)]
+        for atom, g in results:
+            pairs[atom] = add_up(pairs.get(atom), g)
+        inner = run_sweep(builder, pairs, outer, sweep.problems)
+        return [atom for v in outer for atom in _flat(inner.gradients.get(v), v.type)]
 
     result = builder.if_(value.cond, lambda: branch(value.then), lambda: branch(value.orelse))
-    for i, v in enumerate(outer):
-        sweep.add(v, Symbol(builder.get_item(result, i)))
+    parts = (Symbol(builder.get_item(result, i)) for i in range(len(result.type.fields)))  # type: ignore[union-attr]
+    for v in outer:
+        sweep.add(v, _nested(parts, v.type))
 
 
-def _or_zeros(gradient: Symbol | None, var: Var) -> Atom:
-    if gradient is not None:
-        return gradient.atom
-    from meta._generated.functions import zeros_like
-
-    made: Symbol = zeros_like(Symbol(var))
-    return made.atom
+def _flat(gradient: Any, kind: Any) -> list[Atom]:
+    """The gradients of the floating tensors in a value of type `kind`, zeros where there is none."""
+    if isinstance(kind, TupleType):
+        return [a for i, t in enumerate(kind.fields) for a in _flat(None if gradient is None else gradient[i], t)]
+    return [_or_zeros(gradient, kind)] if _floating(kind) else []
 
 
-def _function(sweep: Sweep, var: Var, value: Expr, gradient: Any) -> None:
-    del var, value, gradient
+def _nested(parts: Iterator[Symbol], kind: Any) -> Any:
+    """The inverse of `_flat`."""
+    if isinstance(kind, TupleType):
+        return [_nested(parts, t) for t in kind.fields]
+    return next(parts) if _floating(kind) else None
+
+
+def _or_zeros(gradient: Symbol | None, kind: Any) -> Atom:
+    return (_zeros(kind) if gradient is None else gradient).atom
+
+
+def _function(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    del binding, gradient
     sweep.problems.append(message("autodiff", "a gradient reaches a function value", "tensors", "inline it first"))
 
 
 _RULES: dict[type, Any] = {Call: _call, Tuple: _tuple, TupleGetItem: _get_item, If: _if, Function: _function}
 
 
-def backward(y: Symbol, dy: Symbol | None) -> None:
-    """`y.backward(dy)` inside a traced function: gradients of every array the trace reached that requires them."""
-    from meta._generated.functions import ones
-    from meta.ir.builder import current
-    from meta.scope import modes
-
-    trace = modes.trace
-    builder = current()
-    if trace is None or builder is None:
-        raise GradientError(message("backward", "a symbol outside of a trace", "inside a traced function"))
-    if dy is None:
-        if y.size != 1:
-            raise GradientError(
-                message("backward", f"the tensor has shape {y.shape} and no gradient was given",
-                        "without dy: tensors with one element", "pass dy, or reduce with .sum()")
-            )  # fmt: skip
-        dy = ones(y.shape, dtype=y.dtype, device=y.device)  # type: ignore[assignment, arg-type]
-    trace.backwards.append((y.atom, dy))
-    leaves = {var: x for _, x, var in trace.state.values() if x.requires_grad}
-    found = gradients(builder, {y.atom: dy}, leaves)  # type: ignore[dict-item]
-    for var, gradient in found.items():
-        trace.set_grad(leaves[var], gradient)
-
-
-def gradient_of(x: Symbol) -> Symbol | None:
-    """See Symbol.grad."""
-    from meta.ir.builder import current
-    from meta.scope import modes
-
-    trace, builder = modes.trace, current()
-    if trace is None or builder is None or not isinstance(x.atom, Var):
-        return None
-    total: Symbol | None = None
-    for y, dy in trace.backwards:
-        total = _sum(total, gradients(builder, {y: dy}, [x.atom]).get(x.atom))
-    return total
+# --- whole functions -------------------------------------------------------------------------------------------------
 
 
 def differentiate(function: Function, wanted: Sequence[int]) -> Function:
     """`f(params) -> ys` as `f'(params, dys) -> (ys, gradients of the parameters at `wanted`)`; zeros where unused.
 
-    Only floating results have a dy."""
+    There is a dy, called `dy` or `dy0`, `dy1`, ..., for every floating result that does not replace a parameter
+    (MUTATES). Raises GradientError that names every operator on the way that has no gradient."""
     builder = Builder(caller_spans=False)
     params = tuple(Var(p.name, p.type, p.span) for p in function.params)
-    dys = tuple(
-        Var(f"dy{i}" if len(function.body.results) > 1 else "dy", r.type)
-        for i, r in enumerate(function.body.results)
-        if _floating(r.type)
-    )
+    mutated = function.attrs.get(MUTATES, {})
+    kinds = [r.type for i, r in enumerate(function.body.results) if i not in mutated and _floating(r.type)]
+    dys = [Var(name, kind) for name, kind in zip(_dy_names(len(kinds), {p.name for p in params}), kinds, strict=True)]
     with builder.function(function.name, (*params, *dys), function.attrs) as scope, recording(builder):
         result = inline(builder, function, params)
         ys = result.fields if isinstance(result, Tuple) else (result,)
         incoming = iter(dys)
-        outputs: dict[Atom, Symbol] = {}
-        for y in ys:
-            if _floating(y.type):
-                dy = Symbol(next(incoming))
-                outputs[y] = outputs[y] + dy if y in outputs else dy
+        outputs: dict[Atom, Any] = {}
+        for i, y in enumerate(ys):
+            if i not in mutated and _floating(y.type):
+                outputs[y] = add_up(outputs.get(y), _incoming(builder, next(incoming)))
         found = gradients(builder, outputs, [params[i] for i in wanted])
-        scope.ret([*ys, *(_or_zeros(found.get(params[i]), params[i]) for i in wanted)])
+        scope.ret([*ys, *(_or_zeros(found.get(params[i]), params[i].type) for i in wanted)])
     return scope.function
+
+
+def _incoming(builder: Builder, dy: Var) -> Any:
+    """A dy as a gradient: a symbol, or a list of them for a tuple."""
+    if isinstance(dy.type, TupleType):
+        return [
+            _incoming(builder, builder.get_item(dy, i)) if _floating(t) else None for i, t in enumerate(dy.type.fields)
+        ]
+    return Symbol(dy)
+
+
+def _dy_names(number: int, taken: set[str]) -> list[str]:
+    for prefix in ("dy" + "_" * i for i in range(MAX_DEPTH)):
+        names = [prefix] if number == 1 else [f"{prefix}{i}" for i in range(number)]
+        if not taken & set(names):
+            return names
+    return ["dy"] * number

@@ -16,8 +16,8 @@ from meta import storage
 from meta.autograd import tape
 from meta.device import Device
 from meta.errors import ArgumentError, TraceError, message
-from meta.ir.builder import current
-from meta.ir.expr import Constant, arg_types
+from meta.ir.builder import Builder, current
+from meta.ir.expr import Constant, Var
 from meta.ir.type import TensorType, TupleType, Type, Value
 from meta.ndarray import NDArray
 from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
@@ -181,43 +181,28 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
 
 
 def _emit(op: Op, args: tuple[Any, ...]) -> Any:
-    """Record a call in the builder of this thread and wrap its result.
-
-    An array among the arguments is state that the program reaches (or, outside of a trace, a constant). Arguments that
-    the operator overwrites have the results as their values from here on."""
+    """Record a call in the trace of this thread, or in the builder of a pass, where arrays are constants."""
+    if modes.trace is not None:
+        return modes.trace.call(op, args)
     builder = current()
     assert builder is not None
-    trace = modes.trace
-    atoms = tuple(_atom(trace, arg) for arg in args)
-    out = op.infer(arg_types(atoms))
-    if isinstance(out, Value):
-        return out.value
-    result = wrap_traced(builder.call(op, atoms))
-    for index, name in op.inplace.items():
-        target = args[op.schema.index[name]]
-        if isinstance(target, NDArray) and trace is not None:
-            trace.write(target, (result[index] if isinstance(result, tuple) else result).atom)
-    return result
+    made = builder.call_expr(op, tuple(map(_atom, args)))
+    return made.type.value if isinstance(made.type, Value) else _wrapped(builder, builder.emit(made))
 
 
-def _atom(trace: Any, arg: Any) -> Any:
+def _atom(arg: Any) -> Any:
     if isinstance(arg, Symbol):
         return arg.atom
     if isinstance(arg, NDArray):
-        return Constant(arg, arg.type) if trace is None else trace.atom(arg)
-    return tuple(_atom(trace, item) for item in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
+        return Constant(arg, arg.type)
+    return tuple(map(_atom, arg)) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownArgumentType]
 
 
-def wrap_traced(value: Any) -> Any:
-    """What a traced function sees of a builder's result: symbols, tuples of symbols, or plain values."""
-    kind = getattr(value, "type", None)
-    if isinstance(kind, TensorType):
-        return Symbol(value)
-    if isinstance(kind, TupleType):
-        builder = current()
-        assert builder is not None
-        return tuple(wrap_traced(builder.get_item(value, i)) for i in range(len(kind.fields)))
-    return value
+def _wrapped(builder: Builder, var: Var) -> Any:
+    """Symbols for a tensor, or for the fields of a tuple."""
+    if isinstance(var.type, TupleType):
+        return tuple(_wrapped(builder, builder.get_item(var, i)) for i in range(len(var.type.fields)))
+    return Symbol(var)
 
 
 # --- runners ---------------------------------------------------------------------------------------------------------

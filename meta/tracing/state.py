@@ -1,0 +1,219 @@
+"""The state of a trace in progress: which variable stands for which array, what was written, where gradients go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meta.device import CPU, Device
+from meta.errors import TraceError, TypeInferenceError, message
+from meta.ir.builder import Builder
+from meta.ir.expr import Atom, Constant, Var
+from meta.ir.type import TupleType, Value, tensor_type
+from meta.ndarray import NDArray
+from meta.op.registry import Op, get
+from meta.scope import modes
+from meta.symbol import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An array that the traced function reached, and the parameter that stands for it."""
+
+    array: NDArray
+    var: Var
+
+
+class Trace:
+    """See the module docstring.
+
+    builder: where the program grows.  names: id(array) -> name, for arrays that may be reached.  inputs: symbols of the
+    function's own arguments, whose atoms are the first parameters.
+    """
+
+    def __init__(self, builder: Builder, names: Mapping[int, str], inputs: Sequence[Symbol] = ()) -> None:
+        self.builder = builder
+        self.names = names
+        self.inputs = tuple((s, s.atom) for s in inputs)
+        self.state: dict[int, State] = {}
+        self.keys = 0
+        self.key: Var | None = None
+        self.freed: set[Var] = set()
+        """Variables that a backward pass went through without `retain_graph`."""
+        self._values: dict[int, Atom] = {}
+        self._made: dict[int, NDArray] = {}
+        self._params: set[Var] = {s.atom for s in inputs}  # type: ignore[misc]
+        self._leaves: dict[Var, NDArray | Symbol] = {}
+        self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
+        self._cut: set[Var] = set()
+        self._stopped: dict[Var, Var] = {}
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """Record a call on normalised arguments; the result as the traced function sees it.
+
+        What the operator overwrites has the results as its value from here on."""
+        atoms = tuple(self._argument(op, arg) for arg in args)
+        made = self.builder.call_expr(op, atoms)
+        if isinstance(made.type, Value):
+            return made.type.value
+        result = self._wrapped(self.builder.emit(made))
+        for index, name in op.inplace.items():
+            value: Any = result[index] if isinstance(result, tuple) else result
+            self._overwrite(op.name, args[op.schema.index[name]], value)
+        return result
+
+    def _wrapped(self, var: Var) -> Any:
+        if not modes.grad_enabled:
+            self._cut.add(var)
+        if isinstance(var.type, TupleType):
+            return tuple(self._wrapped(self.builder.get_item(var, i)) for i in range(len(var.type.fields)))
+        return Symbol(var)
+
+    def _argument(self, op: Op, arg: Any) -> Any:
+        if isinstance(arg, tuple):
+            return tuple(self._argument(op, item) for item in arg)  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(arg, (Symbol, NDArray)):
+            return arg
+        atom = self.current(arg, op.name)
+        if op.name == "stop_gradient" or not modes.grad_enabled or not self.is_cut(atom):
+            return atom
+        return self._uncut(atom)
+
+    def current(self, x: Symbol | NDArray, where: str = "trace") -> Atom:
+        """The present value of an array or symbol in the program. Raises TraceError for a symbol of another trace."""
+        if isinstance(x, NDArray):
+            return self._array(x)
+        atom = x.atom
+        if isinstance(atom, Var) and atom not in self._params and self.builder.definition(atom) is None:
+            raise TraceError(
+                message(where, f"{x!r} belongs to another trace", "arrays, and symbols of this trace",
+                        "return it from the function it was computed in")
+            )  # fmt: skip
+        return atom
+
+    def _array(self, x: NDArray) -> Atom:
+        found = self._values.get(id(x))
+        if found is not None:
+            return found
+        if id(x) in self._made:
+            atom: Atom = Constant(x, x.type)
+        else:
+            taken = {s.var.name for s in self.state.values()} | {p.name for p in self._params}
+            atom = Var(_free(self.names.get(id(x)) or f"state{len(self.state)}", taken), x.type)
+            self.state[id(x)] = State(x, atom)
+            self._params.add(atom)
+            self._leaves[atom] = x
+        self._values[id(x)] = atom
+        return atom
+
+    def made(self, x: NDArray) -> None:
+        """`x` was created by Python code inside the trace: a constant of the program."""
+        self._made[id(x)] = x
+
+    def check_readable(self, x: NDArray, what: str) -> None:
+        """Raise TraceError when the value of `x` may differ from call to call."""
+        if id(x) not in self._values and id(x) not in self.names:
+            return
+        if isinstance(self._values.get(id(x)), Constant):
+            return
+        name = self.names.get(id(x)) or "an array"
+        raise TraceError(
+            message(what, f"the value of {name}, {x.type!r}, is needed while tracing",
+                    "shapes and dtypes are known, values not",
+                    "compute with operators, or read it outside of the traced function")
+        )  # fmt: skip
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def update(self, x: NDArray | Symbol, value: NDArray | Symbol) -> None:
+        """`x` is overwritten with the value of another tensor of its type."""
+        if value.type is not x.type:
+            raise TypeInferenceError(
+                message("update", f"the value is {value.type!r}", f"the array's own type: {x.type!r}",
+                        "reshape or cast it")
+            )  # fmt: skip
+        self._overwrite("update", x, value.stop_gradient())  # type: ignore[arg-type]
+
+    def _overwrite(self, where: str, x: NDArray | Symbol, value: Symbol) -> None:
+        self.current(x, where)
+        if value.type is not x.type:
+            raise TraceError(message(where, f"{x.type!r} is overwritten with {value.type!r}", "the same type"))
+        assert isinstance(value.atom, Var)
+        if isinstance(x, Symbol):
+            if x.atom in self._leaves:
+                self._leaves[value.atom] = x
+            x.atom = value.atom
+            return
+        self._values[id(x)] = value.atom
+        self._leaves[value.atom] = x
+
+    def written(self) -> list[tuple[Var, Atom]]:
+        """The parameters that the program writes, each with its last value: inputs, then state."""
+        pairs = [*((var, s.atom) for s, var in self.inputs), *((s.var, self._values[k]) for k, s in self.state.items())]
+        return [(var, value) for var, value in pairs if value is not var]  # type: ignore[misc]
+
+    # --- gradients ---------------------------------------------------------------------------------------------------
+
+    def mark(self, x: Symbol) -> None:
+        """Make a symbol a leaf that requires gradients."""
+        if isinstance(x.atom, Var):
+            self._leaves[x.atom] = x
+
+    def leaves(self) -> Iterator[tuple[Var, NDArray | Symbol]]:
+        """The variables at which gradients arrive, each with the array or symbol whose `.grad` they go to."""
+        return ((var, x) for var, x in self._leaves.items() if isinstance(x, Symbol) or x.requires_grad)
+
+    def is_cut(self, atom: Atom) -> bool:
+        """Whether a value was computed under `no_grad`, and stands for no array that requires gradients."""
+        return atom in self._cut and not self._is_leaf(atom)
+
+    def _is_leaf(self, atom: Atom) -> bool:
+        leaf = self._leaves.get(atom) if isinstance(atom, Var) else None
+        return isinstance(leaf, Symbol) or (leaf is not None and leaf.requires_grad)
+
+    def _uncut(self, atom: Atom) -> Atom:
+        """A value computed under `no_grad` as it is used outside: no gradient flows through it."""
+        assert isinstance(atom, Var)
+        known = self._stopped.get(atom)
+        if known is None or self.builder.definition(known) is None:
+            known = self._stopped[atom] = self.builder.call(get("stop_gradient"), (atom,))
+        return known
+
+    def grad(self, x: NDArray | Symbol) -> Any:
+        """The gradient of `x` so far in this trace."""
+        found = self._grads.get(id(x))
+        return None if found is None else found[1]
+
+    def set_grad(self, x: NDArray | Symbol, gradient: Any) -> None:
+        """Replace the gradient of `x`, for the rest of the trace."""
+        self._grads[id(x)] = (x, gradient)
+
+    # --- random numbers ----------------------------------------------------------------------------------------------
+
+    def random_key(self, device: Device | str = CPU) -> Symbol:
+        """A key for a random operator: the program's key with its own offset added."""
+        import numpy as np
+
+        from meta._generated.functions import add, device_copy
+        from meta.ndarray import array
+
+        if self.key is None:
+            self.key = Var("key", tensor_type((2,), "int64"))
+            self._params.add(self.key)
+        offset = array(np.array([0, self.keys], np.int64))
+        self.keys += 1
+        drawn: Symbol = add(Symbol(self.key), Symbol(Constant(offset, self.key.type)))  # type: ignore[arg-type]
+        return drawn if str(device) == "cpu" else device_copy(drawn, device)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """`name`, with a number where it is taken."""
+    out, i = name, 1
+    while out in taken:
+        out, i = f"{name}_{i}", i + 1
+    return out
+
+
