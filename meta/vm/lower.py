@@ -73,7 +73,8 @@ class _Lowering:
         sizes = Sizes()
         params = [tvm.RelaxVar(p.name or "p", sizes.type(p.type)) for p in function.params]
         empty = tvm.RelaxFunction.create_empty(params, sizes.type(function.body.type))
-        target = self.builder.add_func(empty, name)
+        # The builder takes functions that look alike for one; the name tells declarations apart.
+        target = self.builder.add_func(empty.with_attr("global_symbol", name), name)
         self.globals[name] = target
         self.pending.append((target, function))
         return target
@@ -170,7 +171,17 @@ class _Lowering:
         kind = call.type
         if not isinstance(kind, TensorType) or kind == call.args[0].type:
             return source
+        if kind.size == 0:  # in a reshape, a size of 0 means "as before" to Relax
+            return tvm.call_tir(self.empty(kind), tvm.RelaxTuple([]), [scope.sizes.type(kind)])
         return tvm.relax.op.reshape(source, tvm.ShapeExpr(scope.sizes.shape(kind.shape)))
+
+    def empty(self, kind: TensorType) -> Any:
+        """A PrimFunc that makes a tensor without elements."""
+        shape = [tvm.IntImm("int64", int(d)) for d in kind.shape]
+        made = tvm.te.compute(shape, lambda *_: tvm.tirx.const(0, kind.dtype), "empty")
+        target = self.builder.add_func(tvm.create_prim_func([made]).without_attr("global_symbol"), "empty")
+        self.ops[target.name_hint] = "reshape"
+        return target
 
     def tir(self, choice: Choice) -> Callable[[Any, Any], Any]:
         wanted = spec(choice.implementation.payload, choice.info, symbolic=False)

@@ -30,9 +30,9 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
         module, kernels = _fused(lowered, fuse)
         module = _scheduled(module, target)
         module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
-        module = simplify(module)
+        module = _without_dead_code(simplify(module))
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
-        module = tvm.relax_transform.DeadCodeElimination(["main"])(module)
+        module = _without_dead_code(module)
         module = _sequence("StaticPlanBlockMemory")(module)
     present = {name.name_hint for name in module.get_global_vars()}
     return Planned(module, {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")})
@@ -53,6 +53,10 @@ def _sequence(*names: str) -> Any:
     return tvm.Sequential([getattr(tvm.relax_transform, name)() for name in names])
 
 
+def _without_dead_code(module: Any) -> Any:
+    return tvm.relax_transform.DeadCodeElimination(["main"])(module)
+
+
 def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """The module with groups of operators as one PrimFunc each, and the operators of each."""
     kernels = {name: (op,) for name, op in lowered.ops.items()}
@@ -62,7 +66,7 @@ def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]
     for target, function in module.functions.items():
         if isinstance(function, tvm.RelaxFunction) and function.attrs and "Primitive" in function.attrs:
             kernels[target.name_hint] = _members(function, kernels)
-    return tvm.relax_transform.DeadCodeElimination(["main"])(_sequence("FuseTIR")(module)), kernels
+    return _without_dead_code(_sequence("FuseTIR")(module)), kernels
 
 
 def _members(group: Any, kernels: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -1,0 +1,148 @@
+"""The body of "main", once memory is explicit, as a list of steps that may be reordered and rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from meta.op.dialect.tvm import _adapter as tvm
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """A binding: its variable, its value, and the variables the value reads or writes."""
+
+    var: Any
+    value: Any
+    uses: list[Any]
+
+
+def step_of(var: Any, value: Any) -> Step:
+    return Step(var, value, list(tvm.relax.analysis.free_vars(value)))
+
+
+def op_name(value: Any) -> str:
+    """The Relax operator that a value calls, "" for anything else."""
+    return str(getattr(value.op, "name", "")) if isinstance(value, tvm.RelaxCall) else ""
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether it calls a PrimFunc or packed function, which writes its last arguments."""
+    return isinstance(value, tvm.RelaxCall) and isinstance(value.op, (tvm.GlobalVar, tvm.ExternFunc))
+
+
+def takes(value: Any, var: Any) -> bool:
+    """Whether `var` is an argument of a call, and not only inside of one."""
+    return isinstance(value, tvm.RelaxCall) and any(isinstance(a, tvm.RelaxVar) and a == var for a in value.args)
+
+
+class Steps:
+    """The steps in `list`, and who uses what. Views count as what they are views of."""
+
+    def __init__(self, function: Any) -> None:
+        self.list = [step_of(b.var, b.value) for block in function.body.blocks for b in block.bindings]
+        self._roots: dict[Any, Any] = {}
+        self._views: dict[Any, Step] = {}
+        self._views_of: dict[Any, list[Any]] = {}
+        self._new: dict[Any, Step] = {}
+        self._users: dict[Any, list[Step]] = {}
+        for step in self.list:
+            name = op_name(step.value)
+            if name == "relax.reshape":
+                root = self._roots[step.var] = self.root(step.value.args[0])
+                self._views[step.var] = step
+                self._views_of.setdefault(root, []).append(step.var)
+            elif name == "relax.builtin.alloc_tensor":
+                self._new[step.var] = step
+            for var in step.uses:
+                self._users.setdefault(var, []).append(step)
+
+    def root(self, var: Any) -> Any:
+        """What a view is a view of; the variable itself for others."""
+        return self._roots.get(var, var)
+
+    def is_new(self, var: Any) -> bool:
+        """Whether the program allocates it."""
+        return var in self._new
+
+    def users(self, var: Any) -> list[Step]:
+        """The steps that use the variable itself; the first to use a new tensor is the kernel that writes it."""
+        return self._users.get(var, [])
+
+    def take_results(self, function: Any) -> list[Any]:
+        """The results of the function; the step that makes a tuple of them is dropped."""
+        result = function.body.body
+        for step in reversed(self.list):
+            if step.var == result and isinstance(step.value, tvm.RelaxTuple):
+                self.list.remove(step)
+                for var in step.uses:
+                    self._users[var].remove(step)
+                return list(step.value.fields)
+        return list(result.fields) if isinstance(result, tvm.RelaxTuple) else [result]
+
+    def take_views(self, variables: Iterable[Any]) -> list[Step]:
+        """Remove the steps that make these views (of parameters) and return them in order."""
+        wanted: set[Step] = set()
+        pending = [v for v in variables if v in self._views]
+        while pending:
+            step = self._views[pending.pop()]
+            wanted.add(step)
+            pending += [v for v in step.uses if v in self._views]
+        views = [s for s in self.list if s in wanted]
+        self.list = [s for s in self.list if s not in wanted]
+        return views
+
+    def prepend(self, steps: list[Step]) -> None:
+        """Put new steps first."""
+        self.list[:0] = steps
+        for step in steps:
+            if op_name(step.value) == "relax.builtin.alloc_tensor":
+                self._new[step.var] = step
+            for var in step.uses:
+                if step not in self._users.setdefault(var, []):
+                    self._users[var].insert(0, step)
+
+    def replace(self, old: Any, new: Any) -> None:
+        """Use `new` in place of the new tensor `old`, which is not allocated any more."""
+        for step in self._users.pop(old):
+            args = [new if isinstance(a, tvm.RelaxVar) and a == old else a for a in step.value.args]
+            step.value = tvm.RelaxCall(step.value.op, args, step.value.attrs, step.value.ty_args)
+            step.uses = list(tvm.relax.analysis.free_vars(step.value))
+            if step not in self._users.setdefault(new, []):
+                self._users[new].append(step)
+        self.list.remove(self._new.pop(old))
+
+    def read_after(self, var: Any, step: Step) -> bool:
+        """Whether a step behind `step` uses `var` or a view of it."""
+        users = set(self._readers(var))
+        return any(s in users for s in self.list[self.list.index(step) + 1 :])
+
+    def run_early(self, updates: list[tuple[Any, Any]]) -> None:
+        """Move the kernels that make nothing but new values of parameters to where their operands are first there and
+        no other step reads those parameters any more."""
+        targets = dict(updates)
+        position = {s: (i, 0) for i, s in enumerate(self.list)}
+        movable = [s for s in self.list if is_kernel(s.value) and self._makes_only(s, targets)]
+        moved = set(movable)
+        for order, step in enumerate(movable, 1):
+            made = self._made_by(step)
+            needed = [self.users(v)[0] for v in step.uses if self.is_new(v) and v not in made]
+            needed += [self._views[v] for v in step.uses if v in self._views]
+            needed += [s for v in made for s in self._readers(targets[v]) if s not in moved]
+            at = max((position[s][0] for s in needed), default=-1)
+            position[step] = (at, 2 * order)
+            for v in made:
+                position[self._new[v]] = (at, 2 * order - 1)
+        self.list.sort(key=position.__getitem__)
+
+    def _readers(self, var: Any) -> list[Step]:
+        """The steps that use a variable or a view of it."""
+        return [s for v in (var, *self._views_of.get(var, ())) for s in self.users(v)]
+
+    def _made_by(self, step: Step) -> list[Any]:
+        return [v for v in step.uses if self.is_new(v) and self.users(v)[0] is step]
+
+    def _makes_only(self, step: Step, targets: dict[Any, Any]) -> bool:
+        made = self._made_by(step)
+        return bool(made) and all(v in targets for v in made)

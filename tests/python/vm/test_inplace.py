@@ -1,0 +1,120 @@
+"""Parameters that a program replaces: their memory stays, their values are what functional execution gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta.interpreter.run import run
+from meta.ir.module import Module
+
+from .programs import assert_same, copies, flat, program, randoms
+
+SHAPE = (6, 7)
+
+
+def one_step(ops, w, v, dw):
+    """Momentum: v <- 0.9 v + dw; w <- w - 0.1 v."""
+    new_v = ops.add(ops.multiply(v, 0.9), dw)
+    return [ops.sum(dw), ops.subtract(w, ops.multiply(new_v, 0.1)), new_v]
+
+
+def old_value_is_read_later(ops, w, v, dw):
+    new = ops.add(w, dw)
+    return [ops.sum(ops.multiply(w, v)), new, ops.tanh(v)]
+
+
+def swapped(ops, w, v, dw):
+    return [ops.add(dw, 1.0), v, w]
+
+
+def old_value_is_returned(ops, w, v, dw):
+    return [w, ops.add(w, dw), ops.add(v, w)]
+
+
+def new_value_is_returned(ops, w, v, dw):
+    new = ops.add(w, dw)
+    return [new, new, ops.reshape(ops.reshape(ops.exp(v), (42,)), SHAPE)]
+
+
+def view_of_old_value_is_returned(ops, w, v, dw):
+    return [ops.reshape(w, (7, 6)), ops.add(w, dw), ops.reshape(ops.reshape(w, (42,)), SHAPE)]
+
+
+def other_elements_are_read(ops, w, v, dw):
+    """The new value of w needs its neighbours, that of v a sum over all of it."""
+    return [ops.sum(w), ops.flip(w, axis=0), ops.softmax(v, axis=0)]
+
+
+def transposed_twice(ops, w, v, dw):
+    flipped = ops.transpose(ops.tanh(ops.transpose(w)))
+    return [dw, flipped, ops.matmul(ops.matmul(v, w, transpose_b=True), dw)]
+
+
+def one_value_for_two(ops, w, v, dw):
+    new = ops.add(ops.multiply(w, v), dw)
+    return [ops.sum(new), new, new]
+
+
+def each_reads_the_other(ops, w, v, dw):
+    return [ops.sum(dw), ops.add(w, v), ops.subtract(w, v)]
+
+
+PROGRAMS = [
+    one_step, old_value_is_read_later, swapped, old_value_is_returned, new_value_is_returned,
+    view_of_old_value_is_returned, other_elements_are_read, transposed_twice, one_value_for_two, each_reads_the_other,
+]  # fmt: skip
+
+
+def module_of(body: Any) -> Module:
+    return program({"w": SHAPE, "v": SHAPE, "dw": SHAPE}, body, {1: 0, 2: 1})
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("body", PROGRAMS, ids=lambda f: f.__name__)
+def test_values_are_those_of_functional_execution(body: Any, fuse: bool) -> None:
+    module, inputs = module_of(body), randoms(SHAPE, SHAPE, SHAPE)
+    executor = meta.vm.compile(module, fuse=fuse)
+    expected = inputs
+    for _ in range(3):
+        results = run(module, *copies(expected))
+        outputs = executor(*inputs)
+        assert outputs[1] is inputs[0]
+        assert outputs[2] is inputs[1]
+        assert_same(outputs, results, rtol=1e-5)
+        expected = [results[1], results[2], expected[2]]
+        kept = outputs[0].numpy().copy()
+        assert all(outputs[0].numpy().ctypes.data != x.numpy().ctypes.data for x in inputs[:2])
+        np.testing.assert_array_equal(outputs[0].numpy(), kept)
+
+
+@pytest.mark.parametrize("body", PROGRAMS, ids=lambda f: f.__name__)
+def test_parameters_keep_their_memory(body: Any) -> None:
+    inputs = randoms(SHAPE, SHAPE, SHAPE)
+    before = [x.numpy().ctypes.data for x in inputs]
+    meta.vm.compile(module_of(body))(*inputs)
+    assert [x.numpy().ctypes.data for x in inputs] == before
+
+
+def test_a_training_step_copies_nothing() -> None:
+    executor = meta.vm.compile(module_of(one_step))
+    inputs = randoms(SHAPE, SHAPE, SHAPE)
+    assert "copy" not in executor.ir(*inputs, stage="planned")
+    assert executor.memory(*inputs).intermediates == 0
+
+
+def test_writes_are_counted_so_that_saved_values_are_not_used_stale() -> None:
+    w, v, dw = randoms(SHAPE, SHAPE, SHAPE)
+    w.requires_grad = True
+    y = w * w
+    meta.vm.compile(module_of(one_step))(w.detach(), v, dw)
+    with pytest.raises(meta.errors.GradientError, match="in place"):
+        y.backward(meta.array(np.ones(SHAPE, "float32")))
+
+
+def test_all_results_are_arrays_of_the_declared_types() -> None:
+    outputs = meta.vm.compile(module_of(one_step))(*randoms(SHAPE, SHAPE, SHAPE))
+    assert [x.shape for x in flat(outputs)] == [(), SHAPE, SHAPE]
