@@ -1,0 +1,124 @@
+"""Every operator is complete: gradient entry, sample row, documentation, kernels, and a gradient that can run."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import meta
+from meta.autograd.tape import table
+from meta.op.dispatch import implementations
+from meta.op.registry import Op, all_ops
+from meta.op.registry import get as get_op
+from tests.python.op.samples import samples
+
+OPS = tuple(all_ops())
+ROOT = Path(meta.__file__).parent
+
+
+@cache
+def entries() -> dict[str, object]:
+    """The gradient table as it is written."""
+    return import_module("scripts.src_codegen.gradients").entries()
+
+
+def every_op(function: object) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])(function)  # type: ignore[arg-type]
+
+
+@every_op
+def test_has_a_gradient_entry(op: Op) -> None:
+    assert op.name in entries()
+
+
+@every_op
+def test_has_a_sample(op: Op) -> None:
+    rows = [row for row in samples() if row.op == op.name]
+    assert rows, f"no row for {op.name} in tests/python/op/samples/{op.family}.py"
+
+
+@every_op
+def test_is_documented(op: Op) -> None:
+    assert op.doc.strip().endswith((".", ".)")), f"{op.name}: a sentence"
+    for arg in op.schema.args:
+        assert arg.doc.strip(), f"{op.name}.{arg.name}"
+    shown = " ".join((getattr(meta, op.name).__doc__ or "").split())
+    assert " ".join(op.doc.split())[:60] in shown
+
+
+@every_op
+def test_has_a_reference_and_a_tvm_implementation(op: Op) -> None:
+    if op.view or op.name in value_ops():
+        return
+    known = {i.dialect.name for i in implementations(op)}
+    assert {"reference", "tvm"} <= known, f"{op.name} has {sorted(known)}"
+
+
+@cache
+def value_ops() -> frozenset[str]:
+    """Operators whose result follows from types, and those that copy between devices."""
+    from scripts.src_codegen.functions import VALUE_OPS
+
+    return frozenset({*VALUE_OPS, "device_copy"})
+
+
+@cache
+def names_called(op: str) -> frozenset[str]:
+    """The operators that the gradient of `op` calls, directly or in functions of meta/op/grad that it names."""
+    generated = (ROOT / "_generated/gradients.py").read_text(encoding="utf-8")
+    found = re.search(rf"\ndef _{re.escape(op)}\(.*?(?=\ndef |\nRULES)", generated, re.DOTALL)
+    return called_in(found[0]) if found else frozenset()
+
+
+def called_in(source: str) -> frozenset[str]:
+    names = set(re.findall(r"\bf\.(\w+)\(", source)) | set(re.findall(r"\bmeta\.(\w+)\(", source))
+    for family, function in re.findall(r"\bgrad_(\w+?)\.(\w+)\(", source):
+        names |= called_by(family, function)
+    return frozenset(names)
+
+
+@cache
+def called_by(family: str, function: str) -> frozenset[str]:
+    import inspect
+
+    module = import_module(f"meta.op.grad.{family}")
+    source = inspect.getsource(getattr(module, function))
+    names = set(re.findall(r"\bmeta\.(\w+)\(", source))
+    for other in re.findall(r"(?<![\w.])(\w+)\(", source):
+        target = getattr(module, other, None)
+        if other != function and inspect.isfunction(target) and target.__module__.startswith("meta.op.grad"):
+            names |= called_by(target.__module__.rsplit(".", 1)[-1], other)
+    return frozenset(names)
+
+
+@every_op
+def test_the_closure_of_the_gradient_can_run(op: Op) -> None:
+    """Everything that the gradient calls, and the gradients of that, is registered and has an enabled implementation."""
+    known = {o.name for o in OPS}
+    pending, seen = [op.name], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        assert name in known, f"the gradients of {op.name} call {name}, which is no operator"
+        pending.extend(names_called(name))
+    for name in sorted(seen):
+        member = get_op(name)
+        if member.view or name in value_ops():
+            continue
+        assert any(not i.dialect.unavailable() for i in implementations(member)), f"nothing implements {name}"
+
+
+@every_op
+def test_the_rule_fits_the_declaration(op: Op) -> None:
+    rule = table().get(op.name)
+    if rule is None:
+        return
+    count = len(op.schema.args)
+    assert all(at < count and op.schema.args[at].is_tensor for at in rule.differentiable)
+    assert rule.outputs in (-1, max(1, len(op.outputs)))

@@ -1,0 +1,19 @@
+"""Operands without elements, and strided ones."""
+
+import pytest
+
+from meta.testing.samples import Sample
+from meta.testing.shapes import check_empty, check_strided, emptied
+from tests.python.op.samples import first_rows, samples
+
+FIRST = [row for row in samples() if row in first_rows()]
+
+
+@pytest.mark.parametrize("sample", [made for row in FIRST for made in emptied(row)], ids=repr)
+def test_no_elements(sample: Sample) -> None:
+    check_empty(sample)
+
+
+@pytest.mark.parametrize("sample", [row for row in FIRST if row.ref is not None and row.is_floating], ids=repr)
+def test_strided(sample: Sample) -> None:
+    check_strided(sample)
