@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from meta.errors import RegistryError, did_you_mean, message
 from meta.ir.lookup import set_op_lookup
@@ -20,7 +20,8 @@ from meta.ir.type import TensorType, Type
 from meta.schema._dsl import Schema
 
 Pattern = Literal["elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque"]
-Amp = Literal["always", "never", "infer"]
+Amp = Literal["always", "never", "infer", "keep"]
+AMP_RULES: tuple[str, ...] = get_args(Amp)
 TypeFunction = Callable[..., Type]
 
 
@@ -31,7 +32,9 @@ class Op:
     name: public name.  family: basename of the files that describe it (`nn`, `unary`, ...).
     schema: its arguments.  declare: the type function.  doc: one paragraph for users.
     pattern: how it fuses and which schedule fits.
-    amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" follows its inputs.
+    amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" follows its inputs, "keep" takes
+        them as they are.
+    amp_args: the arguments that mixed precision may cast; all tensors when empty (none where they are overwritten).
     inplace: result index -> name of the argument whose storage that result takes over.
     aten, onnx, relay: the operator's names elsewhere.
     method: whether arrays have it as a method.  operator: the Python special method it implements ("__add__").
@@ -47,6 +50,7 @@ class Op:
     doc: str
     pattern: Pattern = "opaque"
     amp: Amp = "infer"
+    amp_args: tuple[str, ...] = ()
     inplace: Mapping[int, str] = field(default_factory=dict[int, str])
     aten: str = ""
     onnx: str = ""
@@ -101,9 +105,10 @@ def add(op: Op) -> Op:
     """Register `op`; raises RegistryError when the name is taken."""
     if op.name in _ops:
         raise RegistryError(message("registry", f"operator '{op.name}' is declared twice", "one declaration a name"))
-    unknown = set(op.inplace.values()) - set(op.schema.names)
-    if unknown:
-        raise RegistryError(message(op.name, f"inplace names {sorted(unknown)}", f"arguments are {op.schema!r}"))
+    for fact, names in (("inplace", op.inplace.values()), ("amp_args", op.amp_args)):
+        unknown = set(names) - set(op.schema.names)
+        if unknown:
+            raise RegistryError(message(op.name, f"{fact} names {sorted(unknown)}", f"arguments are {op.schema!r}"))
     _ops[op.name] = op
     return op
 

@@ -1,7 +1,7 @@
 """Schemas of neural-network operators."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Int, Tensor
+from meta.schema._types import Float, Int, Tensor
 
 softmax = Schema(
     "softmax",
@@ -13,4 +13,22 @@ softmax_dx = Schema(
     Arg("y", Tensor, doc="Result of the forward operator."),
     Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
     Arg("axis", Int, -1, doc="The axis of the forward operator."),
+)
+bias_add = Schema(
+    "bias_add",
+    Arg("x", Tensor, doc="Input."),
+    Arg("bias", Tensor, doc="One number for each index along `axis`, of the dtype of x."),
+    Arg("axis", Int, 1, doc="The axis of x that bias runs along."),
+)
+dropout = Schema(
+    "dropout",
+    Arg("x", Tensor, doc="Input of any shape, floating."),
+    Arg("key", Tensor, doc="Key of the random numbers, int64 of shape (2,); equal keys drop the same elements."),
+    Arg("p", Float, 0.5, doc="The share of elements that are dropped, from 0 to 1."),
+)
+dropout_dx = Schema(
+    "dropout_dx",
+    Arg("dy", Tensor, doc="Gradient of the result."),
+    Arg("mask", Tensor, doc="The mask that the forward operator gave, bool."),
+    Arg("p", Float, 0.5, doc="As in the forward operator."),
 )

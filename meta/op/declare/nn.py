@@ -2,25 +2,87 @@
 
 from __future__ import annotations
 
-from meta.ir.type import TensorType
+from meta.ir.dim import same_dim
+from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import nn
+
+
+def _softmax_type(op: str, x: TensorType, axis: int) -> TensorType:
+    rules.require_float(op, "x", x)
+    rules.axis_index(op, axis, x.ndim)
+    return x
+
+
+def _softmax_dx_type(op: str, y: TensorType, dy: TensorType, axis: int) -> TensorType:
+    rules.require_same_shape(op, y=y, dy=dy)
+    rules.require_same_dtype(op, y=y, dy=dy)
+    rules.axis_index(op, axis, y.ndim)
+    return y
 
 
 @declare("softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True, aten="softmax.int",
          relay="nn.softmax", onnx="Softmax")  # fmt: skip
 def softmax(x: TensorType, axis: int) -> TensorType:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
-    rules.require_float("softmax", "x", x)
-    rules.axis_index("softmax", axis, x.ndim)
-    return x
+    return _softmax_type("softmax", x, axis)
 
 
 @declare("softmax_dx", schema=nn.softmax_dx, pattern="softmax", amp="never")
 def softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     """Gradient of softmax: y * (dy - sum(y * dy, axis))."""
-    rules.require_same_shape("softmax_dx", y=y, dy=dy)
-    rules.require_same_dtype("softmax_dx", y=y, dy=dy)
-    rules.axis_index("softmax_dx", axis, y.ndim)
-    return y
+    return _softmax_dx_type("softmax_dx", y, dy, axis)
+
+
+@declare("log_softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True, aten="log_softmax.int",
+         relay="nn.log_softmax", onnx="LogSoftmax")  # fmt: skip
+def log_softmax(x: TensorType, axis: int) -> TensorType:
+    """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow."""
+    return _softmax_type("log_softmax", x, axis)
+
+
+@declare("log_softmax_dx", schema=nn.softmax_dx, pattern="softmax", amp="never")
+def log_softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
+    """Gradient of log_softmax: dy - exp(y) * sum(dy, axis)."""
+    return _softmax_dx_type("log_softmax_dx", y, dy, axis)
+
+
+@declare("bias_add", schema=nn.bias_add, pattern="broadcast", relay="nn.bias_add")
+def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
+    """x plus a bias along one axis: the channels of a convolution's result."""
+    at = rules.axis_index("bias_add", axis, x.ndim)
+    rules.require_rank("bias_add", "bias", bias, 1)
+    rules.require_same_dtype("bias_add", x=x, bias=bias)
+    rules.same_device("bias_add", x, bias)
+    rules.require("bias_add", x.ndim > 0 and same_dim(bias.shape[0], x.shape[at]),
+                  f"bias has shape {rules.show(bias.shape)}, x {rules.show(x.shape)}",
+                  f"as many elements as x has along axis {at}")  # fmt: skip
+    return x
+
+
+def _probability(op: str, p: float) -> None:
+    rules.require(op, 0.0 <= p <= 1.0, f"p is {p}", "from 0 to 1")
+
+
+@declare("dropout", schema=nn.dropout, pattern="injective", outputs=("y", "mask"), relay="nn.dropout")
+def dropout(x: TensorType, key: TensorType, p: float) -> TupleType:
+    """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al., "Dropout",
+    2014). The mask, true where an element is kept, depends on the key and the position alone, not on the device."""
+    rules.require_float("dropout", "x", x)
+    _probability("dropout", p)
+    rules.require("dropout", key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2), f"'key' is {key!r}",
+                  "int64 of shape (2,)", "get one from meta.random")  # fmt: skip
+    rules.same_device("dropout", x, key)
+    return TupleType((x, x.with_dtype("bool")))
+
+
+@declare("dropout_dx", schema=nn.dropout_dx, pattern="elemwise")
+def dropout_dx(dy: TensorType, mask: TensorType, p: float) -> TensorType:
+    """Gradient of dropout: dy / (1 - p) where the mask is true, else 0."""
+    rules.require_float("dropout_dx", "dy", dy)
+    _probability("dropout_dx", p)
+    rules.require("dropout_dx", mask.dtype == "bool", f"'mask' has dtype {mask.dtype}", "bool")
+    rules.require_same_shape("dropout_dx", dy=dy, mask=mask)
+    rules.same_device("dropout_dx", dy, mask)
+    return dy

@@ -11,3 +11,9 @@ def softmax_dx_dy(y: Any, dy: Any, axis: int, dz: Any) -> Any:
     """Gradient of z = y * (dy - sum(y * dy)) with respect to y."""
     total = meta.sum(y * dy, axis, True)
     return dz * (dy - total) - dy * meta.sum(dz * y, axis, True)
+
+
+def bias_add_dbias(axis: int, dy: Any) -> Any:
+    """dy summed over every axis but that of the bias."""
+    others = tuple(a for a in range(dy.ndim) if a != axis % dy.ndim)
+    return meta.sum(dy, others) if others else dy

@@ -4,16 +4,93 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import topi
+from meta.op.dialect.tvm import _math, _random
+from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._elementwise import cast, select
+from meta.op.dialect.tvm._precision import wide
+from meta.op.dialect.tvm._reduce import Value, at, axes_of, reduced, widened
 from meta.op.dialect.tvm._register import compute
+
+Expr = Any
+
+
+def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
+    """x less its maximum along an axis, e to that, and the sums of those (with the axis kept)."""
+    axes, value = axes_of(axis, len(x.shape)), widened(x)
+    # A maximum that skips NaN will do, and so will the lowest finite number for a row of -inf: both show in the sum.
+    highest = reduced(x, axes, te.max, value, "highest")
+
+    def shifted(*i: Any) -> Expr:
+        return value(*i) - at(highest, axes, i)
+
+    powers = te.compute(x.shape, lambda *i: _math.exp(shifted(*i)), "powers")
+    return shifted, powers, reduced(x, axes, te.sum, lambda *i: powers(*i), "total")
 
 
 @compute("softmax")
 def softmax(x: Any, axis: int) -> Any:
-    return topi.nn.softmax(x, axis)
+    axes = axes_of(axis, len(x.shape))
+    _, powers, total = exponentials(x, axis)
+    return te.compute(x.shape, lambda *i: cast(powers(*i) / at(total, axes, i), str(x.dtype)), "softmax")
 
 
 @compute("softmax_dx")
 def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
-    total = topi.sum(topi.multiply(y, dy), axis, keepdims=True)
-    return topi.multiply(y, topi.subtract(dy, total))
+    axes, a, b = axes_of(axis, len(y.shape)), widened(y), widened(dy)
+    total = reduced(y, axes, te.sum, lambda *i: a(*i) * b(*i), "total")
+    return te.compute(y.shape, lambda *i: cast(a(*i) * (b(*i) - at(total, axes, i)), str(y.dtype)), "softmax_dx")
+
+
+@compute("log_softmax")
+def log_softmax(x: Any, axis: int) -> Any:
+    axes = axes_of(axis, len(x.shape))
+    shifted, _, total = exponentials(x, axis)
+    logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")
+    return te.compute(x.shape, lambda *i: cast(shifted(*i) - at(logs, axes, i), str(x.dtype)), "log_softmax")
+
+
+@compute("log_softmax_dx")
+def log_softmax_dx(y: Any, dy: Any, axis: int) -> Any:
+    axes, a, b = axes_of(axis, len(y.shape)), widened(y), widened(dy)
+    total = reduced(y, axes, te.sum, b, "total")
+
+    def element(*i: Any) -> Expr:
+        return cast(b(*i) - _math.exp(a(*i)) * at(total, axes, i), str(y.dtype))
+
+    return te.compute(y.shape, element, "log_softmax_dx")
+
+
+@compute("bias_add")
+def bias_add(x: Any, bias: Any, axis: int) -> Any:
+    channel = axis % len(x.shape)
+    return te.compute(x.shape, lambda *i: x(*i) + bias(i[channel]), "bias_add")
+
+
+def _masked(x: Any, mask: Any, p: float, name: str) -> Any:
+    """x / (1 - p) where the mask is true, else 0."""
+    dtype = wide(x.dtype)
+    scale, zero = tirx.const(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
+
+    def element(*i: Any) -> Expr:
+        return cast(select(mask(*i), cast(x(*i), dtype) * scale, zero), str(x.dtype))
+
+    return te.compute(x.shape, element, name)
+
+
+@compute("dropout")
+def dropout(x: Any, key: Any, p: float) -> Any:
+    # Drops a share of round(p * 2**32) / 2**32, so the mask is the same for every dtype of x.
+    limit = round(p * 2**32)
+
+    def kept(*i: Any) -> Expr:
+        if limit in (0, 2**32):
+            return tirx.const(limit == 0, "bool")
+        return _random.words(key, _random.position(i, x.shape))[0] >= tirx.const(limit, "uint32")
+
+    mask = te.compute(x.shape, kept, "mask")
+    return _masked(x, mask, p, "dropout"), mask
+
+
+@compute("dropout_dx")
+def dropout_dx(dy: Any, mask: Any, p: float) -> Any:
+    return _masked(dy, mask, p, "dropout_dx")

@@ -1,0 +1,133 @@
+"""Declarations of normalisations."""
+
+from __future__ import annotations
+
+from meta import dtype as dtypes
+from meta.ir.dim import Shape, product
+from meta.ir.type import TensorType, TupleType
+from meta.op import rules
+from meta.op.registry import declare
+from meta.schema import norm
+
+_Ints = tuple[int, ...]
+
+
+def wide(dtype: str) -> str:
+    """The dtype of statistics over elements of `dtype`: float32 for halves."""
+    return "float32" if dtype in dtypes.HALVES else dtype
+
+
+def _parameter(op: str, name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
+    """Check a parameter that goes with x: its shape, and that its dtype is that of x or of x's statistics."""
+    if value is None:
+        return
+    rules.require(op, rules.same_shape(value.shape, shape), f"'{name}' has shape {rules.show(value.shape)}",
+                  f"{rules.show(shape)}, {what}")  # fmt: skip
+    rules.require(op, value.dtype in (x.dtype, wide(x.dtype)), f"'{name}' is {value.dtype}, 'x' is {x.dtype}",
+                  " or ".join(dict.fromkeys((x.dtype, wide(x.dtype)))), f'cast it: {name}.cast("{x.dtype}")')  # fmt: skip
+    rules.same_device(op, x, value)
+
+
+def _normalised(op: str, x: TensorType, axis: _Ints) -> Shape:
+    """The sizes of the normalised axes."""
+    rules.require_float(op, "x", x)
+    rules.require(op, x.ndim > 0 and len(axis) > 0, f"x has rank {x.ndim}, axis is {axis}", "at least one axis")
+    return tuple(x.shape[a] for a in rules.axis_indices(op, axis, x.ndim))
+
+
+@declare("layer_norm", schema=norm.layer_norm, pattern="softmax", amp="never", aten="native_layer_norm",
+         onnx="LayerNormalization", relay="nn.layer_norm")  # fmt: skip
+def layer_norm(
+    x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float
+) -> TensorType:
+    """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
+    J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32."""
+    shape = _normalised("layer_norm", x, axis)
+    for name, value in (("scale", scale), ("bias", bias)):
+        _parameter("layer_norm", name, value, x, shape, "that of the normalised axes")
+    return x
+
+
+@declare("layer_norm_dx", schema=norm.layer_norm_dx, pattern="softmax", amp="never")
+def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis: _Ints, eps: float) -> TensorType:
+    """Gradient of layer_norm with respect to x."""
+    _parameter("layer_norm_dx", "scale", scale, x, _normalised("layer_norm_dx", x, axis), "that of the normalised axes")
+    rules.require_same_shape("layer_norm_dx", x=x, dy=dy)
+    rules.require_same_dtype("layer_norm_dx", x=x, dy=dy)
+    rules.same_device("layer_norm_dx", x, dy)
+    return x
+
+
+@declare("layer_norm_dwb", schema=norm.layer_norm_dwb, pattern="reduce", amp="never", outputs=("dscale", "dbias"))
+def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> TupleType:
+    """Gradients of layer_norm with respect to scale and bias; float32 where x is in half precision."""
+    shape = _normalised("layer_norm_dwb", x, axis)
+    rules.require_same_shape("layer_norm_dwb", x=x, dy=dy)
+    rules.require_same_dtype("layer_norm_dwb", x=x, dy=dy)
+    rules.same_device("layer_norm_dwb", x, dy)
+    out = x.with_shape(shape).with_dtype(wide(x.dtype))
+    return TupleType((out, out))
+
+
+def _channels(op: str, x: TensorType, axis: int) -> Shape:
+    """The shape of what there is one of a channel."""
+    rules.require_float(op, "x", x)
+    rules.require(op, x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "a batch axis and an axis of channels")
+    return (x.shape[rules.axis_index(op, axis, x.ndim)],)
+
+
+def _channel_parameters(op: str, x: TensorType, axis: int, **parameters: TensorType | None) -> Shape:
+    shape = _channels(op, x, axis)
+    for name, value in parameters.items():
+        _parameter(op, name, value, x, shape, "one for each channel")
+    return shape
+
+
+@declare("batch_norm_train", schema=norm.batch_norm_train, pattern="opaque", amp_args=("x",),
+         inplace={1: "running_mean", 2: "running_var"}, aten="native_batch_norm", onnx="BatchNormalization",
+         outputs=("y", "new_mean", "new_var", "mean", "invstd"))  # fmt: skip
+def batch_norm_train(
+    x: TensorType, running_mean: TensorType, running_var: TensorType, w: TensorType | None, b: TensorType | None,
+    momentum: float, eps: float, axis: int,
+) -> TupleType:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
+    (S. Ioffe, C. Szegedy, "Batch Normalization", 2015).
+
+    The running statistics become (1 - momentum) * running + momentum * those of the batch, the variance being the
+    unbiased one; they are updated in place and returned as new_mean and new_var. mean and invstd (1 / sqrt(variance +
+    eps)) of the batch are what the gradient needs; float32 where x is in half precision. A batch without elements leaves
+    the running statistics as they are."""
+    op = "batch_norm_train"
+    shape = _channel_parameters(op, x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
+    others = product(d for i, d in enumerate(x.shape) if i != axis % x.ndim)
+    rules.require(op, others != 1, f"'x' has shape {rules.show(x.shape)}: one element a channel",
+                  "more than one, or the variance says nothing", "use a larger batch, or batch_norm_infer")  # fmt: skip
+    stats = x.with_shape(shape).with_dtype(wide(x.dtype))
+    return TupleType((x, running_mean, running_var, stats, stats))
+
+
+@declare("batch_norm_train_dxwb", schema=norm.batch_norm_train_dxwb, pattern="opaque", amp_args=("dy", "x"),
+         outputs=("dx", "dw", "db"))  # fmt: skip
+def batch_norm_train_dxwb(
+    dy: TensorType, x: TensorType, w: TensorType | None, mean: TensorType, invstd: TensorType, axis: int
+) -> TupleType:
+    """Gradients of batch_norm_train with respect to x (through mean and variance too), w and b; the latter two are
+    float32 where x is in half precision."""
+    op = "batch_norm_train_dxwb"
+    shape = _channel_parameters(op, x, axis, w=w, mean=mean, invstd=invstd)
+    rules.require_same_shape(op, dy=dy, x=x)
+    rules.require_same_dtype(op, dy=dy, x=x)
+    rules.same_device(op, dy, x)
+    stats = x.with_shape(shape).with_dtype(wide(x.dtype))
+    return TupleType((x, stats, stats))
+
+
+@declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",), relay="nn.batch_norm")
+def batch_norm_infer(
+    x: TensorType, running_mean: TensorType, running_var: TensorType, w: TensorType | None, b: TensorType | None,
+    eps: float, axis: int,
+) -> TensorType:  # fmt: skip
+    """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
+    no gradient flows to them."""
+    _channel_parameters("batch_norm_infer", x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
+    return x

@@ -1,0 +1,50 @@
+"""Schemas of normalisations."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import Float, Int, IntTuple, OptionalTensor, Tensor
+
+_AXES = Arg("axis", IntTuple, (-1,), doc="The axes that are normalised together.")
+_EPS = Arg("eps", Float, 1e-5, doc="Added to the variance.")
+_CHANNEL = Arg("axis", Int, 1, doc="The axis of channels; all others are normalised together.")
+_X = Arg("x", Tensor, doc="Input, floating.")
+_DY = Arg("dy", Tensor, doc="Gradient of the result.")
+_SCALE = Arg("scale", OptionalTensor, None, doc="Multiplies the result; of the shape of the normalised axes.")
+_STATS = (
+    Arg("running_mean", Tensor, doc="Mean of each channel over the past."),
+    Arg("running_var", Tensor, doc="Variance of each channel over the past."),
+)
+_W = Arg("w", OptionalTensor, None, doc="Multiplies each channel of the result.")
+_B = Arg("b", OptionalTensor, None, doc="Added to each channel of the result.")
+
+layer_norm = Schema(
+    "layer_norm",
+    _X,
+    _SCALE,
+    Arg("bias", OptionalTensor, None, doc="Added to the result; of the shape of the normalised axes."),
+    _AXES,
+    _EPS,
+)
+layer_norm_dx = Schema(
+    "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
+)
+layer_norm_dwb = Schema("layer_norm_dwb", _X, _DY, _AXES, _EPS)
+batch_norm_train = Schema(
+    "batch_norm_train",
+    _X,
+    *_STATS,
+    _W,
+    _B,
+    Arg("momentum", Float, 0.1, doc="Weight of this batch in the running statistics."),
+    _EPS,
+    _CHANNEL,
+)
+batch_norm_infer = Schema("batch_norm_infer", _X, *_STATS, _W, _B, _EPS, _CHANNEL)
+batch_norm_train_dxwb = Schema(
+    "batch_norm_train_dxwb",
+    _DY,
+    _X,
+    Arg("w", OptionalTensor, doc="As in the forward operator."),
+    Arg("mean", Tensor, doc="Mean of each channel, from the forward operator."),
+    Arg("invstd", Tensor, doc="1 / sqrt(variance + eps) of each channel, from the forward operator."),
+    _CHANNEL,
+)
