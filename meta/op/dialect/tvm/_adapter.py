@@ -10,9 +10,12 @@ modules among them, and so says what an upgrade of TVM broke.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
+
+from meta import _tvm_runtime
 
 SUPPORTED: Final = "0.27"
 """The TVM release series that the names below are spelled for."""
@@ -28,8 +31,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "s_tir": "tvm.s_tir",
         "dlight": "tvm.s_tir.dlight",
         "relax": "tvm.relax",
-        "relax_transform": "tvm.relax:transform",
-        "transform": "tvm.ir:transform",
+        "relax_transform": "tvm.relax.transform",
+        "transform": "tvm.ir.transform",
         "runtime": "tvm.runtime",
         # IR
         "IRModule": "tvm:IRModule",
@@ -67,7 +70,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "create_prim_func": "tvm.te:create_prim_func",
         "Schedule": "tvm.s_tir:Schedule",
         "IRBuilder": "tvm.script.ir_builder:IRBuilder",
-        "script_tirx": "tvm.script.ir_builder:tirx",
+        "script_tirx": "tvm.script.ir_builder.tirx",
         "ScheduleError": "tvm.s_tir:ScheduleError",
         "DefaultGPUSchedule": "tvm.s_tir.transform:DefaultGPUSchedule",
         # Targets and code generation
@@ -94,6 +97,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "empty": "tvm.runtime:empty",
         "Module": "tvm.runtime:Module",
         "load_module": "tvm.runtime:load_module",
+        "load_library": "tvm_ffi:load_module",
         "TVMError": "tvm:error.InternalError",
         # Relax
         "BlockBuilder": "tvm.relax:BlockBuilder",
@@ -149,21 +153,74 @@ def resolve(name: str) -> Any:
         ImportError: TVM, or the module that held the name, is not installed.
     """
     if name in FUNCTIONS:
-        importlib.import_module("tvm")  # its library registers the functions when it is loaded
-        function: Any = resolve("get_global_func")(FUNCTIONS[name], allow_missing=True)
-        if function is None:
-            raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
-        return function
+        return _function(name)
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, path = NAMES[name].partition(":")
-    value: Any = importlib.import_module(module)
+    value: Any = _imported(module)
     for part in path.split(".") if path else ():
         value = getattr(value, part)
     return value
 
 
+def _imported(module: str) -> Any:
+    _tvm_runtime.ffi()  # the first import of `tvm_ffi` must be this one, which keeps torch out
+    return importlib.import_module(module)
+
+
+def _function(name: str) -> Any:
+    """A function of the global registry: the runtime registers some, the compiler the others."""
+    registry = _tvm_runtime.load()
+    function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
+    if function is None:
+        _imported("tvm")
+        function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
+    if function is None:
+        raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
+    return function
+
+
+def load() -> None:
+    """Import TVM, if it is not yet: code that builds or compiles programs starts with this."""
+    _imported("tvm")
+
+
+class Lazy:
+    """A module of TVM, or a name in one, before TVM is imported, which calling it does.
+
+    Modules of computes take functions of TVM when they are themselves imported; that alone must not load TVM.
+    """
+
+    def __init__(self, module: str, path: tuple[str, ...] = ()) -> None:
+        self._module = module
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if "tvm" not in sys.modules:
+            return Lazy(self._module, (*self._path, name))
+        value = getattr(self._resolved(), name)
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._resolved()(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return ".".join((self._module, *self._path))
+
+    def _resolved(self) -> Any:
+        value = _imported(self._module)
+        for part in self._path:
+            value = getattr(value, part)
+        return value
+
+
 def __getattr__(name: str) -> Any:
+    where = NAMES.get(name, ":")
+    if ":" not in where and "tvm" not in sys.modules:
+        return Lazy(where)
     value = resolve(name)
     globals()[name] = value
     return value

@@ -62,6 +62,7 @@ def prim_func(spec: KernelSpec) -> Any:
     Raises:
         ValueError: the compute's results disagree with `spec.outs` in number, rank, static extents or dtype.
     """
+    tvm.load()
     extents: dict[str, Any] = {}
     inputs: list[Any] = []
 

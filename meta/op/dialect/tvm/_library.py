@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meta import _tvm_runtime
 from meta.cache import DiskCache
 from meta.op.dialect.tvm import _adapter as tvm
 
@@ -61,8 +62,9 @@ def load(cache: DiskCache, key: str) -> Any | None:
 
 def _load_library(path: Path) -> Any | None:
     """None where the library cannot be loaded, for instance from a file system mounted `noexec`."""
+    _tvm_runtime.load()
     try:
-        return tvm.load_module(str(path))
+        return tvm.load_library(str(path))
     except (RuntimeError, OSError, ValueError):
         return None
 

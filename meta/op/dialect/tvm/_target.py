@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import platform
+import sys
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,12 +53,29 @@ def cpu_features() -> frozenset[str]:
 def identity(kind: str) -> str:
     """Digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, our lowering sources.
 
-    A cache directory that moves to another machine, or outlives an upgrade, is so never misused.
+    A cache directory that moves to another machine, or outlives an upgrade, is so never misused. For the CPU it is
+    found out without loading TVM.
     """
     folder = Path(__file__).parent
     lowering = sorted([*folder.glob("_schedule*.py"), *(folder / f"{name}.py" for name in _LOWERING)])
-    parts = [str(target(kind)), tvm.version, str(tvm.llvm_version()), ",".join(sorted(cpu_features()))]
+    parts = [version("apache-tvm"), processor(), "" if kind == "cpu" else str(target(kind))]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering:
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def processor() -> str:
+    """Everything that decides which instructions this CPU has, as text."""
+    system = f"{sys.platform} {platform.machine()}"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read(1 << 13).split("\n\n")[0]  # the first core; reading on would ask all of them
+    except OSError:
+        return f"{system} {tvm.system_cpu()} {sorted(cpu_features())}"
+    return "\n".join([system, *(line for line in first.splitlines() if line.startswith(_CPU_FACTS))])
+
+
+_CPU_FACTS: Final = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU architecture", "CPU variant",
+                     "CPU part", "Features", "isa", "uarch")  # fmt: skip

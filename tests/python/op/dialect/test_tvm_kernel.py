@@ -62,6 +62,11 @@ def test_every_tvm_name_exists() -> None:
     assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> None:
+    tvm.load()
+
+
 def test_every_attribute_taken_of_a_tvm_module_exists() -> None:
     modules = {name for name, where in tvm.NAMES.items() if ":" not in where} | {"relax_transform", "transform"}
     broken: list[str] = []
@@ -100,7 +105,9 @@ def _exists(chain: str) -> bool:
         if not hasattr(value, part):
             return False
         value = getattr(value, part)
-        if i and not isinstance(value, type(ast)):  # attributes of objects and classes are not TVM's module layout
+        if i and not isinstance(
+            value, (type(ast), tvm.Lazy)
+        ):  # attributes of objects and classes are not TVM's module layout
             return True
     return True
 
@@ -117,6 +124,33 @@ def test_an_unknown_name_says_so() -> None:
 def test_importing_the_adapter_loads_no_tvm() -> None:
     code = "import sys, meta.op.dialect.tvm._adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=_ROOT)
+
+
+_WARM = """
+import sys
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
+import numpy as np
+n = TensorSpec(("n",), "float32")
+def scale(x, factor):
+    return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
+kernel = build(KernelSpec("k3", scale, (n, 3), (n,), "elemwise", key="1"))
+x, y = np.ones(5, "float32"), np.zeros(5, "float32")
+kernel(tvm.from_dlpack(x), tvm.from_dlpack(y))
+assert (y == 3).all()
+assert tvm.alloc_tensor(tvm.Shape([2]), tvm.dtype("float32"), tvm.device("cpu", 0), None).shape == (2,)
+assert not {"tvm", "torch"} & set(sys.modules), "loaded for a kernel that is in the cache"
+import tvm as whole, torch
+whole.runtime.tensor(np.zeros(2)), torch.zeros(2)
+kernel(tvm.from_dlpack(x), tvm.from_dlpack(torch.from_numpy(y)))
+"""
+
+
+@pytest.mark.skipif(library.linker() is None, reason="bitcode is compiled when it is loaded, which takes all of TVM")
+def test_a_cached_kernel_runs_without_loading_tvm() -> None:
+    pytest.importorskip("torch", reason="that torch is not loaded says little where it is not installed")
+    subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
+    subprocess.run([sys.executable, "-c", _WARM], check=True, cwd=_ROOT)
 
 
 # What kernels compute.
@@ -351,10 +385,10 @@ def test_another_machine_or_version_builds_its_own(
 def test_the_identity_names_what_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     here = _target.identity("cpu")
     assert here == _target.identity.__wrapped__("cpu")
-    monkeypatch.setattr(_target, "cpu_features", lambda: frozenset({"sse2"}))
+    monkeypatch.setattr(_target, "processor", lambda: "another")
     assert here != _target.identity.__wrapped__("cpu")
     monkeypatch.undo()
-    monkeypatch.setattr(tvm, "version", "0.0")
+    monkeypatch.setattr(_target, "version", lambda package: "0.0")
     assert here != _target.identity.__wrapped__("cpu")
 
 
