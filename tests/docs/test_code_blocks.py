@@ -1,5 +1,6 @@
 """The code in README.md and docs/ runs, and the commands they name exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ RUNNABLE = [page for page in PAGES if re.search(r"^ *```py", page.read_text(enco
 def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run the blocks of a page in a process of its own, so that operators it registers stay there."""
     command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
 def name(page: Path) -> str:
@@ -49,6 +51,10 @@ def test_links_to_files_resolve(page: Path) -> None:
     [
         ("```python\nx = 1\n```\ntext\n```pycon\n>>> x + 1\n2\n```\n", True),
         ("```pycon\n>>> 1 + 1\n3\n```\n", False),
+        ("```pycon\n>>> print('left right')\nleft ...\n```\n", True),
+        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n...\nKeyError: 'key'\n```\n", True),
+        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n...\nKeyError: 'other'\n```\n", False),
+        ("```pycon\n>>> x = {}['key']\n```\n", False),
         ("```python\nassert 1 + 1 == 3\n```\n", False),
         ("```python\nimport warnings\nwarnings.warn('loud')\n```\n", False),
         ("```sh\nexit 1\n```\n", True),
