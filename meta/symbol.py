@@ -147,7 +147,7 @@ class Symbol(TensorMethods):
 
     __bool__ = __int__ = __float__ = __index__ = __array__ = __dlpack__ = _no_value
     item = numpy = tolist = _no_value
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # `==` is an operator, identity stays hashable
 
     def __repr__(self) -> str:
         return f"<Symbol {getattr(self.atom, 'name', '') or 'tensor'}: {self.type!r}>"

@@ -67,7 +67,7 @@ def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
         return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if isinstance(value, tuple):
         fields: Any = getattr(value, "_fields", None)  # pyright: ignore[reportUnknownArgumentType]
-        items = list(zip(fields or range(len(value)), value, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        items: list[Any] = list(zip(fields or range(len(value)), value, strict=True))  # pyright: ignore[reportUnknownArgumentType]
         return "namedtuple" if fields is not None else "tuple", items
     if isinstance(value, list):
         return "list", list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -1,47 +1,89 @@
-"""Loss scaling for float16 (Micikevicius et al. 2018)."""
+"""Loss scaling for float16 (P. Micikevicius et al., "Mixed Precision Training", 2018)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import meta
+from meta.autograd.api import no_grad
+from meta.errors import ArgumentError, message
 from meta.ndarray import NDArray
-from meta.optim.optimizer import Optimizer
+
+
+class Steppable(Protocol):
+    """An optimizer: parameters whose `.grad` it reads, and a step."""
+
+    @property
+    def parameters(self) -> Sequence[NDArray]: ...
+
+    def step(self) -> None: ...
 
 
 class GradScaler:
     """Scales the loss so that small float16 gradients do not vanish, and skips steps whose gradients overflow.
 
-        loss = scaler.scale(model(x)); loss.backward(); scaler.step(optimizer)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
 
-    scale: the present factor.  growth: factor after `interval` good steps.  backoff: factor after an overflow.
+    scale: the first factor.  growth: what it is multiplied by after `interval` good steps in a row.  backoff: the same
+    after an overflow.  Raises ArgumentError for a factor that is not positive, growth below 1, backoff not in (0, 1).
     """
 
     def __init__(
         self, scale: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
     ) -> None:
+        if scale <= 0 or growth < 1 or not 0 < backoff < 1 or interval < 1:
+            raise ArgumentError(
+                message("GradScaler", f"scale={scale}, growth={growth}, backoff={backoff}, interval={interval}",
+                        "scale > 0, growth >= 1, 0 < backoff < 1, interval >= 1")
+            )  # fmt: skip
         self.factor = float(scale)
-        self.growth = growth
-        self.backoff = backoff
-        self.interval = interval
+        self.growth = float(growth)
+        self.backoff = float(backoff)
+        self.interval = int(interval)
         self.good_steps = 0
+        self._unscaled: dict[int, bool] = {}
+        """id(optimizer) -> whether its gradients, already unscaled, are finite."""
 
     def scale(self, loss: Any) -> Any:
         """The loss times the present factor."""
         return loss * self.factor
 
-    def step(self, optimizer: Optimizer) -> bool:
-        """Unscale the gradients and update, or skip the update when one is not finite; then adapt the factor.
+    def unscale(self, optimizer: Steppable) -> bool:
+        """Divide the gradients by the factor, to clip them before `step` for instance; returns whether all are finite.
 
-        Returns whether the update was made."""
+        Raises ArgumentError when called twice before `step`."""
+        if id(optimizer) in self._unscaled:
+            raise ArgumentError(message("GradScaler", "unscale is called twice", "once before each step"))
         gradients = [(x, x.grad) for x in optimizer.parameters if x.grad is not None]
-        finite = all(_all_finite(g) for _, g in gradients)
-        if finite:
+        with no_grad():
             for x, g in gradients:
                 x.grad = g * (1.0 / self.factor)
+            finite = _all_finite([x.grad for x, _ in gradients if x.grad is not None])
+        self._unscaled[id(optimizer)] = finite
+        return finite
+
+    def step(self, optimizer: Steppable) -> bool:
+        """Unscale the gradients (unless `unscale` did) and update, or skip the update when one of them is not finite;
+        then adapt the factor. Returns whether the update was made."""
+        if id(optimizer) not in self._unscaled:
+            self.unscale(optimizer)
+        finite = self._unscaled.pop(id(optimizer))
+        if finite:
             optimizer.step()
         self._adapt(finite)
         return finite
+
+    def state_dict(self) -> dict[str, float | int]:
+        """What has to be saved to go on later."""
+        return {"factor": self.factor, "good_steps": self.good_steps}
+
+    def load_state_dict(self, state: Mapping[str, float | int]) -> None:
+        """Go on from a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`."""
+        if set(state) != {"factor", "good_steps"}:
+            raise ArgumentError(message("GradScaler", f"the state has {sorted(state)}", "factor and good_steps"))
+        self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
 
     def _adapt(self, finite: bool) -> None:
         if not finite:
@@ -49,9 +91,14 @@ class GradScaler:
             self.good_steps = 0
             return
         self.good_steps += 1
-        if self.good_steps % self.interval == 0:
+        if self.good_steps == self.interval:
             self.factor *= self.growth
+            self.good_steps = 0
 
 
-def _all_finite(x: NDArray) -> bool:
-    return bool(meta.all(meta.isfinite(x)).item())
+def _all_finite(arrays: Sequence[NDArray]) -> bool:
+    """One answer for all, so that a device is waited for once."""
+    if not arrays:
+        return True
+    flags = [meta.all(meta.isfinite(x)) for x in arrays]
+    return bool(meta.all(meta.stack(flags)).item())

@@ -190,8 +190,11 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
         if not need or g is None:
             continue
         target = value.args[position]
-        for atom, part in zip(target, g, strict=True) if isinstance(target, tuple) else ((target, g),):
-            sweep.add(atom, part)
+        if not isinstance(target, tuple):
+            sweep.add(target, g)
+            continue
+        for atom, part in zip(target, g, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            sweep.add(atom, part)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _at(binding: Binding) -> str:

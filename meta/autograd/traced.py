@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from meta import dtype as dtypes
@@ -51,12 +52,7 @@ def grad(
         sources = frozenset(v for group in wanted for v in group)
         seeds = _seeds("grad", outputs, dys)
         sweep = _run(trace, "grad", seeds, sources, retain_graph or create_graph, frozenset(leaves))
-        found: list[Any] = []
-        for group in wanted:
-            total: Any = None
-            for var in group:
-                total = add_up(total, sweep.gradients.get(var))
-            found.append(total)
+        found: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in wanted]
     for i, g in enumerate(found):
         if g is None and not allow_unused:
             raise GradientError(
@@ -151,8 +147,9 @@ def _seed(where: str, y: Any, dy: Any) -> Symbol:
 
 def _hooked(x: Any, gradient: Symbol) -> Symbol:
     """The gradient of an array after the hooks that were put on it outside of the trace."""
-    hooks = getattr(getattr(x, "_node", None), "hooks", None) or {}
-    for hook in hooks.get(0, ()):
+    node: Any = getattr(x, "_node", None)
+    hooks: list[Any] = [] if node is None or not node.hooks else list(node.hooks.get(0, ()))
+    for hook in hooks:
         replaced = hook(gradient)
         if replaced is None:
             continue

@@ -2,119 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from meta.errors import ArgumentError, IRError, message
 from meta.interpreter.invoke import invoke, state
-from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes, evaluate_attr
+from meta.ir.analysis import dying
+from meta.ir.expr import (
+    ATOMS,
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from meta.ir.literal import to_array
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type
-from meta.ndarray import NDArray, asarray
+from meta.ir.type import TupleType, Type
+from meta.ir.visitor import free_vars
+from meta.ndarray import NDArray, asarray, copy_of
 from meta.op.dispatch import with_dialect
+from meta.op.registry import Op
+from meta.scope import modes
 
-Environment = dict[Var, Any]
+MAX_CALLS = 100_000
+"""Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Closure:
-    """A function value: the function and the variables around it."""
+    """A function value and the values that its body captures."""
 
-    __slots__ = ("environment", "function")
+    function: Function
+    captured: Mapping[Var, Any]
 
-    def __init__(self, function: Function, environment: Mapping[Var, Any]) -> None:
-        self.function = function
-        self.environment = environment
+    @property
+    def type(self) -> Type:
+        return self.function.type
 
 
 def run(module: Module | Function, *inputs: Any, entry: str = "main") -> Any:
     """Execute a program on arrays (anything `meta.asarray` takes) and return its result: an array or nested tuples.
 
-    Calls that carry a dialect (after dispatch) run on it. Recursion depth is that of the program.
-    Raises ArgumentError when the inputs do not fit the parameters."""
-    program = module if isinstance(module, Module) else Module({"main": module})
+    Gradients are recorded as in eager code. Nothing is written in place: results that replace parameters (MUTATES) are
+    returned like the others. Calls that carry a dialect (after dispatch) run on it.
+    Raises ArgumentError when the inputs do not fit the parameters, IRError when calls nest deeper than MAX_CALLS."""
+    program = module if isinstance(module, Module) else Module({entry: module})
     function = program[entry]
-    arrays = [x if isinstance(x, (NDArray, tuple, Closure)) else asarray(x) for x in inputs]
-    check_inputs(entry, [p.name for p in function.params], [p.type for p in function.params], arrays)
-    return _Interpreter(program).call(function, arrays, {})
+    names = [p.name for p in function.params]
+    if len(inputs) != len(names):
+        raise ArgumentError(message(entry, f"{len(inputs)} inputs", f"takes {len(names)}: {', '.join(names)}"))
+    values = [_value(x) for x in inputs]
+    with _plain():
+        return _Interpreter(program).run(function, values, entry)
 
 
-def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> None:
-    """Raise ArgumentError unless each array has the type of its parameter (symbolic sizes fit any)."""
+def evaluate(value: Call | Constant, known: Mapping[Atom, Any]) -> Any:
+    """The value of a constant or of one operator call, whose operands that are no constants are in `known`.
+
+    No gradient is recorded, and no kernel is built: the reference dialect computes it. Raises DeviceError and
+    DispatchError where that is not possible."""
+    interpreter = _Interpreter(Module())
+    frame = _Frame(Block((), Tuple(())), {k: v for k, v in known.items() if isinstance(k, Var)}, {})
+    with _plain(record=False), with_dialect("reference"):
+        return interpreter.atom(value, frame) if isinstance(value, Constant) else interpreter.apply(value, frame)
+
+
+def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
+    """Raise ArgumentError unless each array has the type of its parameter; returns the symbolic sizes."""
     if len(arrays) != len(names):
         raise ArgumentError(message(name, f"{len(arrays)} inputs", f"takes {len(names)}: {', '.join(names)}"))
-    for parameter, kind, array in zip(names, types, arrays, strict=True):
-        if isinstance(kind, TensorType) and not (isinstance(array, NDArray) and _fits(kind, array.type)):
-            given = array.type if isinstance(array, NDArray) else type(array).__name__
-            raise ArgumentError(message(name, f"input '{parameter}' is {given!r}", f"takes {kind!r}"))
+    sizes: Sizes = {}
+    given = list(map(_type_of, arrays))
+    for parameter, kind, found in zip(names, types, given, strict=True):
+        bind_sizes(name, parameter, kind, found, sizes)
+    for parameter, kind, found in zip(names, types, given, strict=True):
+        check_sizes(name, parameter, kind, found, sizes)
+    return sizes
 
 
-def _fits(kind: TensorType, given: TensorType) -> bool:
-    if kind is given:
-        return True
-    same = kind.dtype == given.dtype and kind.ndim == given.ndim and kind.device is given.device
-    return same and all(a == b or not isinstance(a, int) for a, b in zip(kind.shape, given.shape, strict=True))
+def _type_of(value: Any) -> Type:
+    return TupleType(tuple(map(_type_of, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _value(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(map(_value, x))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(x, Function):
+        return Closure(x, {})
+    return x if isinstance(x, (NDArray, Closure)) else asarray(x)
+
+
+@contextmanager
+def _plain(record: bool = True) -> Generator[None, None, None]:
+    """Without autocast, which is a matter of passes for programs, and outside of any trace."""
+    before = modes.autocast, modes.trace, modes.grad_enabled
+    modes.autocast = modes.trace = None
+    modes.grad_enabled = before[2] and record
+    try:
+        yield
+    finally:
+        modes.autocast, modes.trace, modes.grad_enabled = before
+
+
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """A block being evaluated. values: those of the function around it, shared with its other blocks.  sizes: symbolic
+    sizes of the call.  ends_call: whether its result is that of a call (and not of a conditional)."""
+
+    block: Block
+    values: dict[Var, Any]
+    sizes: Sizes
+    ends_call: bool = True
+    at: int = 0
+    dead: tuple[tuple[Var, ...], ...] = ()
 
 
 class _Interpreter:
-    """Evaluates blocks of one module."""
+    """Evaluates blocks of one module on a stack of its own, so that recursion is as deep as memory allows."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
+        self.stack: list[_Frame] = []
+        self.calls = 0
+        self.dead: dict[Block, tuple[tuple[Var, ...], ...]] = {}
+        self.constants: dict[Constant, Any] = {}
 
-    def call(self, function: Function, args: Sequence[Any], around: Mapping[Var, Any]) -> Any:
-        environment: Environment = dict(around)
-        environment.update(zip(function.params, args, strict=True))
-        return self.block(function.body, environment)
+    def run(self, function: Function, args: Sequence[Any], name: str) -> Any:
+        self.enter(function, args, {}, name)
+        while True:
+            frame = self.stack[-1]
+            if frame.at < len(frame.block.bindings):
+                self.step(frame)
+                continue
+            result = self.result(frame.block, frame)
+            self.leave()
+            if not self.stack:
+                return result
+            self.store(self.stack[-1], result)
 
-    def block(self, block: Block, environment: Environment) -> Any:
-        for binding in block.bindings:
-            environment[binding.var] = self.evaluate(binding, environment)
-        result = block.result
-        if isinstance(result, Tuple):
-            return tuple(self.atom(f, environment) for f in result.fields)
-        return self.atom(result, environment)
+    def enter(self, function: Function, args: Sequence[Any], captured: Mapping[Var, Any], name: str) -> None:
+        """Begin a call. The frames that have nothing left to do but to hand on its result are dropped first."""
+        params = function.params
+        sizes = check_inputs(name, [p.name for p in params], [p.type for p in params], args)
+        while self.stack and self.is_done(self.stack[-1]):
+            self.leave()
+        if self.calls >= MAX_CALLS:
+            raise IRError(
+                message("interpreter", f"calls nest deeper than {MAX_CALLS}", "programs that end",
+                        "let the recursive call be the last thing that the function does")
+            )  # fmt: skip
+        self.calls += 1
+        self.push(_Frame(function.body, {**captured, **dict(zip(params, args, strict=True))}, sizes))
 
-    def evaluate(self, binding: Binding, environment: Environment) -> Any:
-        value = binding.value
+    def push(self, frame: _Frame) -> None:
+        if frame.block not in self.dead:
+            self.dead[frame.block] = dying(frame.block)
+        frame.dead = self.dead[frame.block]
+        self.stack.append(frame)
+
+    def leave(self) -> None:
+        self.calls -= self.stack.pop().ends_call
+
+    def is_done(self, frame: _Frame) -> bool:
+        """Whether the value of the binding at hand is all that the block returns."""
+        bindings = frame.block.bindings
+        return frame.at == len(bindings) - 1 and frame.block.result is bindings[frame.at].var
+
+    def step(self, frame: _Frame) -> None:
+        """Evaluate a binding, or begin to."""
+        value = frame.block.bindings[frame.at].value
         match value:
+            case Call() if isinstance(value.op, (Var, GlobalVar)):
+                target = self.atom(value.op, frame)
+                args = [self.argument(a, frame) for a in value.args]
+                captured = {**target.captured, value.op: target} if isinstance(value.op, Var) else target.captured
+                self.enter(target.function, args, captured, value.op.name or "function")
             case Call():
-                return self.apply(value, environment)
+                self.store(frame, self.apply(value, frame))
             case Tuple():
-                return tuple(self.atom(f, environment) for f in value.fields)
+                self.store(frame, tuple(self.atom(f, frame) for f in value.fields))
             case TupleGetItem():
-                return self.atom(value.value, environment)[value.index]
+                self.store(frame, self.atom(value.value, frame)[value.index])
             case If():
-                chosen = value.then if self.atom(value.cond, environment).item() else value.orelse
-                return self.block(chosen, dict(environment))
+                chosen = value.then if self.atom(value.cond, frame).item() else value.orelse
+                self.push(_Frame(chosen, frame.values, frame.sizes, ends_call=False))
             case Function():
-                closure = Closure(value, environment)
-                return closure
-        raise IRError(message("interpreter", f"cannot evaluate {type(value).__name__}"))
+                self.store(frame, self.closure(frame.block.bindings[frame.at], value, frame))
 
-    def apply(self, call: Call, environment: Environment) -> Any:
-        args = tuple(self.argument(a, environment) for a in call.args)
-        if not isinstance(call.op, (Var, GlobalVar)):
-            known = state(call.op)  # type: ignore[arg-type]  # programs hold registered operators
-            if call.dialect is None:
-                return invoke(known, *args)
-            with with_dialect(call.dialect):
-                return invoke(known, *args)
-        target = self.atom(call.op, environment)
-        if isinstance(target, Closure):
-            around = dict(target.environment)
-            if isinstance(call.op, Var):
-                around[call.op] = target
-            return self.call(target.function, args, around)
-        return self.call(target, args, {})
+    def store(self, frame: _Frame, value: Any) -> None:
+        """Bind the value of the binding at hand, forget what is not read any more, and go on."""
+        frame.values[frame.block.bindings[frame.at].var] = value
+        for var in frame.dead[frame.at]:
+            del frame.values[var]
+        frame.at += 1
 
-    def argument(self, arg: Any, environment: Environment) -> Any:
-        if isinstance(arg, (Var, Constant, GlobalVar)):
-            return self.atom(arg, environment)
-        return tuple(self.argument(a, environment) for a in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
+    def closure(self, binding: Binding, function: Function, frame: _Frame) -> Closure:
+        captured = {v: frame.values[v] for v in free_vars(function) if v is not binding.var}
+        made = Closure(function, captured)
+        captured[binding.var] = made
+        return made
 
-    def atom(self, atom: Atom, environment: Environment) -> Any:
+    def result(self, block: Block, frame: _Frame) -> Any:
+        if isinstance(block.result, Tuple):
+            return tuple(self.atom(f, frame) for f in block.result.fields)
+        return self.atom(block.result, frame)
+
+    def apply(self, call: Call, frame: _Frame) -> Any:
+        """Call an operator. What it would overwrite is copied, since other variables may stand for it."""
+        op = call.op
+        if not isinstance(op, Op):
+            raise IRError(message("interpreter", f"{call.op_name} is not registered", "operators of the registry"))
+        args = [self.argument(a, frame) for a in call.args]
+        for name in op.inplace.values():
+            args[op.schema.index[name]] = copy_of(args[op.schema.index[name]])
+        if call.dialect is None:
+            return invoke(state(op), *args)
+        with with_dialect(call.dialect):
+            return invoke(state(op), *args)
+
+    def argument(self, arg: Any, frame: _Frame) -> Any:
+        if isinstance(arg, ATOMS):
+            return self.atom(arg, frame)
+        if isinstance(arg, tuple):
+            return tuple(self.argument(a, frame) for a in arg)  # pyright: ignore[reportUnknownVariableType]
+        return evaluate_attr(arg, frame.sizes)
+
+    def atom(self, atom: Atom, frame: _Frame) -> Any:
         if isinstance(atom, Var):
-            return environment[atom]
+            return frame.values[atom]
         if isinstance(atom, GlobalVar):
-            return self.module[atom.name]
-        return atom.value if isinstance(atom.value, NDArray) else asarray(atom.value)
+            return Closure(self.module[atom.name], {})
+        if atom not in self.constants:
+            self.constants[atom] = _constant(atom)
+        return self.constants[atom]
+
+
+def _constant(atom: Constant) -> NDArray:
+    if isinstance(atom.value, NDArray) and atom.value.type is atom.type:
+        return atom.value
+    return asarray(to_array(atom.value), atom.type.dtype, atom.type.device)

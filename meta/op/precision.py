@@ -2,46 +2,73 @@
 
 The rule is the operator's own (`Op.amp`), or the user's override of it; one function serves the AutoCast pass and the
 eager autocast. "always" runs in the low dtype, "never" in float32, "infer" in the dtype of its largest operand, so
-that a small float32 operand (a bias, a scale) follows the activations instead of widening them.
+that a small float32 operand (a bias, a scale) follows the activations instead of widening them; "keep" takes its
+operands as they are.
+
+Only an operator's data is cast: the arguments that `Op.amp_args` names, or else all tensors. What it overwrites in
+place keeps its dtype, so an operator that updates its arguments and names no data is left alone. float64 is a choice of
+the user's, and stays, with everything that meets it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from meta import dtype as dtypes
+from meta.errors import ArgumentError, did_you_mean, message
 from meta.ir.type import TensorType
-from meta.op.registry import Amp, Op
+from meta.op.registry import AMP_RULES, Amp, Op, get
 
 CASTABLE = ("float16", "bfloat16", "float32")
-"""float64 is a choice of the user's, and stays."""
+
+
+@cache
+def data_positions(op: Op) -> tuple[int, ...]:
+    """Positions in the schema of the arguments that mixed precision may cast."""
+    if op.amp_args:
+        return tuple(op.schema.index[name] for name in op.amp_args)
+    return () if op.inplace else op.schema.tensor_positions
 
 
 def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[str, Amp]) -> str | None:
-    """The dtype that the castable operands of `op` should have, None to leave them alone.
+    """The dtype that the castable tensors at `data_positions(op)` should have, None to leave them alone.
 
     types: arguments in schema order, tensors as types.  low: "float16" or "bfloat16"."""
-    if op.name in EXEMPT:
-        return None
-    operands = [t for t in _tensors(types) if t.dtype in CASTABLE]
-    if not operands or any(t.dtype == "float64" for t in _tensors(types)):
-        return None
     rule = overrides.get(op.name, op.amp)
-    if rule == "always":
-        return low
-    if rule == "never":
-        return "float32" if any(t.dtype in dtypes.HALVES for t in operands) else None
-    if len({t.dtype for t in operands}) == 1:
+    if rule == "keep":
         return None
-    return max(operands, key=_weight).dtype
+    data = list(_tensors(tuple(types[i] for i in data_positions(op))))
+    operands = [t for t in data if t.dtype in CASTABLE]
+    if not operands or any(t.dtype == "float64" for t in data):
+        return None
+    wanted = low if rule == "always" else "float32" if rule == "never" else max(operands, key=_weight).dtype
+    return None if all(t.dtype == wanted for t in operands) else wanted
 
 
-EXEMPT = frozenset({"cast", "device_copy", "stop_gradient"})
-"""Operators whose result dtype the program states itself."""
+def needs_cast(kind: Any, dtype: str) -> bool:
+    """Whether a tensor of type `kind` is cast where `target_dtype` says `dtype`."""
+    return isinstance(kind, TensorType) and kind.dtype in CASTABLE and kind.dtype != dtype
+
+
+def check_policy(where: str, dtype: str, overrides: Mapping[str, Any] | None) -> dict[str, Amp]:
+    """The overrides. Raises ArgumentError for a dtype other than float16 and bfloat16 or an unknown rule, RegistryError
+    for an unknown operator."""
+    if dtype not in dtypes.HALVES:
+        raise ArgumentError(message(where, f"dtype is {dtype!r}", f"allowed: {', '.join(map(repr, dtypes.HALVES))}"))
+    for name, rule in (overrides or {}).items():
+        get(name)
+        if rule not in AMP_RULES:
+            allowed = f"allowed: {', '.join(map(repr, AMP_RULES))}"
+            raise ArgumentError(
+                message(where, f"the rule of '{name}' is {rule!r}", allowed, did_you_mean(str(rule), AMP_RULES))
+            )
+    return dict(overrides or {})
 
 
 def _weight(t: TensorType) -> tuple[int, int]:
+    """Order by size, wider dtypes winning among equals; a symbolic size counts as larger than any number."""
     size = t.size
     return (size if isinstance(size, int) else 1 << 62, dtypes.itemsize(t.dtype))
 

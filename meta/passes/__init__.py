@@ -16,14 +16,27 @@ if TYPE_CHECKING:
     from meta.passes.manager import Pass as Pass
     from meta.passes.manager import PassContext as PassContext
     from meta.passes.manager import Pipeline as Pipeline
+    from meta.passes.manager import bisect as bisect
+    from meta.passes.simplify import drop_stop_gradient as drop_stop_gradient
     from meta.passes.simplify import simplify as simplify
     from meta.passes.standard import standard as standard
 
 _HOMES = {
-    "Pass": "manager", "PassContext": "manager", "Pipeline": "manager", "auto_cast": "auto_cast",
-    "auto_diff": "auto_diff", "cse": "cse", "dce": "dce", "dispatch_dialect": "dispatch_dialect",
-    "fold_const": "fold_const", "inline_calls": "inline_calls", "simplify": "simplify", "standard": "standard",
-}  # fmt: skip
+    "Pass": "manager",
+    "PassContext": "manager",
+    "Pipeline": "manager",
+    "auto_cast": "auto_cast",
+    "auto_diff": "auto_diff",
+    "bisect": "manager",
+    "cse": "cse",
+    "dce": "dce",
+    "dispatch_dialect": "dispatch_dialect",
+    "drop_stop_gradient": "simplify",
+    "fold_const": "fold_const",
+    "inline_calls": "inline_calls",
+    "simplify": "simplify",
+    "standard": "standard",
+}
 
 
 def __getattr__(name: str) -> Any:

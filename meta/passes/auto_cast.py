@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meta.errors import ArgumentError, message
 from meta.ir.builder import Builder
-from meta.ir.expr import Atom, Block, Call, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var, arg_types, is_atom
+from meta.ir.expr import (
+    Atom,
+    Binding,
+    Block,
+    Call,
+    Expr,
+    Function,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    arg_types,
+    is_atom,
+)
 from meta.ir.module import Module
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.visitor import map_operands
-from meta.op.precision import CASTABLE, target_dtype
+from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, get
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass
@@ -21,14 +33,11 @@ from meta.passes.manager import Pass
 def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None) -> Pass:
     """The pass that casts operands by each operator's `amp` rule (meta.op.precision).
 
-    The types of parameters and results stay as they are; a value is cast to a dtype at most once (so weights are cast
-    once a step), and a cast of a cast back to what was cast is dropped. `overrides` maps operator names to rules.
-    Raises ArgumentError for a dtype other than float16 and bfloat16."""
-    if dtype not in ("float16", "bfloat16"):
-        raise ArgumentError(message("auto_cast", f"dtype is {dtype!r}", 'allowed: "float16", "bfloat16"'))
-    chosen = dict(overrides or {})
-    for name in chosen:
-        get(name)
+    The types of parameters and results stay as they are, those that replace parameters included. A value is cast to a
+    dtype at most once in a block (so weights are cast once a step), and a cast back to what was widened is that value.
+    `overrides` maps operator names to rules. Raises ArgumentError for a dtype other than float16 and bfloat16 or an
+    unknown rule, RegistryError for an unknown operator."""
+    chosen = check_policy("auto_cast", dtype, overrides)
 
     def run(module: Module) -> Module:
         module = inline_calls(module)
@@ -45,55 +54,84 @@ class _Caster:
         self.overrides = overrides
         self.builder = Builder(caller_spans=False)
         self.values: dict[Var, Atom] = {}
+        """The new value of each variable whose type changed."""
         self.casts: dict[tuple[Atom, str], Atom] = {}
-        self.sources: dict[Atom, Atom] = {}
+        self.widened: dict[Atom, Atom] = {}
+        """Casts to float32 -> what was cast; exact, so that the way back is known."""
 
     def function(self, function: Function) -> Function:
-        return replace(function, body=self.block(function.body))
+        return replace(function, body=self.fitted_block(self.block(function.body), function.body.type))
 
     def block(self, block: Block) -> Block:
-        """The block with the same result types; casts made inside it are not visible outside."""
+        """The block in mixed precision; its results have the types that come out. Casts made inside are not visible
+        outside."""
         known = dict(self.casts)
         with self.builder.block() as scope:
             for binding in block.bindings:
                 self.builder.span = binding.span
-                new = self.builder.emit(self.value(binding.value), binding.var.name)
-                self.values[binding.var] = new
+                self.bind(binding, self.value(binding.value))
             self.builder.span = None
-            results = [self.fitted(r) for r in block.results]
+            results = [self.atom(r) for r in block.results]
             scope.ret(results if isinstance(block.result, Tuple) else results[0])
         self.casts = known
         return scope.block
 
-    def fitted(self, old: Atom) -> Atom:
-        """The new value of a result, in its old type."""
-        new = self.atom(old)
-        if isinstance(old.type, TensorType) and new.type != old.type:
-            return self.cast(new, old.type.dtype)
-        if new.type != old.type:
-            fields = [self.builder.get_item(new, i) for i in range(len(old.type.fields))]  # type: ignore[union-attr]
-            wanted = old.type.fields  # type: ignore[union-attr]
-            return self.builder.tuple([f if f.type == t else self.cast(f, t.dtype) for f, t in zip(fields, wanted, strict=True)])  # type: ignore[union-attr]
-        return new
+    def bind(self, old: Binding, value: Expr) -> None:
+        if value.type == old.var.type:  # the same variable: a closure may name itself in its body
+            self.builder.bind(Binding(old.var, value))
+        else:
+            self.values[old.var] = self.builder.emit(value, old.var.name)
+
+    def fitted_block(self, block: Block, wanted: Type) -> Block:
+        """`block` with casts at its end, so that it has type `wanted`."""
+        if block.type == wanted:
+            return block
+        with self.builder.block() as scope:
+            for binding in block.bindings:
+                self.builder.bind(binding)
+            if isinstance(block.result, Tuple) and isinstance(wanted, TupleType):
+                scope.ret([self.fitted(a, t) for a, t in zip(block.results, wanted.fields, strict=True)])
+            else:
+                scope.ret(self.fitted(block.results[0], wanted))
+        return scope.block
+
+    def fitted(self, atom: Atom, wanted: Type) -> Atom:
+        """A value as one of type `wanted`."""
+        if atom.type == wanted:
+            return atom
+        if isinstance(wanted, TupleType):
+            fields = [self.builder.get_item(atom, i) for i in range(len(wanted.fields))]
+            return self.builder.tuple([self.fitted(f, t) for f, t in zip(fields, wanted.fields, strict=True)])
+        assert isinstance(wanted, TensorType)
+        return self.cast(atom, wanted.dtype)
 
     def value(self, value: Expr) -> Expr:
-        if isinstance(value, If):
-            return replace(value, cond=self.atom(value.cond), then=self.block(value.then), orelse=self.block(value.orelse))
-        if isinstance(value, Function):
-            return self.function(value)
-        if isinstance(value, (Tuple, TupleGetItem)):
-            return map_operands(value, self.atom)
-        if not isinstance(value.op, Op):
-            args = tuple(self.fitted(a) if is_atom(a) else a for a in value.args)
-            return replace(value, args=args, op=self.callee(value))
-        args = tuple(map(self.argument, value.args))
-        wanted = target_dtype(value.op, arg_types(args), self.low, self.overrides)
-        if wanted is not None:
-            args = tuple(self.casted(a, wanted) for a in args)
-        return self.builder.call_expr(value.op, args, value.dialect, value.attrs)
+        match value:
+            case If():
+                return self.conditional(value)
+            case Function():
+                return self.function(value)
+            case Tuple() | TupleGetItem():
+                return map_operands(value, self.atom)
+            case Call():
+                return self.call(value)
 
-    def callee(self, call: Call) -> Any:
-        return call.op if isinstance(call.op, GlobalVar) else self.atom(call.op)  # type: ignore[arg-type]
+    def conditional(self, value: If) -> If:
+        then, orelse = self.block(value.then), self.block(value.orelse)
+        if then.type != orelse.type:
+            then, orelse = self.fitted_block(then, value.type), self.fitted_block(orelse, value.type)
+        return replace(value, cond=self.atom(value.cond), then=then, orelse=orelse)
+
+    def call(self, call: Call) -> Call:
+        if not isinstance(call.op, Op):  # functions keep their types
+            args = tuple(self.fitted(self.atom(a), a.type) if is_atom(a) else a for a in call.args)
+            return replace(call, args=args, op=self.atom(call.op) if isinstance(call.op, Var) else call.op)
+        args = [self.argument(a) for a in call.args]
+        wanted = target_dtype(call.op, arg_types(tuple(args)), self.low, self.overrides)
+        if wanted is not None:
+            for i in data_positions(call.op):
+                args[i] = self.casted(args[i], wanted)
+        return self.builder.call_expr(call.op, args, call.dialect, call.attrs)
 
     def atom(self, atom: Atom) -> Atom:
         return self.values.get(atom, atom) if isinstance(atom, Var) else atom
@@ -105,19 +143,16 @@ class _Caster:
 
     def casted(self, arg: Any, dtype: str) -> Any:
         if isinstance(arg, tuple):
-            return tuple(self.casted(a, dtype) for a in arg)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        kind = getattr(arg, "type", None)
-        if not isinstance(kind, TensorType) or kind.dtype not in CASTABLE or kind.dtype == dtype:
-            return arg
-        return self.cast(arg, dtype)
+            return tuple(self.casted(a, dtype) for a in arg)  # pyright: ignore[reportUnknownVariableType]
+        return self.cast(arg, dtype) if needs_cast(getattr(arg, "type", None), dtype) else arg
 
     def cast(self, atom: Atom, dtype: str) -> Atom:
-        source = self.sources.get(atom)
-        if source is not None and source.type.dtype == dtype and dtype != "float32":  # type: ignore[union-attr]
-            return source  # narrow -> wide -> narrow: the narrow value itself
+        source = self.widened.get(atom)
+        if source is not None and getattr(source.type, "dtype", "") == dtype:
+            return source
         key = (atom, dtype)
         if key not in self.casts:
-            made = self.builder.call(get("cast"), (atom, dtype))
-            self.casts[key] = made
-            self.sources[made] = atom
+            made = self.casts[key] = self.builder.call(get("cast"), (atom, dtype))
+            if dtype == "float32":
+                self.widened[made] = atom
         return self.casts[key]

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from meta.ir.expr import Binding, Function
-from meta.ir.visitor import filter_bindings, use_counts
-from meta.passes.manager import function_pass
+from dataclasses import replace
+
+from meta.ir.analysis import reachable
+from meta.ir.expr import Binding, Block, Function, Var, operands
+from meta.ir.module import Module
+from meta.ir.visitor import nested_blocks, with_blocks
+from meta.passes.manager import Pass
 
 
-@function_pass("dce")
-def dce(function: Function) -> Function:
-    """Drop bindings that nothing reads. Operators have no effects in this IR: writes are results (MUTATES)."""
-    while True:
-        counts = use_counts(function)
+def _dce(module: Module) -> Module:
+    """Drop bindings that nothing reads, and functions that main does not need, in one sweep from the end. Operators
+    have no effects in this IR: writes are results (MUTATES)."""
+    kept = reachable(module) if "main" in module else frozenset(module)
+    new = {name: _function(f) for name, f in module.functions.items() if name in kept}
+    same = len(new) == len(module.functions) and all(new[n] is f for n, f in module.functions.items())
+    return module if same else Module(new)
 
-        def used(binding: Binding) -> bool:
-            return counts[binding.var] > 0  # noqa: B023  # called before the next round
 
-        new = filter_bindings(function, used)
-        if new is function:
-            return function
-        function = new
+def _function(function: Function) -> Function:
+    body = _block(function.body, set())
+    return function if body is function.body else replace(function, body=body)
+
+
+def _block(block: Block, needed: set[Var]) -> Block:
+    """`block` without what nobody needs; adds what it reads to `needed`."""
+    needed.update(a for a in block.results if isinstance(a, Var))
+    kept: list[Binding] = []
+    for binding in reversed(block.bindings):
+        if binding.var not in needed:
+            continue
+        value = with_blocks(binding.value, tuple(_block(inner, needed) for inner in nested_blocks(binding.value)))
+        needed.update(a for a in operands(value) if isinstance(a, Var))
+        kept.append(binding if value is binding.value else Binding(binding.var, value))
+    kept.reverse()
+    same = len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True))
+    return block if same else Block(tuple(kept), block.result)
+
+
+dce = Pass("dce", _dce, _dce.__doc__ or "")

@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from meta.ir.expr import Atom, Binding, Call, Expr, Function, GlobalVar, Tuple, Var
+from meta.ir.analysis import reachable
+from meta.ir.expr import Atom, Binding, Call, Expr, Function, GlobalVar, Var
 from meta.ir.module import Module
-from meta.ir.visitor import Scope, called_globals, inline, rewrite
+from meta.ir.visitor import Scope, called_globals, free_vars, inline, rewrite
 from meta.passes.manager import Pass
 
 
 def _inline(module: Module) -> Module:
     """Put the bodies of functions in place of their calls, except those that (also indirectly) call themselves."""
-    recursive = {name for name in module if name in _reached(module, name)}
+    recursive = {name for name in module if any(name in reachable(module, f) for f in _called(module, name))}
+    done: dict[str, Function] = {}
+    for name in _callees_first(module):
+        done[name] = _inlined(module[name], {n: f for n, f in done.items() if n not in recursive})
+    same = all(done[n] is f for n, f in module.functions.items())
+    return module if same else Module({n: done[n] for n in module.functions})
+
+
+def _called(module: Module, name: str) -> list[str]:
+    return sorted(n for n in called_globals(module[name]) if n in module)
+
+
+def _callees_first(module: Module) -> list[str]:
+    """The names of the functions, each after those that it calls (as far as there is such an order)."""
+    order: dict[str, None] = {}
+    opened: set[str] = set()
+    stack = list(reversed(tuple(module)))
+    while stack:
+        name = stack[-1]
+        if name in opened:
+            order.setdefault(stack.pop())
+            continue
+        opened.add(name)
+        stack += [n for n in _called(module, name) if n not in opened]
+    return list(order)
+
+
+def _inlined(function: Function, known: dict[str, Function]) -> Function:
+    """`function` with calls of `known` functions and of local closures replaced; repeated for what bodies call."""
 
     def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
         value = binding.value
         if not isinstance(value, Call) or value.callee is None:
             return None
-        target = _target(module, value.callee, scope, recursive)
-        if target is None:
-            return None
-        result = inline(scope, target, value.args)
-        return result if not isinstance(result, Tuple) else Tuple(result.fields, value.span)
+        target = _target(value.callee, scope, known)
+        return None if target is None else inline(scope, target, value.args)
 
-    functions = dict(module.functions)
-    for _ in range(len(functions) + 1):
-        new = {name: rewrite(f, rule) for name, f in functions.items()}
-        if all(new[name] is f for name, f in functions.items()):
-            break
-        functions = new
-    return module if all(functions[n] is f for n, f in module.functions.items()) else Module(functions)
+    while True:
+        new = rewrite(function, rule)
+        if new is function:
+            return function
+        function = new
 
 
-def _reached(module: Module, name: str) -> set[str]:
-    """The functions that `name` calls, directly and indirectly."""
-    seen: set[str] = set()
-    stack = [name]
-    while stack:
-        for called in called_globals(module[stack.pop()]):
-            if called not in seen and called in module:
-                seen.add(called)
-                stack.append(called)
-    return seen
-
-
-def _target(module: Module, callee: Var | GlobalVar, scope: Scope, recursive: set[str]) -> Function | None:
+def _target(callee: Var | GlobalVar, scope: Scope, known: dict[str, Function]) -> Function | None:
+    """The function that a call runs, None where that is not known here or calls itself."""
     if isinstance(callee, GlobalVar):
-        return None if callee.name in recursive else module[callee.name]
+        return known.get(callee.name)
     definition = scope.definition(callee)
-    if not isinstance(definition, Function):
-        return None
-    from meta.ir.visitor import free_vars
-
-    return None if callee in free_vars(definition) else definition
+    return definition if isinstance(definition, Function) and callee not in free_vars(definition) else None
 
 
 inline_calls = Pass("inline_calls", _inline, _inline.__doc__ or "")

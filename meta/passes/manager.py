@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 from meta.errors import ArgumentError, did_you_mean, message
 from meta.ir.expr import Atom, Binding, Expr, Function
 from meta.ir.module import Module
+from meta.ir.printer import to_text
 from meta.ir.verifier import verify
 from meta.ir.visitor import Rule, Scope, rewrite
 
@@ -33,7 +34,9 @@ class PassContext:
 
     print_after: names of passes ("all" for every one) whose result is printed.  file: where to.
     verify: check the rules of the IR after every pass.  disabled: names of passes to leave out.
-    stop_after: number of rewrites after which rules are no longer applied; bisect it to find a wrong rewrite.
+    stop_after: number of rewrites after which rules are no longer applied (see `bisect`).  rewrites: how many there
+    were.  last: the last of them, when `stop_after` is set: the pass, and the binding before and after.
+    Raises ArgumentError for a name that no pass has. The innermost context counts.
     """
 
     print_after: Sequence[str] | Literal["all"] = ()
@@ -42,8 +45,17 @@ class PassContext:
     stop_after: int | None = None
     file: TextIO | None = None
     rewrites: int = 0
+    last: str = ""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     """Pass name -> seconds spent, filled as passes run."""
+
+    def __post_init__(self) -> None:
+        printed = () if self.print_after == "all" else self.print_after
+        for name in (*printed, *self.disabled):
+            if name not in pass_names():
+                known = pass_names()
+                wrong, hint = f"no pass is called '{name}'", did_you_mean(name, known)
+                raise ArgumentError(message("passes", wrong, f"known: {', '.join(known)}", hint))
 
     def __enter__(self) -> Self:
         _stack.contexts.append(self)
@@ -79,6 +91,9 @@ class Pass:
     transform: Transform
     doc: str = ""
 
+    def __post_init__(self) -> None:
+        _created.add(self.name)
+
     def __call__(self, module: Module) -> Module:
         now = context()
         if self.name in now.disabled:
@@ -95,24 +110,24 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Passes in order. Raises ArgumentError when the context disables or prints a pass that nothing is called."""
+    """Passes in order."""
 
     passes: tuple[Pass, ...]
 
     def __call__(self, module: Module) -> Module:
-        _check_names(context(), [p.name for p in self.passes])
         for each in self.passes:
             module = each(module)
         return module
 
 
-def _check_names(now: PassContext, known: list[str]) -> None:
-    printed = () if now.print_after == "all" else now.print_after
-    for name in (*printed, *now.disabled):
-        if name not in known:
-            raise ArgumentError(
-                message("passes", f"no pass is called '{name}'", f"known: {', '.join(known)}", did_you_mean(name, known))
-            )
+_created: set[str] = set()
+
+
+def pass_names() -> list[str]:
+    """The names of the passes that come with the package and of those made so far."""
+    here = {"auto_cast", "auto_diff", "cse", "dce", "dispatch_dialect", "drop_stop_gradient",
+            "fold_const", "inline_calls", "simplify"}  # fmt: skip
+    return sorted(here | _created)
 
 
 def function_pass(name: str) -> Callable[[Callable[[Function], Function]], Pass]:
@@ -130,11 +145,11 @@ def function_pass(name: str) -> Callable[[Callable[[Function], Function]], Pass]
 
 def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4) -> Pass:
     """A Pass that applies `rules` to every binding until nothing changes, at most `rounds` times."""
-    counted = tuple(map(_counted, rules))
+    limited = tuple(counted(name, rule) for rule in rules)
 
     def run(function: Function) -> Function:
         for _ in range(rounds):
-            new = rewrite(function, *counted)
+            new = rewrite(function, *limited)
             if new is function:
                 break
             function = new
@@ -144,8 +159,8 @@ def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4)
     return function_pass(name)(run)
 
 
-def _counted(rule: Rule) -> Rule:
-    """`rule` while the context's limit on rewrites is not reached."""
+def counted(name: str, rule: Rule) -> Rule:
+    """A rule of the pass `name` that answers while the context's limit on rewrites is not reached."""
 
     def run(binding: Binding, scope: Scope) -> Expr | Atom | None:
         now = context()
@@ -154,6 +169,42 @@ def _counted(rule: Rule) -> Rule:
         answer = rule(binding, scope)
         if answer is not None:
             now.rewrites += 1
+            if now.stop_after is not None:
+                now.last = f"{name}: %{binding.var.name} = {_shown(binding.value)}  ->  {_shown(answer)}"
         return answer
 
     return run
+
+
+def _shown(value: Expr | Atom) -> str:
+    """The first line of a value's text."""
+    return to_text(value, spans=False, data=False).split("\n")[0]
+
+
+def bisect(transform: Transform, module: Module, good: Callable[[Module], bool]) -> str | None:
+    """The first rewrite after which `good(transform(module))` no longer holds, as text; None when it always does.
+
+    good: runs the program and compares, for instance. It is asked about as often as the logarithm of the number of
+    rewrites. Raises ArgumentError when the result is not good without any rewrite."""
+
+    def attempt(limit: int) -> tuple[bool, PassContext]:
+        with PassContext(stop_after=limit) as now:
+            out = transform(module)
+        return good(out), now
+
+    fine, everything = attempt(sys.maxsize)
+    if fine:
+        return None
+    low, high = 0, everything.rewrites
+    if not attempt(0)[0]:
+        wrong = "the result is wrong without any rewrite"
+        raise ArgumentError(message("bisect", wrong, "transforms that are right when no rule is applied"))
+    last = everything.last
+    while high - low > 1:
+        middle = (low + high) // 2
+        fine, now = attempt(middle)
+        if fine:
+            low = middle
+        else:
+            high, last = middle, now.last
+    return last

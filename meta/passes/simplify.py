@@ -1,14 +1,21 @@
-"""Algebraic simplification: one small rule an identity, in a table by operator."""
+"""Algebraic simplification: one small rule an identity, in a table by operator.
+
+Every rule keeps the type of what it replaces. Values stay exactly as they are, but for the sign of zero in x + 0; what
+holds of real numbers only (x * 0, x / x, reordered sums, a cast back from a narrower dtype) is not done.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem, Var
+from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
+from meta.ir.literal import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op
-from meta.op.registry import get
+from meta.ndarray import NDArray
+from meta.op.declare.transform import moved, swapped
+from meta.op.registry import Op, get
 from meta.passes.manager import rewrite_pass
 
 Answer = Expr | Atom | None
@@ -26,16 +33,24 @@ def _producer(scope: Scope, atom: Any, op: str) -> Call | None:
 
 
 def _is_number(scope: Scope, value: Any, number: float) -> bool:
-    """Whether an operand is `number` everywhere: a Python scalar, zeros/ones, or a constant with one element."""
+    """Whether an operand is `number` everywhere: a Python scalar, a tensor full of it, or a constant of one element."""
     if isinstance(value, (int, float)):
         return value == number
     if isinstance(value, Constant):
-        return value.type.size == 1 and float(value.value.item()) == number
+        return value.type.size == 1 and float(_item(value)) == number
     made = scope.definition(value)
-    name = made.op_name if isinstance(made, Call) else ""
-    if name == "full" and isinstance(made, Call):
-        return any(a == number for a in made.args if isinstance(a, (int, float)) and not isinstance(a, bool))
-    return (name in ("zeros", "zeros_like") and number == 0) or (name in ("ones", "ones_like") and number == 1)
+    if not isinstance(made, Call) or not isinstance(made.op, Op):
+        return False
+    if made.op.name in ("full", "full_like"):
+        return made.args[made.op.schema.index["fill_value"]] == number
+    return (made.op.name in ("zeros", "zeros_like") and number == 0) or (
+        made.op.name in ("ones", "ones_like") and number == 1
+    )
+
+
+def _item(constant: Constant) -> Any:
+    value = constant.value
+    return value.item() if isinstance(value, NDArray) else to_array(value).item()
 
 
 def _identity_operand(number: float, *, left: bool) -> Rule:
@@ -99,32 +114,62 @@ def _lossless(narrow: str, wide: str) -> bool:
     return lowest <= low and high <= highest
 
 
-def _reshape_of_reshape(binding: Binding, scope: Scope) -> Answer:
-    """A reshape of a reshape (or of another change of the shape alone) is one reshape."""
+_VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
+
+
+def _view_of_view(binding: Binding, scope: Scope) -> Answer:
+    """A change of the shape alone of another one is one reshape, or nothing."""
     call = _call(binding)
-    for op in ("reshape", "squeeze", "expand_dims"):
+    assert isinstance(call.type, TensorType)
+    for op in _VIEWS:
         inner = _producer(scope, call.args[0], op)
-        if inner is not None and isinstance(call.type, TensorType):
-            return scope.call_expr(get("reshape"), (inner.args[0], call.type.shape))
+        if inner is not None:
+            x = inner.args[0]
+            return x if x.type == call.type else scope.call_expr(get("reshape"), (x, call.type.shape))
     return None
+
+
+def _like(op: str) -> Rule:
+    """`op_like(x, like)` is `op(x, ...)` of what is known about `like`, whose value is then not needed."""
+
+    def rule(binding: Binding, scope: Scope) -> Answer:
+        call = _call(binding)
+        assert isinstance(call.type, TensorType)
+        return scope.call_expr(get(op), (call.args[0], call.type.dtype if op == "cast" else call.type.shape))
+
+    return rule
 
 
 def _transpose_of_transpose(binding: Binding, scope: Scope) -> Answer:
     """Two permutations are one; the identity is none."""
     call = _call(binding)
     ndim = call.args[0].type.ndim
-    axes = _axes(call.args[1], ndim)
-    if axes == tuple(range(ndim)):
-        return call.args[0]
+    axes = _axes(call)
     inner = _producer(scope, call.args[0], "transpose")
-    if inner is None:
-        return None
-    first = _axes(inner.args[1], ndim)
-    return scope.call_expr(call.op, (inner.args[0], tuple(first[a] for a in axes)))  # type: ignore[arg-type]
+    x = call.args[0] if inner is None else inner.args[0]
+    if inner is not None:
+        first = _axes(inner)
+        axes = tuple(first[a] for a in axes)
+    if axes == tuple(range(ndim)):
+        return x
+    return None if inner is None else scope.call_expr(get("transpose"), (x, axes))
 
 
-def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
-    return tuple(a % ndim for a in axes) if axes else tuple(range(ndim))[::-1]
+def _axes(call: Call) -> tuple[int, ...]:
+    """Which axis of the operand each axis of a transpose's result is."""
+    ndim = call.args[0].type.ndim
+    axes = call.args[1]
+    return tuple(range(ndim))[::-1] if axes is None else tuple(a % ndim for a in axes)
+
+
+def _as_transpose(binding: Binding, scope: Scope) -> Answer:
+    """swap_axis and moveaxis in the form that the other rules know."""
+    call = _call(binding)
+    ndim = call.args[0].type.ndim
+    x, first, second = call.args
+    order = swapped if call.op_name == "swap_axis" else moved
+    axes = order(call.op_name, first, second, ndim)
+    return scope.call_expr(get("transpose"), (x, tuple(axes)))
 
 
 def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
@@ -137,23 +182,31 @@ def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
         if inner is None:
             continue
         ndim = args[i].type.ndim
-        swapped = (*range(ndim - 2), ndim - 1, ndim - 2)
-        if _axes(inner.args[1], ndim) == swapped:
+        exchanged = (*range(ndim - 2), ndim - 1, ndim - 2)
+        if _axes(inner) == exchanged:
             args[i], args[i + 2], changed = inner.args[0], not args[i + 2], True
     return scope.call_expr(call.op, tuple(args)) if changed else None  # type: ignore[arg-type]
 
 
 def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
-    """An elementwise operator broadcasts by itself: broadcast_to before it is dropped when the other operand already
-    has the result's shape."""
+    """An elementwise operator broadcasts by itself: a broadcast_to before it that changes nothing is dropped."""
     call = _call(binding)
-    x1, x2 = call.args[:2]
-    for i, (x, other) in enumerate(((x1, x2), (x2, x1))):
-        inner = _producer(scope, x, "broadcast_to")
-        if inner is not None and getattr(getattr(other, "type", None), "shape", None) == call.type.shape:  # type: ignore[union-attr]
-            args = (inner.args[0], x2) if i == 0 else (x1, inner.args[0])
-            return scope.call_expr(call.op, (*args, *call.args[2:]))  # type: ignore[arg-type]
+    for i in (0, 1):
+        inner = _producer(scope, call.args[i], "broadcast_to")
+        other = getattr(call.args[1 - i], "type", None)
+        if inner is None or not isinstance(other, TensorType):
+            continue
+        if isinstance(call.type, TensorType) and other.shape == call.type.shape:
+            x = inner.args[0]
+            return scope.call_expr(call.op, (x, call.args[1]) if i == 0 else (call.args[0], x))  # type: ignore[arg-type]
     return None
+
+
+def _only_operand(binding: Binding, scope: Scope) -> Answer:
+    """A concatenation of one tensor is that tensor."""
+    del scope
+    xs = _call(binding).args[0]
+    return xs[0] if len(xs) == 1 else None
 
 
 def _first_of(*rules: Rule) -> Rule:
@@ -176,36 +229,61 @@ def _field_of_tuple(binding: Binding, scope: Scope) -> Answer:
     return made.fields[value.index] if isinstance(made, Tuple) else None
 
 
-def _forward(binding: Binding, scope: Scope) -> Answer:
-    """stop_gradient and copies are their operand once gradients are taken and values are immutable."""
-    del scope
-    x = _call(binding).args[0]
-    return x if isinstance(x, (Var, Constant)) and x.type == binding.var.type else None
+def _base_level(rule: Rule) -> Rule:
+    """`rule` on calls that no dialect was chosen for and no later pass has marked, where it keeps the type."""
+
+    def run(binding: Binding, scope: Scope) -> Answer:
+        call = _call(binding)
+        answer = rule(binding, scope) if call.dialect is None and not call.attrs else None
+        return answer if answer is None or answer.type == call.type else None
+
+    return run
 
 
+_ELEMENTWISE = (
+    "add", "subtract", "multiply", "divide", "floor_divide", "mod", "power", "maximum", "minimum", "atan2",
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+)  # fmt: skip
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "add": (_identity_operand(0, left=True),),
+    "subtract": (_identity_operand(0, left=False),),
+    "multiply": (_identity_operand(1, left=True),),
+    "divide": (_identity_operand(1, left=False),),
+    "power": (_identity_operand(1, left=False),),
+    "negative": (_double("negative"),),
+    "logical_not": (_double("logical_not"),),
+    "cast": (_same_type, _cast_of_cast),
+    "cast_like": (_like("cast"),),
+    "reshape": (_same_type, _view_of_view),
+    "reshape_like": (_like("reshape"),),
+    "squeeze": (_same_type, _view_of_view),
+    "expand_dims": (_same_type, _view_of_view),
+    "broadcast_to": (_same_type,),
+    "broadcast_to_like": (_like("broadcast_to"),),
+    "sum_to": (_same_type,),
+    "device_copy": (_same_type,),
+    "copy": (_same_type,),
+    "transpose": (_transpose_of_transpose,),
+    "swap_axis": (_as_transpose,),
+    "moveaxis": (_as_transpose,),
+    "matmul": (_transposed_operand,),
+    "concatenate": (_only_operand,),
+}
 TABLE: dict[str, Rule] = {
-    "add": _first_of(_identity_operand(0, left=True), _broadcast_operand),
-    "subtract": _first_of(_identity_operand(0, left=False), _broadcast_operand),
-    "multiply": _first_of(_identity_operand(1, left=True), _broadcast_operand),
-    "divide": _first_of(_identity_operand(1, left=False), _broadcast_operand),
-    "power": _identity_operand(1, left=False),
-    "negative": _double("negative"),
-    "cast": _first_of(_same_type, _cast_of_cast),
-    "reshape": _first_of(_same_type, _reshape_of_reshape),
-    "squeeze": _same_type,
-    "expand_dims": _same_type,
-    "broadcast_to": _same_type,
-    "sum_to": _same_type,
-    "device_copy": _same_type,
-    "transpose": _transpose_of_transpose,
-    "matmul": _transposed_operand,
-    "stop_gradient": _forward,
-    "copy": _forward,
+    name: _base_level(_first_of(*_RULES.get(name, ()), *([_broadcast_operand] if name in _ELEMENTWISE else [])))
+    for name in dict.fromkeys((*_RULES, *_ELEMENTWISE))
 }
 
 simplify = rewrite_pass(
     "simplify",
-    "Apply algebraic identities (see TABLE): neutral operands, double negation, casts, reshapes and transposes of each "
-    "other, transposes into matmul, explicit broadcasts into elementwise operators, fields of built tuples.",
+    "Apply algebraic identities (see TABLE): neutral operands, double negation, casts, changes of shape and transposes "
+    "of each other, transposes into matmul, explicit broadcasts into elementwise operators, fields of built tuples.",
     [by_op(TABLE), _field_of_tuple],
+)
+
+drop_stop_gradient = rewrite_pass(
+    "drop_stop_gradient",
+    "Put operands in place of their stop_gradient. For programs whose gradients are all taken.",
+    [by_op({"stop_gradient": _base_level(_same_type)})],
 )

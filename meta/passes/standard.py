@@ -7,9 +7,10 @@ from meta.passes.dce import dce
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
-from meta.passes.simplify import simplify
+from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, simplify, fold_const, cse, dce: results stay the same up to rounding."""
-    return Pipeline((inline_calls, simplify, fold_const, cse, simplify, dce))
+    """inline_calls, drop_stop_gradient, simplify, fold_const, cse, simplify, dce, for a program whose gradients are
+    taken: results stay the same up to rounding."""
+    return Pipeline((inline_calls, drop_stop_gradient, simplify, fold_const, cse, simplify, dce))

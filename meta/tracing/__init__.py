@@ -242,8 +242,8 @@ def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
 
 def state_names(owner: Any) -> dict[int, str]:
     """id(array) -> dotted name for the arrays of a Model, an optimizer, or anything else with `named_state()`."""
-    named = getattr(owner, "named_state", None)
-    return {id(x): name for name, x in named()} if callable(named) and not isinstance(owner, type) else {}
+    named: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
+    return {id(x): name for name, x in named()} if named is not None and not isinstance(owner, type) else {}
 
 
 def _is_input(value: Any) -> bool:

@@ -59,9 +59,9 @@ class Trace:
         made = self.builder.call_expr(op, atoms)
         if isinstance(made.type, Value):
             return made.type.value
-        result = self._wrapped(self.builder.emit(made))
+        result: Any = self._wrapped(self.builder.emit(made))
         for index, name in op.inplace.items():
-            value: Any = result[index] if isinstance(result, tuple) else result
+            value = result[index] if isinstance(made.type, TupleType) else result
             self._overwrite(op.name, args[op.schema.index[name]], value)
         return result
 

@@ -40,25 +40,25 @@ standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, o
                 relay="subtract", onnx="Sub")  # fmt: skip
 
 # Comparisons. Operands are compared in their common dtype.
-standard_binary("equal", "x1 == x2; false for NaN.", result="bool", scalar=operator.eq, operator="__eq__", aten="eq.Tensor",
+standard_binary("equal", "x1 == x2; false for NaN.", result="bool", amp="keep", scalar=operator.eq, operator="__eq__", aten="eq.Tensor",
                 relay="equal", onnx="Equal")  # fmt: skip
-standard_binary("greater", "x1 > x2; false for NaN.", result="bool", scalar=operator.gt, operator="__gt__",
+standard_binary("greater", "x1 > x2; false for NaN.", result="bool", amp="keep", scalar=operator.gt, operator="__gt__",
                 aten="gt.Tensor", relay="greater", onnx="Greater")  # fmt: skip
-standard_binary("greater_equal", "x1 >= x2; false for NaN.", result="bool", scalar=operator.ge, operator="__ge__",
+standard_binary("greater_equal", "x1 >= x2; false for NaN.", result="bool", amp="keep", scalar=operator.ge, operator="__ge__",
                 aten="ge.Tensor", relay="greater_equal", onnx="GreaterOrEqual")  # fmt: skip
-standard_binary("less", "x1 < x2; false for NaN.", result="bool", scalar=operator.lt, operator="__lt__", aten="lt.Tensor",
+standard_binary("less", "x1 < x2; false for NaN.", result="bool", amp="keep", scalar=operator.lt, operator="__lt__", aten="lt.Tensor",
                 relay="less", onnx="Less")  # fmt: skip
-standard_binary("less_equal", "x1 <= x2; false for NaN.", result="bool", scalar=operator.le, operator="__le__",
+standard_binary("less_equal", "x1 <= x2; false for NaN.", result="bool", amp="keep", scalar=operator.le, operator="__le__",
                 aten="le.Tensor", relay="less_equal", onnx="LessOrEqual")  # fmt: skip
-standard_binary("not_equal", "x1 != x2; true for NaN.", result="bool", scalar=operator.ne, operator="__ne__",
+standard_binary("not_equal", "x1 != x2; true for NaN.", result="bool", amp="keep", scalar=operator.ne, operator="__ne__",
                 aten="ne.Tensor", relay="not_equal")  # fmt: skip
 
 # Logic on truth values (anything but 0 is true), and on bits.
-standard_binary("logical_and", "Whether both are true.", result="bool", scalar=lambda a, b: bool(a and b), aten="logical_and",
+standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=lambda a, b: bool(a and b), aten="logical_and",
                 relay="logical_and", onnx="And")  # fmt: skip
-standard_binary("logical_or", "Whether one is true, or both.", result="bool", scalar=lambda a, b: bool(a or b),
+standard_binary("logical_or", "Whether one is true, or both.", result="bool", amp="keep", scalar=lambda a, b: bool(a or b),
                 aten="logical_or", relay="logical_or", onnx="Or")  # fmt: skip
-standard_binary("logical_xor", "Whether exactly one is true.", result="bool", scalar=lambda a, b: bool(a) != bool(b),
+standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=lambda a, b: bool(a) != bool(b),
                 aten="logical_xor", relay="logical_xor", onnx="Xor")  # fmt: skip
 standard_binary("bitwise_and", "The bits that both have, of integers or booleans.", accepts="discrete", scalar=operator.and_,
                 operator="__and__", aten="bitwise_and.Tensor", relay="bitwise_and", onnx="BitwiseAnd")  # fmt: skip

@@ -63,6 +63,11 @@ def strided_set(
     return x
 
 
+def _require_number(op: str, name: str, t: TensorType) -> None:
+    """What is added up."""
+    rules.require(op, t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")')
+
+
 def _require_indices(op: str, indices: TensorType, x: TensorType) -> None:
     rules.require(op, dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",
                   f"allowed: {', '.join(dtypes.INTS)}", 'cast it: indices.cast("int64")')  # fmt: skip
@@ -97,9 +102,10 @@ def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tup
     return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
 
 
-@declare("take_dx", schema=indexing.take_dx)
+@declare("take_dx", schema=indexing.take_dx, amp="never")
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
     """Gradient of take: each element of dy added to the place that it was taken from."""
+    _require_number("take_dx", "dy", dy)
     x = dy.with_shape(shape)
     rules.require_same_shape("take_dx", dy=dy, taken=dy.with_shape(_taken("take_dx", x, indices, axis)))
     return x
@@ -127,9 +133,10 @@ def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
                       f"no larger than x except along axis {at}")  # fmt: skip
 
 
-@declare("gather_dx", schema=indexing.gather_dx)
+@declare("gather_dx", schema=indexing.gather_dx, amp="never")
 def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Gradient of gather: each element of dy added to the place that it was taken from."""
+    _require_number("gather_dx", "dy", dy)
     x = dy.with_shape(shape)
     _gathered("gather_dx", x, axis, indices)
     rules.require_same_shape("gather_dx", dy=dy, indices=indices)
@@ -152,9 +159,10 @@ def _gathered_nd(op: str, x: TensorType, indices: TensorType) -> tuple[Dim, ...]
     return (*indices.shape[1:], *x.shape[count:])
 
 
-@declare("gather_nd_dx", schema=indexing.gather_nd_dx)
+@declare("gather_nd_dx", schema=indexing.gather_nd_dx, amp="never")
 def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Gradient of gather_nd: each element of dy added to the place that it was taken from."""
+    _require_number("gather_nd_dx", "dy", dy)
     x = dy.with_shape(shape)
     rules.require_same_shape("gather_nd_dx", dy=dy, taken=dy.with_shape(_gathered_nd("gather_nd_dx", x, indices)))
     return x
@@ -166,6 +174,7 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
 
     Positions outside are moved to the nearest inside."""
+    _require_number("scatter_add", "x", x)
     _gathered("scatter_add", x, axis, indices)
     rules.same_device("scatter_add", x, src)
     rules.require_same_dtype("scatter_add", x=x, src=src)
@@ -181,10 +190,11 @@ def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     return weight.with_shape(_taken("embedding", weight, indices, 0))
 
 
-@declare("embedding_dx", schema=indexing.embedding_dx)
+@declare("embedding_dx", schema=indexing.embedding_dx, amp="never")
 def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> TensorType:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...)."""
     _require_indices("embedding_dx", indices, dy)
+    _require_number("embedding_dx", "dy", dy)
     lead = indices.ndim
     rules.require("embedding_dx", dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
                   f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",

@@ -12,25 +12,25 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare("cast", schema=transform.cast, pattern="elemwise", method=True, aten="_to_copy", relay="cast", onnx="Cast")
+@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aten="_to_copy", relay="cast", onnx="Cast")
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)
 
 
-@declare("cast_like", schema=transform.x_like, pattern="elemwise", aten="type_as", relay="cast_like", onnx="CastLike")
+@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise", aten="type_as", relay="cast_like", onnx="CastLike")
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
 
 
-@declare("device_copy", schema=transform.device_copy, method=True, relay="device_copy")
+@declare("device_copy", schema=transform.device_copy, amp="keep", method=True, relay="device_copy")
 def device_copy(x: TensorType, device: Device) -> TensorType:
     """The tensor on another device."""
     return tensor_type(x.shape, x.dtype, device)
 
 
-@declare("stop_gradient", schema=transform.x_only, view=True, method=True, aten="detach")
+@declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True, aten="detach")
 def stop_gradient(x: TensorType) -> TensorType:
     """The tensor itself, through which no gradient flows."""
     return x
@@ -52,7 +52,7 @@ def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
 
 
-@declare("reshape_like", schema=transform.x_like, pattern="injective", view=True, relay="reshape_like", aten="view_as")
+@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True, relay="reshape_like", aten="view_as")
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in the same order, under the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape("reshape_like", x.shape, like.shape))
@@ -89,7 +89,7 @@ def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     return _broadcast("broadcast_to", x, shape)
 
 
-@declare("broadcast_to_like", schema=transform.x_like, pattern="broadcast", relay="broadcast_to_like", aten="expand_as")
+@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast", relay="broadcast_to_like", aten="expand_as")
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
     return _broadcast("broadcast_to_like", x, like.shape)

@@ -44,7 +44,7 @@ standard_unary("sin", "Sine of an angle in radians.", aten="sin", relay="sin", o
 standard_unary("sinh", "Hyperbolic sine.", amp="never", aten="sinh", relay="sinh", onnx="Sinh")
 standard_unary("sqrt", "Square root; NaN below 0.", aten="sqrt", relay="sqrt", onnx="Sqrt")
 standard_unary("tan", "Tangent of an angle in radians.", amp="never", aten="tan", relay="tan", onnx="Tan")
-standard_unary("tanh", "Hyperbolic tangent.", amp="never", aten="tanh", relay="tanh", onnx="Tanh")
+standard_unary("tanh", "Hyperbolic tangent.", aten="tanh", relay="tanh", onnx="Tanh")
 
 # Activations.
 standard_unary("elu", "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).", result="same", accepts="float", schema=unary.elu, aten="elu", onnx="Elu")
@@ -95,5 +95,5 @@ standard_unary_dx("rsqrt_dx", needs="y", amp="never")
 standard_unary_dx("sigmoid_dx", needs="y")
 standard_unary_dx("silu_dx", needs="x")
 standard_unary_dx("sqrt_dx", needs="y")
-standard_unary_dx("tanh_dx", needs="y", amp="never")
+standard_unary_dx("tanh_dx", needs="y")
 standard_unary_dx("threshold_dx", needs="x", schema=unary.threshold_dx)
