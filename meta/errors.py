@@ -30,6 +30,10 @@ class TypeInferenceError(MetaError, ValueError):
     """Arguments of the right kind whose shapes, dtypes or values do not fit together."""
 
 
+class PositionError(MetaError, IndexError):
+    """An index that is no index, or that lies outside of a tensor."""
+
+
 class DeviceError(MetaError, ValueError):
     """A device that does not exist here, or operands on different ones."""
 

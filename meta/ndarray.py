@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta import storage
 from meta._generated.methods import TensorMethods
-from meta.device import CPU, Device, device
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
+from meta.device import CPU, Device
+from meta.device import device as parse_device
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, did_you_mean, message
 from meta.ir.type import TensorType, tensor_type
+from meta.op import rules
 from meta.schema._types import TensorLike
 from meta.scope import modes, scopes
 
@@ -55,7 +57,9 @@ class NDArray(TensorMethods):
     def __getattr__(self, name: str) -> Any:
         if name in _UNSET:
             return _UNSET[name]
-        raise AttributeError(f"NDArray has no attribute {name!r}")
+        # Other libraries ask for their protocols (`__array_interface__`) often: no search for what they might mean.
+        hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
+        raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())
 
     @property
     def type(self) -> TensorType:
@@ -109,11 +113,17 @@ class NDArray(TensorMethods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out = self._host("numpy")
-        if dtype is not None and out.dtype != dtype:
-            return out.astype(dtype)
-        return out.copy() if copy else out
+        same = dtype is None or out.dtype == dtype
+        if copy is False and not (same and self.device.kind == "cpu"):
+            raise ValueError(message("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True"))
+        return out.copy() if copy and same else out if same else out.astype(dtype)
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        """The memory for another library. Raises GradientError like `numpy`."""
+        if self._node is not None:
+            raise GradientError(
+                message("dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()")
+            )
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, "dlpack")
         return self._data.__dlpack__(stream=stream, **options)
@@ -155,6 +165,26 @@ class NDArray(TensorMethods):
 
     __hash__ = object.__hash__
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Of an array that operators computed the values are kept, and not how they were computed.
+        return _restored, (self._host("pickle"), str(self.device), self.requires_grad and self.is_leaf)
+
+    def __copy__(self) -> NDArray:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NDArray:
+        """The same values in other memory; a leaf stays a leaf. Raises GradientError for a computed array."""
+        if not self.is_leaf:
+            raise GradientError(message("copy", "the array is part of a gradient graph", "leaves", "use x.detach()"))
+        out = memo[id(self)] = copy_of(self)
+        out.requires_grad = self.requires_grad
+        if self._grad is not None:
+            out._grad = copy_of(self._grad)
+        return out
+
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "scalar"
         grad = ", requires_grad" if self._node is not None else ""
@@ -165,8 +195,8 @@ class NDArray(TensorMethods):
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> NDArray:
         """This array on `device` with `dtype`; itself when nothing changes. Differentiable."""
-        out: NDArray = self if dtype is None else self.cast(dtype)
-        return out if device is None else out.device_copy(device)
+        out: NDArray = self if dtype is None or dtypes.canonical(dtype) == self.dtype else self.cast(dtype)
+        return out if device is None or parse_device(device) is self.device else out.device_copy(device)
 
     def update(self, value: NDArray) -> None:
         """Overwrite the values, in place, with those of an array of the same type.
@@ -184,7 +214,20 @@ class NDArray(TensorMethods):
         storage.copy_into(value._data, written("update", self)._data)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Overwrite a part of the values in place: a new tensor with that part replaced is computed, then written."""
+        """Overwrite a part of the values in place, with a tensor, number or array-like that broadcasts to it.
+
+        Integer arrays and masks are indices on the CPU, outside of traced functions. Raises PositionError for an index
+        that does not fit, TypeInferenceError for a value that does not, GradientError for an array or a value in a
+        gradient graph."""
+        tracing = scopes.active and modes.trace is not None
+        if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
+            raise GradientError(
+                message("setitem", "the value is part of a gradient graph, which a write in place leaves", "values without one",
+                        "use value.detach(), or meta.strided_set, which is differentiable")
+            )  # fmt: skip
+        if self.device.kind == "cpu" and not tracing:
+            _write_host(self, index, value)
+            return
         from meta.op.indexing import setitem
 
         self.update(setitem(self.detach(), index, value))
@@ -270,18 +313,41 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
     return asarray(data, dtype, device, copy=True)
 
 
-def asarray(data: Any, dtype: Any = None, on: Device | str = CPU, copy: bool = False) -> NDArray:
-    """Like `array`, sharing the memory of `data` where it can."""
+def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
+    """Like `array`, sharing the memory of `data` where it can (see meta.storage for when that is)."""
     if isinstance(data, TensorLike):
         tracing = scopes.active and modes.trace is not None
         out: Any = copy_of(data) if copy and not tracing else data.detach()  # type: ignore[arg-type, attr-defined]
-        return out.to(device=on, dtype=dtype)
+        return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
-        return from_dlpack(data, copy=copy).to(device=on, dtype=dtype)
+        return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
     host = _to_numpy(data, dtype)
     tensor = storage.from_numpy(host, copy=copy)
     out = _noted(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
-    return out if device(on) is CPU else out.to(device=on)
+    return out if parse_device(device) is CPU else out.to(device=device)
+
+
+def _write_host(x: NDArray, index: Any, value: Any) -> None:
+    """`x[index] = value` through a NumPy view of the same memory."""
+    from meta.autograd.tape import written
+    from meta.op.indexing import check_dtype, check_value, host_index
+
+    items = host_index(x, index)
+    if isinstance(value, NDArray):
+        rules.same_device("setitem", x.type, value.type)
+    source = value._host("setitem") if isinstance(value, NDArray) else _to_numpy(value, None)
+    check_dtype(dtypes.canonical(source.dtype), x.dtype)
+    target = storage.to_numpy(x._data, x.dtype, x.shape, x.device)
+    check_value(source.shape, target[items].shape)
+    written("setitem", x)
+    target[items] = source
+
+
+def _restored(host: np.ndarray[Any, Any], on: str, requires_grad: bool) -> NDArray:
+    """An unpickled array."""
+    out = array(host, device=on)
+    out.requires_grad = requires_grad
+    return out
 
 
 def _noted(x: NDArray) -> NDArray:
@@ -316,13 +382,13 @@ def _to_numpy(data: Any, dtype: Any) -> Any:
 def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
     """An array over the memory of a DLPack exporter (torch, NumPy, CuPy, ...), or over a copy of it.
 
-    Memory that is strided, read-only or not 64-byte aligned is always copied. Raises ArgumentError for an object
-    without DLPack or with an unsupported dtype."""
+    Memory that is strided or read-only is always copied, that of a torch tensor which requires gradients is shared
+    without its history. Raises ArgumentError for an object without DLPack or with an unsupported dtype."""
     data, shape, dtype, where = storage.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))
     return _noted(copy_of(out) if copy else out)
 
 
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:
-    """An array over the memory of a NumPy array (copied when strided, read-only or not 64-byte aligned)."""
+    """An array over the memory of a NumPy array (copied when strided, read-only or in foreign byte order)."""
     return asarray(host)

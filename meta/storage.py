@@ -1,19 +1,23 @@
 """Memory of arrays: TVM-FFI tensors made from, and seen as, NumPy arrays and DLPack exporters, without copies.
 
-An allocation is always compact and row-major. Foreign memory is shared when it is compact and aligned for the kernels
-(64 bytes); otherwise it is copied once, here.
+An allocation is always compact and row-major. Foreign memory is shared when it is compact, writable and in native byte
+order; on the CPU it may start at any address (kernels are built for that), on other devices at a multiple of 64 bytes.
+Memory that does not qualify is copied once, here.
 """
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 from meta import dtype as dtypes
+from meta._tvm_runtime import ffi
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError, DeviceError, message
 
 ALIGNMENT = 64
+"""Of the memory that is shared with other devices than the CPU."""
+
+_CPU_KINDS = (1, 3)  # DLPack: CPU, and CUDA's host memory
 _KIND_OF_DLPACK = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 
 
@@ -25,85 +29,91 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
 
 
 def from_numpy(array: Any, copy: bool = False) -> Any:
-    """A CPU tensor over the memory of a NumPy array: shared when compact, aligned and writable, else copied."""
+    """A CPU tensor over the memory of a NumPy array of a supported dtype: shared when compact and writable, else
+    copied."""
     import numpy as np
-    import tvm_ffi
 
+    tvm_ffi = ffi()
     dtype = dtypes.canonical(array.dtype)
-    if not array.size:  # NumPy gives arrays without elements strides that kernels take for strided memory
-        return empty(tuple(array.shape), dtype)
     if copy or not _sharable(array):
-        array = _aligned_copy(array)
+        array = np.array(array, dtypes.to_numpy(dtype), order="C", copy=True)
     if dtype != "bfloat16":
-        return tvm_ffi.from_dlpack(array)
-    raw = tvm_ffi.from_dlpack(array.view(np.uint16))
-    from meta.op.dialect.tvm import _memory
-
-    return _memory.view(raw, tuple(array.shape), "bfloat16")
+        return _compact(tvm_ffi.from_dlpack(array), array.shape, dtype)
+    return view(tvm_ffi.from_dlpack(array.view(np.uint16)), tuple(array.shape), "bfloat16")
 
 
 def _sharable(array: Any) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.writeable and array.ctypes.data % ALIGNMENT == 0)
+    flags = array.flags
+    return bool(flags.c_contiguous and flags.writeable and flags.aligned and array.dtype.isnative)
 
 
-def _aligned_copy(array: Any) -> Any:
-    """A compact copy whose data starts on a 64-byte boundary."""
-    import numpy as np
-
-    raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    out = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    out[...] = array
-    return out
+def _compact(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """The same memory with the strides that kernels check for: others may give anything for axes of size 1."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(tuple(data.strides)), strict=True):
+        if stride != expected:
+            return view(data, tuple(shape), dtype)
+        expected *= size
+    return data
 
 
 def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
     """A NumPy array sharing the memory of a CPU tensor; a copy of one on another device."""
     import numpy as np
 
-    if on.kind != "cpu":
-        from meta.op.dialect.tvm import _memory
+    from meta.op.dialect.tvm import _memory
 
+    if on.kind != "cpu":
         data = _memory.copy_to(data, dtype, CPU)
     if dtype != "bfloat16":
         return np.from_dlpack(data)
-    count = int(np.prod(shape))
-    buffer = (ctypes.c_uint16 * count).from_address(data.data_ptr()) if count else (ctypes.c_uint16 * 0)()
-    buffer._keep_alive = data
-    return np.frombuffer(buffer, dtype=dtypes.to_numpy("bfloat16")).reshape(shape)
+    return np.from_dlpack(_memory.view(data, shape, "uint16")).view(dtypes.to_numpy("bfloat16"))
 
 
 def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
     """The tensor, shape, dtype and device of any DLPack exporter (torch, NumPy, CuPy, ...); compact memory is shared.
 
-    Raises ArgumentError when `exporter` does not speak DLPack or has a dtype outside meta.dtype.ALL."""
-    import tvm_ffi
-
-    if not hasattr(exporter, "__dlpack__"):
+    Raises ArgumentError when `exporter` does not speak DLPack or has a dtype outside meta.dtype.ALL, DeviceError for
+    strided memory on a device from a library without `contiguous`."""
+    if not hasattr(exporter, "__dlpack__") or not hasattr(exporter, "__dlpack_device__"):
         raise ArgumentError(
             message("from_dlpack", f"{type(exporter).__name__} has no __dlpack__", "allowed: a DLPack exporter",
                     "use meta.array(...) for other data")
         )  # fmt: skip
-    try:
-        data = tvm_ffi.from_dlpack(exporter, require_alignment=ALIGNMENT, require_contiguous=True)
-    except (ValueError, RuntimeError, BufferError, TypeError):
-        data = _copy_foreign(exporter)
+    if hasattr(exporter, "dtype"):
+        dtypes.canonical(exporter.dtype, "from_dlpack")
+    if getattr(exporter, "requires_grad", False):
+        exporter = exporter.detach()
+    data = _imported(exporter)
+    dtype = dtypes.canonical(str(data.dtype), "from_dlpack")
+    shape = tuple(data.shape)
     kind = _KIND_OF_DLPACK.get(int(data.device.dlpack_device_type()), str(data.device))
-    return data, tuple(data.shape), dtypes.canonical(str(data.dtype), "from_dlpack"), device(f"{kind}:{data.device.index}")
+    return _compact(data, shape, dtype), shape, dtype, device(f"{kind}:{data.device.index}")
 
 
-def _copy_foreign(exporter: Any) -> Any:
-    """What cannot be shared (strided, misaligned or read-only memory) is made compact by its own library."""
-    if hasattr(exporter, "contiguous") and hasattr(exporter, "clone"):
-        import tvm_ffi
+def _imported(exporter: Any) -> Any:
+    """The exporter's memory as a tensor, or that of a compact copy."""
+    tvm_ffi = ffi()
+    alignment = 0 if int(exporter.__dlpack_device__()[0]) in _CPU_KINDS else ALIGNMENT
+    try:
+        return tvm_ffi.from_dlpack(exporter, require_alignment=alignment, require_contiguous=True)
+    except (ValueError, RuntimeError, BufferError, TypeError) as error:
+        # The library that owns strided, misaligned or read-only memory makes the copy.
+        if hasattr(exporter, "contiguous") and hasattr(exporter, "clone"):
+            return tvm_ffi.from_dlpack(exporter.contiguous().clone())
+        return _copied_by_numpy(exporter, error)
 
-        return tvm_ffi.from_dlpack(exporter.detach().contiguous().clone())
+
+def _copied_by_numpy(exporter: Any, why: Exception) -> Any:
     import numpy as np
 
     try:
-        return from_numpy(np.asarray(exporter), copy=True)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DeviceError(message("from_dlpack", f"cannot import {type(exporter).__name__}: {error}")) from None
+        return from_numpy(exporter if isinstance(exporter, np.ndarray) else np.from_dlpack(exporter), copy=True)
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        raise DeviceError(
+            message("from_dlpack", f"cannot import {type(exporter).__name__}: {why}", "compact, writable memory",
+                    "copy it in its own library first")
+        ) from None  # fmt: skip
 
 
 def copy_into(source: Any, target: Any) -> None:
@@ -125,3 +135,10 @@ def allocator(t: Any) -> Any:
     from meta.op.dialect.tvm import _memory
 
     return _memory.allocator(t.shape, t.dtype, t.device)
+
+
+def stream(on: Device) -> Any:
+    """A function of no arguments that gives the stream (a CUDA handle as int) that kernels of this thread run on."""
+    tvm_ffi = ffi()
+    where = tvm_ffi.device(on.kind, on.index)
+    return lambda: tvm_ffi.get_raw_stream(where)

@@ -35,6 +35,20 @@ class TensorMethods(TensorLike):
 
         return getitem(self, index)
 
+    @property
+    def T(self) -> Self:
+        """The axes in reverse order."""
+        return _generated.functions.transpose(self)
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes swapped."""
+        return _generated.functions.swap_axis(self, -2, -1)
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """The same values in another dtype; another name of `cast`."""
+        return _generated.functions.cast(self, dtype)
+
     def __add__(self, other: Self | float) -> Self:
         return _generated.functions.add(self, other)
 

@@ -143,7 +143,7 @@ class Model:
             raise ArgumentError(
                 message("load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint)
             )
-        loaded = {name: asarray(value, on=mine[name].device) for name, value in state.items()}
+        loaded = {name: asarray(value, device=mine[name].device) for name, value in state.items()}
         for name, value in loaded.items():
             if value.type is not mine[name].type:
                 raise ArgumentError(

@@ -1,11 +1,357 @@
-"""NumPy indexing in terms of operators."""
+"""NumPy indexing in terms of operators, so that it is differentiable and traceable like them.
+
+Integers, slices, `...` and None become one strided_slice and a reshape. Integer arrays (with which the integers among
+them count as arrays, as in NumPy) become one take or gather_nd. Boolean masks are turned into positions on the host, so
+they need values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import EllipsisType
 from typing import Any
 
+import meta
+from meta import dtype as dtypes
+from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, message
+from meta.ir.dim import Dim
+from meta.op import rules
+from meta.schema._types import TensorLike
+from meta.scope import modes
+
 Index = Any
+"""int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""
+
+_END = 2**62  # past every size, for the slice of a whole axis
+_ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A basic index as attributes of strided_slice, and the shapes on the way.
+
+    begin, end, strides: one of each an axis.  full: the shape of the slice.  shape: without the axes that integers
+    pick and with those that None adds.
+    """
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    strides: tuple[int, ...]
+    full: tuple[Dim, ...]
+    shape: tuple[Dim, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every element is in it, in order."""
+        return all(b == 0 and e == _END and s == 1 for b, e, s in zip(self.begin, self.end, self.strides, strict=True))
 
 
 def getitem(x: Any, index: Index) -> Any:
-    raise NotImplementedError
+    """`x[index]` by NumPy's rules; the result is a copy (of everything but `x[...]` and the like).
+
+    Raises PositionError for what is no index, for positions out of range and for too many of them; TraceError for a
+    mask whose values are not known while tracing."""
+    items = _expanded(x, index)
+    if not any(map(_is_array, items)):
+        return _basic(x, slices(x.shape, items))
+    return _advanced(x, items)
+
+
+def _basic(x: Any, found: Slices) -> Any:
+    if not found.whole:
+        x = meta.strided_slice(x, found.begin, found.end, found.strides)
+    return x if found.shape == x.shape else meta.reshape(x, found.shape)
+
+
+def setitem(x: Any, index: Index, value: Any) -> Any:
+    """x with `x[index]` replaced by `value`, a tensor or a number, which is broadcast and cast to the dtype of x.
+
+    Raises PositionError as `getitem` does, TypeInferenceError for a value that does not fit, NotSupportedError for
+    arrays among the indices."""
+    items = _expanded(x, index)
+    if any(map(_is_array, items)):
+        raise NotSupportedError(
+            message("index", "arrays or masks in an assignment", "allowed: integers, slices, ... and None",
+                    "use meta.where for masks, meta.scatter_add for positions")
+        )  # fmt: skip
+    found = slices(x.shape, items)
+    tensor = value_for(x, value)
+    if tensor.size != 1:
+        if tensor.shape != found.shape:
+            check_value(tensor.shape, found.shape)
+            tensor = meta.broadcast_to(tensor, found.shape)
+        tensor = meta.reshape(tensor, found.full)
+    elif tensor.ndim:
+        tensor = meta.reshape(tensor, ())
+    return meta.strided_set(x, tensor, found.begin, found.end, found.strides)
+
+
+def value_for(x: Any, value: Any) -> Any:
+    """What is assigned into x as a tensor of its dtype. Raises TypeInferenceError for one of a higher category."""
+    tensor = value if isinstance(value, TensorLike) else meta.array(value, device=x.device)
+    check_dtype(tensor.dtype, x.dtype)
+    return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
+
+
+def check_dtype(value: str, target: str) -> None:
+    """Raise TypeInferenceError for a value of a higher category (bool, integer, float) than what it is written into."""
+    rules.require("setitem", dtypes.category(value) <= dtypes.category(target), f"a value of {value} for a tensor of {target}",
+                  "integers for floats, bools for integers, not the reverse", f'cast it: value.cast("{target}")')  # fmt: skip
+
+
+def check_value(shape: Sequence[Dim], target: Sequence[Dim]) -> None:
+    """Raise TypeInferenceError unless a value of `shape` broadcasts to `target`."""
+    full = rules.broadcast_shapes("setitem", tuple(shape), tuple(target))
+    rules.require("setitem", rules.same_shape(full, tuple(target)), f"a value of shape {_show(shape)} for {_show(target)}",
+                  "shapes that broadcast")  # fmt: skip
+
+
+def host_index(x: Any, index: Index) -> tuple[Any, ...]:
+    """The index, checked, in a form that NumPy takes for an array of the shape of x."""
+    sizes, axis = iter(x.shape), count()
+    out: list[Any] = []
+    for item in _expanded(x, index):
+        if item is None:
+            out.append(item)
+            continue
+        size, at = next(sizes), next(axis)
+        if _is_array(item):
+            item = _in_range(item, size, at)[0]
+        else:
+            _bound(item, size, at)
+        out.append(item)
+    _broadcast_shape([item.shape for item in out if _is_array(item)])
+    return tuple(out)
+
+
+# --- the parts of an index -------------------------------------------------------------------------------------------
+
+
+def _expanded(x: Any, index: Index) -> list[Any]:
+    """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    items = [_item(x, item) for item in items]
+    items = [part for item in items for part in (_mask_positions(x, item) if _is_mask(item) else [item])]
+    dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]
+    if len(dots) > 1:
+        raise PositionError(message("index", f"{len(dots)} times '...'", "at most once"))
+    missing = x.ndim - sum(item is not None for item in items) + len(dots)
+    if missing < 0:
+        raise PositionError(
+            message("index", f"{x.ndim - missing} indices for shape {_show(x.shape)}", f"at most {x.ndim}")
+        )
+    at = dots[0] if dots else len(items)
+    items[at : at + 1] = [slice(None)] * missing
+    _check_masks(x.shape, items)
+    return [item.positions if isinstance(item, _MaskAxis) else item for item in items]
+
+
+@dataclass(frozen=True, slots=True)
+class _MaskAxis:
+    """The positions of a mask's true elements along one of its axes, whose size was `size`."""
+
+    positions: Any
+    size: int
+
+
+def _item(x: Any, item: Any) -> Any:
+    """An item of an index in one of the forms: int, slice, None, ..., NumPy array, tensor."""
+    if item is None or isinstance(item, (slice, EllipsisType)):
+        return item
+    if isinstance(item, TensorLike):
+        return _tensor_item(item)
+    if isinstance(item, bool):
+        raise PositionError(message("index", f"{item} is a bool", f"allowed: {_ALLOWED}", "meta.where chooses by masks"))
+    if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", int) != bool:
+        return item.__index__()
+    if isinstance(item, (list, range)) or hasattr(item, "__array__"):
+        return _array_item(item)
+    raise PositionError(message("index", f"{type(item).__name__} is no index", f"allowed: {_ALLOWED}"))
+
+
+def _array_item(item: Any) -> Any:
+    import numpy as np
+
+    try:
+        array = np.asarray(item, None if not isinstance(item, list) or item else np.int64)
+    except ValueError:
+        raise PositionError(message("index", "a ragged list", f"allowed: {_ALLOWED}")) from None
+    if array.dtype.kind not in "iub":
+        raise PositionError(message("index", f"an array of {array.dtype}", f"allowed: {_ALLOWED}"))
+    return array if array.dtype == bool else array.astype(np.int64)
+
+
+def _tensor_item(item: Any) -> Any:
+    """Arrays whose values are at hand become NumPy arrays, whose range is checked; others stay as they are."""
+    if dtypes.is_float(item.dtype):
+        raise PositionError(message("index", f"a tensor of {item.dtype}", f"allowed: {_ALLOWED}", 'x.cast("int64")'))
+    eager = isinstance(item, meta.NDArray)
+    if item.dtype == "bool" and not eager:
+        raise TraceError(
+            message("index", "a mask is needed by value while tracing, and the shape of the result depends on it",
+                    "integer indices", "use meta.where(mask, x, 0)")
+        )  # fmt: skip
+    at_hand = item.dtype == "bool" or (eager and item.device.kind == "cpu" and modes.trace is None)
+    return _array_item(item) if at_hand else item
+
+
+def _is_array(item: Any) -> bool:
+    return isinstance(item, TensorLike) or hasattr(item, "__array__")
+
+
+def _is_mask(item: Any) -> bool:
+    return not isinstance(item, TensorLike) and getattr(getattr(item, "dtype", None), "kind", "") == "b"
+
+
+def _mask_positions(x: Any, mask: Any) -> list[Any]:
+    if mask.ndim == 0:
+        raise PositionError(message("index", "a 0-d mask", "masks with the leading axes of the tensor"))
+    return [_MaskAxis(p, size) for p, size in zip(mask.nonzero(), mask.shape, strict=True)]
+
+
+def _check_masks(shape: Sequence[Dim], items: Sequence[Any]) -> None:
+    """A mask has the sizes of the axes that it picks from."""
+    sizes = iter(shape)
+    for item in items:
+        size = None if item is None else next(sizes)
+        if isinstance(item, _MaskAxis) and item.size != size:
+            raise PositionError(
+                message("index", f"a mask of size {item.size} for an axis of size {size} of shape {_show(shape)}",
+                        "masks of the sizes of the axes that they pick from")
+            )  # fmt: skip
+
+
+def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
+    """Integers, slices and Nones as attributes of strided_slice."""
+    sizes, axis = iter(shape), count()
+    bounds: list[tuple[int, int, int]] = []
+    full: list[Dim] = []
+    out: list[Dim] = []
+    for item in items:
+        if item is None:
+            out.append(1)
+            continue
+        size, at = next(sizes), next(axis)
+        begin, end, step, length = _bound(item, size, at)
+        bounds.append((begin, end, step))
+        full.append(length)
+        if isinstance(item, slice):
+            out.append(length)
+    begins, ends, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
+    return Slices(begins, ends, steps, tuple(full), tuple(out))
+
+
+def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
+    """Begin, end, step and number of elements of one axis."""
+    if isinstance(item, slice):
+        return _slice_bound(item, size)
+    position = item
+    if isinstance(size, int):
+        if not -size <= position < size:
+            raise PositionError(
+                message("index", f"{position} is out of range for axis {axis} of size {size}",
+                        f"allowed: {-size} to {size - 1}" if size else "the axis is empty")
+            )  # fmt: skip
+        position %= size
+    return position, position + 1, 1, 1
+
+
+def _slice_bound(item: slice, size: Dim) -> tuple[int, int, int, Dim]:
+    step = 1 if item.step is None else _bound_int(item.step)
+    if step == 0:
+        raise PositionError(message("index", "a slice with step 0", "steps other than 0"))
+    if item.start is None and item.stop is None and step == 1:
+        return 0, _END, 1, size
+    parts = [None if part is None else _bound_int(part) for part in (item.start, item.stop)]
+    extent = size.__index__()
+    begin, end, step = slice(*parts, step).indices(extent)
+    length = len(range(begin, end, step))
+    if length == 0:
+        return 0, 0, 1, 0
+    if length == extent and step == 1:
+        return 0, _END, 1, size
+    return begin, end if end >= 0 else -extent - 1, step, length
+
+
+def _bound_int(part: Any) -> int:
+    if isinstance(part, bool) or not hasattr(part, "__index__"):
+        raise PositionError(message("index", f"a slice with the bound {part!r}", "integers and None"))
+    return part.__index__()
+
+
+def _show(shape: Sequence[Dim]) -> str:
+    return rules.show(tuple(shape))
+
+
+# --- arrays as indices -----------------------------------------------------------------------------------------------
+
+
+def _advanced(x: Any, items: list[Any]) -> Any:
+    """Slices and Nones first, then the arrays (and integers) in one go."""
+    picked = [_is_array(item) or isinstance(item, int) for item in items]
+    x = _basic(x, slices(x.shape, [slice(None) if p else item for p, item in zip(picked, items, strict=True)]))
+    axes = [i for i, p in enumerate(picked) if p]
+    positions = [_in_range(items[i], x.shape[i], i) for i in axes]
+    if len(axes) == 1:
+        index, mode = positions[0]
+        return meta.take(x, _as_tensor(index, x), axes[0], mode)
+    return _gathered(x, axes, positions)
+
+
+def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, str]:
+    """Positions and how take treats negative ones; those with known values are checked and made non-negative."""
+    import numpy as np
+
+    if isinstance(item, TensorLike):
+        return item, "wrap"
+    index = np.asarray(item, np.int64)
+    if not isinstance(size, int):
+        return index, "wrap"
+    wrong = index[(index < -size) | (index >= size)]
+    if wrong.size:
+        raise PositionError(
+            message("index", f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
+                    f"allowed: {-size} to {size - 1}" if size else "the axis is empty")
+        )  # fmt: skip
+    return np.where(index < 0, index + size, index), "clip"
+
+
+def _as_tensor(index: Any, x: Any) -> Any:
+    return index if isinstance(index, TensorLike) else meta.array(index, device=x.device)
+
+
+def _gathered(x: Any, axes: list[int], positions: list[tuple[Any, str]]) -> Any:
+    """Several arrays at once: their axes go to the front, and the axes of the result of broadcasting the arrays come
+    back to where they were if they were neighbours (NumPy's rule), else stay in front."""
+    order = (*axes, *(i for i in range(x.ndim) if i not in axes))
+    sizes = [x.shape[i] for i in axes]
+    moved = x if order == tuple(range(x.ndim)) else meta.transpose(x, order)
+    coordinates = _coordinates(positions, sizes, x)
+    out = meta.gather_nd(moved, coordinates)
+    rank, first = coordinates.ndim - 1, axes[0]
+    if first == 0 or axes != list(range(first, first + len(axes))):
+        return out
+    return meta.transpose(out, (*range(rank, rank + first), *range(rank), *range(rank + first, out.ndim)))
+
+
+def _coordinates(positions: list[tuple[Any, str]], sizes: Sequence[Dim], x: Any) -> Any:
+    """The arrays broadcast and stacked, (number of arrays, ...), with no negative positions."""
+    import numpy as np
+
+    shape = _broadcast_shape([tuple(index.shape) for index, _ in positions])
+    if all(mode == "clip" for _, mode in positions):
+        return meta.array(np.stack([np.broadcast_to(index, shape) for index, _ in positions]), device=x.device)
+    parts = [_as_tensor(index, x).cast("int64") for index, _ in positions]
+    wrapped = [meta.mod(part, size) for part, size in zip(parts, sizes, strict=True)]
+    return meta.stack([meta.broadcast_to(part, shape) for part in wrapped])
+
+
+def _broadcast_shape(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    try:
+        return rules.broadcast_shapes("index", *shapes)
+    except TypeInferenceError:
+        raise PositionError(
+            message("index", f"arrays of shapes {' and '.join(map(_show, shapes))}", "shapes that broadcast")
+        ) from None

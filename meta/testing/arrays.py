@@ -61,7 +61,7 @@ def randn_torch(
     if positive:
         host = np.abs(host) + 1e-5
     host = host.astype(dtypes.to_numpy(dtypes.canonical(dtype)))
-    ours = asarray(host, on=device, copy=True)
+    ours = asarray(host, device=device, copy=True)
     theirs = to_torch(host).to(str(ours.device).replace("(", ":").rstrip(")"))
     if requires_grad:
         ours.requires_grad = True
@@ -74,9 +74,7 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
 
     Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
     need not. Floating values only: integers and booleans compare exactly."""
-    if isinstance(actual, (list, tuple)) or isinstance(expected, (list, tuple)):
-        if not isinstance(actual, (list, tuple)) or not isinstance(expected, (list, tuple)):
-            raise AssertionError(f"check: {type(actual).__name__} against {type(expected).__name__}")
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
         if len(actual) != len(expected):  # pyright: ignore[reportUnknownArgumentType]
             raise AssertionError(f"check: {len(actual)} values against {len(expected)}")  # pyright: ignore[reportUnknownArgumentType]
         for a, b in zip(actual, expected, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -128,7 +126,7 @@ def get_testable_devices() -> list[str]:
     if given:
         return [name.strip() for name in given.split(",")]
     try:
-        asarray([0.0], on="cuda")
+        asarray([0.0], device="cuda")
     except DeviceError:
         return ["cpu"]
     return ["cpu", "cuda"]

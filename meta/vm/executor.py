@@ -15,6 +15,7 @@ from meta.errors import DeviceError, message
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray, asarray
+from meta.random.generator import default_generator
 from meta.scope import modes, scoped
 from meta.vm import report
 from meta.vm.build import Loaded, load
@@ -135,7 +136,7 @@ class Executor:
         self._check_devices(record)
         source = prepare(module, self.device)
         loaded = load(source, fuse=self.fuse)
-        constants = tuple(asarray(c.value, on=self.device) for c in source.constants)
+        constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         return Program(record, module, source, loaded, constants, self._runner(record, source, loaded, constants))
 
     def _check_devices(self, record: tracing.Record) -> None:
@@ -148,15 +149,17 @@ class Executor:
 
     def _runner(self, record: tracing.Record, source: Source, loaded: Loaded, constants: Sequence[NDArray]) -> Runner:
         state = [x for _, x in record.state]
-        key = (lambda: tracing.draw_keys(record.random)) if record.random else None
+        draws = record.random
+        key = (lambda: default_generator.next_key(count=draws)) if draws else None
         collect = collector(state, [c._data for c in constants], key)
         wrap = wrapper([t for t in output_types(source) if isinstance(t, TensorType)])
         machine = Machine(loaded.module, self.device)
         if self._whole:
             return module_runner(machine, collect, wrap, builder(record.result), source.mutates)
         first = len(record.inputs)
-        written = [state[at - first] for at in source.mutates.values()]
-        return runner(machine, collect, wrap, builder(record.result), written)
+        written = [state[at - first] for at in source.mutates.values() if at >= first]
+        inputs_written = [at for at in source.mutates.values() if at < first]
+        return runner(machine, collect, wrap, builder(record.result), written, inputs_written)
 
 
 def compile(

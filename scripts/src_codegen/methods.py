@@ -40,6 +40,20 @@ class TensorMethods(TensorLike):
         from meta.op.indexing import getitem
 
         return getitem(self, index)
+
+    @property
+    def T(self) -> Self:
+        """The axes in reverse order."""
+        return _generated.functions.transpose(self)
+
+    @property
+    def mT(self) -> Self:
+        """The last two axes swapped."""
+        return _generated.functions.swap_axis(self, -2, -1)
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """The same values in another dtype; another name of `cast`."""
+        return _generated.functions.cast(self, dtype)
 '''
 
 REFLECTED = {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__",

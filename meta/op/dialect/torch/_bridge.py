@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import tvm_ffi
 
+from meta import storage
 from meta.device import Device
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
 
@@ -51,10 +51,10 @@ def _on_views(function: Callable[..., None], count: int) -> Kernel:
 def _on_stream(run: Kernel, device: Device) -> Kernel:
     """`run` on the stream that the other kernels of this thread use."""
     where = torch.device(device.kind, device.index)
-    current = tvm_ffi.device(device.kind, device.index)
+    ours = storage.stream(device)
 
     def on_stream(*raw: Any) -> None:
-        stream = tvm_ffi.get_raw_stream(current)
+        stream = ours()
         if stream == torch.cuda.current_stream(where).cuda_stream:
             return run(*raw)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, where)):

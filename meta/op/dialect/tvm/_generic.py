@@ -18,13 +18,15 @@ from meta.ir.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.tvm import _memory
 from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
-from meta.op.dialect.tvm._register import TEImplementation, source_key
+from meta.op.dialect.tvm._register import RuntimeFunction, TEImplementation, source_key
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
 from meta.op.rules import promoted_dtype
 
 
 def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     """The compiled kernel of `call`; Python scalars become 0-d operands, so that their value is not compiled in."""
+    if isinstance(implementation.payload, RuntimeFunction):
+        return implementation.payload.run
     payload: TEImplementation = implementation.payload
     scalars = _scalar_operands(payload, call)
     lifted = _lift_scalars(call, scalars)

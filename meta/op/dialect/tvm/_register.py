@@ -51,6 +51,13 @@ class TEImplementation:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeFunction:
+    """An implementation that needs no compilation: `run(*inputs, *outputs)` on raw tensors."""
+
+    run: Callable[..., None]
+
+
 def compute(
     op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
 ) -> Callable[[Compute], Compute]:

@@ -64,7 +64,7 @@ def contraction(sch: Any) -> Any:
 def roles_of(b: Block) -> Contraction | None:
     """How to tile `x[row, k] * y[k, column]`, summed; None if the block is no sum of products of two operands."""
     loads = blocks.loads_of(b)
-    if len(loads) != 2 or len(b.node.reads) != 2 or len(b.node.writes) != 1:
+    if len(loads) != 2 or len(b.node.reads) != 2 or len(b.node.writes) != 1 or not b.node.writes[0].region:
         return None
     spatial = [i for i, kind in enumerate(b.kinds) if kind == "S" and b.extents[i] != 1]
     variables = [v.var for v in b.node.iter_vars]

@@ -12,7 +12,7 @@ from meta.op.dispatch import CallInfo
 
 @compute("repeat")
 def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
-    count = tirx.const(repeats, "int64")
+    count = tirx.const(max(repeats, 1), "int64")
     if axis is None:
         return te.compute(out[0].shape, lambda i: x(*unflattened(tirx.floordiv(i, count), x.shape)), "repeat")
     at = axis % len(x.shape)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta.op.declare.transform import moved, swapped
+from meta.op.dialect.tvm import DIALECT, _memory
 from meta.op.dialect.tvm._adapter import te, tirx, topi
-from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm._register import RuntimeFunction, compute
 
 
 @compute("cast")
@@ -23,6 +24,9 @@ def _cast(x: Any, dtype: str) -> Any:
     if dtype == "bool":
         return te.compute(x.shape, lambda *i: x(*i) != tirx.const(0, x.dtype), "cast")
     return topi.cast(x, dtype)
+
+
+DIALECT.implement("device_copy", RuntimeFunction(_memory.copy_into))
 
 
 @compute("broadcast_to", sizes=("shape",))

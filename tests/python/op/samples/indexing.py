@@ -1,0 +1,146 @@
+"""Samples of operators that pick elements by position, and put them there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from meta.errors import TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+ALL = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool")
+
+
+def I(*shape: int, high: int, low: int = 0, dtype: str = "int64") -> T:  # noqa: E743
+    """Random positions."""
+    return T(*shape, dtype=dtype, low=low, high=high)
+
+
+def _places(shape: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
+    """The flat positions of a slice (torch has no negative steps)."""
+    steps = strides or (1,) * len(begin)
+    flat = np.arange(int(np.prod(shape))).reshape(tuple(shape))
+    picked = flat[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))]
+    return torch.from_numpy(np.ascontiguousarray(picked).reshape(-1)), picked.shape
+
+
+def _strided_slice(x: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
+    at, shape = _places(x.shape, begin, end, strides)
+    return x.reshape(-1)[at].reshape(shape)
+
+
+def _strided_slice_dx(dy: Any, shape: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
+    at, _ = _places(shape, begin, end, strides)
+    return dy.new_zeros(int(np.prod(shape))).index_add(0, at, dy.reshape(-1)).reshape(shape)
+
+
+def _strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
+    at, shape = _places(x.shape, begin, end, strides)
+    return x.reshape(-1).index_put((at,), v.broadcast_to(shape).reshape(-1)).reshape(x.shape)
+
+
+def _take(x: Any, indices: Any, axis: int | None = None, mode: str = "clip") -> Any:
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    size = max(x.shape[axis], 1)
+    at = indices % size if mode == "wrap" else indices.clamp(0, size - 1)
+    axis %= x.ndim
+    return x.index_select(axis, at.reshape(-1).long()).reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+
+def _take_dx(dy: Any, indices: Any, shape: Any, axis: int | None = None, mode: str = "clip") -> Any:
+    return _transposed(lambda x: _take(x, indices, axis, mode), shape, dy)
+
+
+def _transposed(pick: Any, shape: Any, dy: Any) -> Any:
+    """The transpose of a function that picks elements of a tensor of `shape`."""
+    count = int(np.prod(shape))
+    picked = pick(torch.arange(count).reshape(shape))
+    return dy.new_zeros(count).index_add(0, picked.reshape(-1), dy.reshape(-1)).reshape(shape)
+
+
+def _gather(x: Any, axis: int, indices: Any) -> Any:
+    size = x.shape[axis] if x.ndim else 1
+    return torch.gather(x, axis, indices.long().clamp(0, max(size - 1, 0)))
+
+
+def _gather_nd(x: Any, indices: Any) -> Any:
+    return x[tuple(i.long().clamp(0, size - 1) for i, size in zip(indices, x.shape, strict=False))]
+
+
+def _embedding(weight: Any, indices: Any) -> Any:
+    return _take(weight, indices, 0)
+
+
+SAMPLES = [
+    Sample("embedding", T(5, 3), I(2, 4, high=5), ref=_embedding),
+    Sample("embedding", T(5), I(4, high=7, low=-2, dtype="int32"), ref=_embedding),
+    Sample("embedding", T(5, 2, 2), I(high=5), ref=_embedding),
+    Sample("embedding", T(5, 2), I(0, high=5), ref=_embedding),
+    Sample("embedding_dx", T(2, 4, 3), I(2, 4, high=5), 5, ref=lambda dy, i, n: _take_dx(dy, i, (n, 3), 0)),
+    Sample("embedding_dx", T(6), I(6, high=2, dtype="int32"), 3, ref=lambda dy, i, n: _take_dx(dy, i, (n,), 0)),
+    Sample("gather", T(3, 4), 1, I(3, 2, high=4), ref=_gather, dtypes=ALL),
+    Sample("gather", T(3, 4, 2), -3, I(5, 2, 1, high=3), ref=_gather),
+    Sample("gather", T(4), 0, I(6, high=7, low=-3, dtype="int32"), ref=_gather),
+    Sample("gather", T(), 0, I(high=1), ref=_gather),
+    Sample("gather", T(3, 4), 0, I(0, 4, high=3), ref=_gather),
+    Sample("gather_dx", T(3, 2), 1, I(3, 2, high=4), (3, 4),
+           ref=lambda dy, axis, i, shape: _transposed(lambda x: _gather(x, axis, i), shape, dy)),
+    Sample("gather_dx", T(5, 2, 1), 0, I(5, 2, 1, high=3), (3, 4, 2),
+           ref=lambda dy, axis, i, shape: _transposed(lambda x: _gather(x, axis, i), shape, dy)),
+    Sample("gather_nd", T(3, 4, 2), I(2, 5, high=3), ref=_gather_nd, dtypes=ALL),
+    Sample("gather_nd", T(3, 4), I(1, 2, 3, high=5, low=-2), ref=_gather_nd),
+    Sample("gather_nd", T(3, 4), I(2, high=3), ref=_gather_nd),
+    Sample("gather_nd_dx", T(5, 2), I(2, 5, high=3), (3, 4, 2),
+           ref=lambda dy, i, shape: _transposed(lambda x: _gather_nd(x, i), shape, dy)),
+    Sample("index_select", T(3, 4), 1, I(6, high=4), ref=lambda x, axis, i: _take(x, i, axis), dtypes=ALL),
+    Sample("index_select", T(3, 4), -2, I(2, high=5, low=-2, dtype="int32"), ref=lambda x, axis, i: _take(x, i, axis)),
+    Sample("scatter_add", T(3, 4), 0, I(5, 4, high=3), T(5, 4), ref=torch.scatter_add),
+    Sample("scatter_add", T(3, 4), -1, I(2, 6, high=4), T(2, 6), ref=torch.scatter_add),
+    Sample("scatter_add", T(4), 0, I(0, high=4), T(0), ref=torch.scatter_add),
+    Sample("strided_set", T(4, 5), T(2, 3), (1, 0), (3, 5), (1, 2), ref=_strided_set, dtypes=ALL),
+    Sample("strided_set", T(4, 5), T(), (-1,), (-9,), (-2,), ref=_strided_set),
+    Sample("strided_set", T(4, 5), T(1, 5), (), (), ref=_strided_set),
+    Sample("strided_set", T(4), T(0), (3,), (1,), ref=_strided_set),
+    Sample("strided_slice", T(4, 5), (1, 0), (3, 5), (1, 2), ref=_strided_slice, dtypes=ALL),
+    Sample("strided_slice", T(4, 5, 2), (-1, 3), (-9, 0), (-2, -1), ref=_strided_slice),
+    Sample("strided_slice", T(4, 5), (2,), (99,), ref=_strided_slice),
+    Sample("strided_slice", T(4, 5), (3,), (1,), ref=_strided_slice),
+    Sample("strided_slice", T(), (), (), ref=_strided_slice),
+    Sample("strided_slice_dx", T(2, 3), (4, 5), (1, 0), (3, 5), (1, 2), ref=_strided_slice_dx),
+    Sample("strided_slice_dx", T(2, 5), (4, 5), (-1,), (-9,), (-2,), ref=_strided_slice_dx),
+    Sample("strided_slice_dx", T(0, 5), (4, 5), (3,), (1,), ref=_strided_slice_dx),
+    Sample("take", T(3, 4), I(2, 3, high=12), ref=_take, dtypes=ALL),
+    Sample("take", T(3, 4), I(5, high=9, low=-6), axis=1, mode="wrap", ref=_take),
+    Sample("take", T(3, 4), I(5, high=9, low=-6, dtype="int32"), axis=-2, mode="clip", ref=_take),
+    Sample("take", T(3, 4, 2), I(high=4), axis=1, ref=_take),
+    Sample("take", T(3, 4), I(0, high=3), axis=0, ref=_take),
+    Sample("take_dx", T(2, 3), I(2, 3, high=12), (3, 4), ref=_take_dx),
+    Sample("take_dx", T(3, 5), I(5, high=9, low=-6), (3, 4), axis=1, mode="wrap", ref=_take_dx),
+    Sample("take_dx", T(2, 2, 4), I(2, 2, high=3), (3, 4), axis=0, ref=_take_dx),
+]  # fmt: skip
+
+ERRORS = [
+    ErrorCase("embedding", T(5, 3), T(2), error=TypeInferenceError, match="'indices' has dtype float32"),
+    ErrorCase("embedding", T(), I(2, high=1), error=TypeInferenceError, match="0-d"),
+    ErrorCase("embedding_dx", T(3, 2), I(2, high=2), 4, error=TypeInferenceError, match="begins with that of indices"),
+    ErrorCase("gather", T(3, 4), 0, I(3, high=3), error=TypeInferenceError, match="x has rank 2, indices 1"),
+    ErrorCase("gather", T(3, 4), 0, I(3, 5, high=3), error=TypeInferenceError, match="no larger than x"),
+    ErrorCase("gather", T(3, 4), 2, I(3, 4, high=3), error=TypeInferenceError, match="axis 2 is out of range"),
+    ErrorCase("gather_dx", T(3, 3), 0, I(3, 4, high=3), (3, 4), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("gather_nd", T(3, 4), I(3, 2, high=3), error=TypeInferenceError, match="at most as many coordinates"),
+    ErrorCase("gather_nd_dx", T(3), I(2, 2, high=3), (3, 4), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("index_select", T(3, 4), 0, I(2, 2, high=3), error=TypeInferenceError, match="needs rank 1"),
+    ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(3), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(2, dtype="int32"), error=TypeInferenceError, match="one dtype"),
+    ErrorCase("strided_set", T(4), T(3), (0,), (2,), error=TypeInferenceError, match="do not broadcast"),
+    ErrorCase("strided_slice", T(4), (0, 0), (1, 1), error=TypeInferenceError, match="for rank 1"),
+    ErrorCase("strided_slice", T(4), (0,), (1,), (0,), error=TypeInferenceError, match="strides not zero"),
+    ErrorCase("strided_slice_dx", T(3), (4,), (0,), (2,), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("take", T(3), T(2), error=TypeInferenceError, match='cast it: indices.cast'),
+    ErrorCase("take", T(0, 2), I(2, high=1), axis=0, error=TypeInferenceError, match="is empty"),
+    ErrorCase("take", T(3), I(2, high=1), axis=1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("take_dx", T(3), I(2, high=3), (4,), axis=0, error=TypeInferenceError, match="equal shapes"),
+]

@@ -1,0 +1,73 @@
+"""Samples of operators that repeat, reorder, frame or mask the elements along axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.errors import ArgumentError, TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+ALL = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool")
+
+
+def _flip(x: Any, axis: Any = None) -> Any:
+    return torch.flip(x, tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis)
+
+
+def _pad(x: Any, pad_width: Any, pad_value: float = 0.0) -> Any:
+    pairs = pad_width if not pad_width or isinstance(pad_width[0], tuple) else list(zip(pad_width[::2], pad_width[1::2]))
+    return torch.nn.functional.pad(x, [w for pair in reversed(pairs) for w in pair], value=pad_value) if pairs else x
+
+
+def _repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
+    return torch.repeat_interleave(x, repeats, axis)
+
+
+def _tile(x: Any, reps: Any) -> Any:
+    return torch.tile(x, (reps,) if isinstance(reps, int) else reps)
+
+
+SAMPLES = [
+    Sample("flip", T(2, 3), ref=_flip, dtypes=ALL),
+    Sample("flip", T(2, 3, 4), (0, -1), ref=_flip),
+    Sample("flip", T(), ref=_flip),
+    Sample("flip", T(0, 2), 1, ref=_flip),
+    Sample("pad", T(2, 3), ((1, 0), (2, 3)), 1.0, ref=_pad, dtypes=ALL),
+    Sample("pad", T(2), (0, 2), ref=_pad),
+    Sample("pad", T(0, 2), (1, 1, 0, 0), -2.5, ref=_pad),
+    Sample("pad", T(), (), ref=_pad),
+    Sample("repeat", T(2, 3), 2, ref=_repeat, dtypes=ALL),
+    Sample("repeat", T(2, 3), 3, axis=-1, ref=_repeat),
+    Sample("repeat", T(2, 3), 0, axis=0, ref=_repeat),
+    Sample("repeat", T(), 3, ref=_repeat),
+    Sample("roll", T(2, 3), (1, -2), (0, 1), ref=torch.roll, dtypes=ALL),
+    Sample("roll", T(5), 7, 0, ref=torch.roll),
+    Sample("roll", T(2, 0), 1, -1, ref=torch.roll),
+    Sample("tile", T(2, 3), (2, 2), ref=_tile, dtypes=ALL),
+    Sample("tile", T(2, 1), 3, ref=_tile),
+    Sample("tile", T(2), (2, 1, 2), ref=_tile),
+    Sample("tile", T(), (2,), ref=_tile),
+    Sample("tile", T(2, 3), (0, 1), ref=_tile),
+    Sample("tril", T(3, 4), ref=torch.tril, dtypes=ALL),
+    Sample("tril", T(2, 3, 3), 1, ref=torch.tril),
+    Sample("tril", T(0, 3), ref=torch.tril),
+    Sample("triu", T(4, 3), ref=torch.triu, dtypes=ALL),
+    Sample("triu", T(2, 3, 3), k=-1, ref=lambda x, k: torch.triu(x, k)),
+]
+
+ERRORS = [
+    ErrorCase("flip", T(2), 1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("pad", T(2, 3), (1, 1), error=TypeInferenceError, match="2 pairs (before, after)"),
+    ErrorCase("pad", T(2), (-1, 0), error=TypeInferenceError, match="strided_slice"),
+    ErrorCase("pad", T(2), 1, error=ArgumentError, match="(before, after) ints"),
+    ErrorCase("pad", T(2), (1, 2, 3), error=ArgumentError, match="an even number"),
+    ErrorCase("repeat", T(2), -1, error=TypeInferenceError, match="repeats is -1"),
+    ErrorCase("repeat", T(2), 2, 1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("roll", T(2, 3), (1, 2), 0, error=TypeInferenceError, match="one shift for each axis"),
+    ErrorCase("roll", T(2, 3), (1, 2), (0, 0), error=TypeInferenceError, match="names an axis twice"),
+    ErrorCase("tile", T(2), (-1,), error=TypeInferenceError, match="reps is"),
+    ErrorCase("tril", T(2), error=TypeInferenceError, match="at least two axes"),
+    ErrorCase("triu", T(2), error=TypeInferenceError, match="at least two axes"),
+]

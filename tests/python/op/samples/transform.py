@@ -1,0 +1,106 @@
+"""Samples of operators that change shape, type or place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.errors import ArgumentError, TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+ALL = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool")
+
+
+def _expand_dims(x: Any, axis: Any) -> Any:
+    axes = (axis,) if isinstance(axis, int) else axis
+    for at in sorted(a % (x.ndim + len(axes)) for a in axes):
+        x = x.unsqueeze(at)
+    return x
+
+
+def _transpose(x: Any, axes: Any = None) -> Any:
+    return x.permute(tuple(reversed(range(x.ndim))) if axes is None else axes)
+
+
+def _split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    return torch.tensor_split(x, indices_or_sections, axis)
+
+
+def _cast(x: Any, dtype: str) -> Any:
+    return x.to(getattr(torch, dtype))
+
+
+SAMPLES = [
+    Sample("broadcast_to", T(3, 1), (2, 3, 4), ref=torch.broadcast_to, dtypes=ALL),
+    Sample("broadcast_to", T(), (2, 2), ref=torch.broadcast_to),
+    Sample("broadcast_to", T(1, 3), (0, 3), ref=torch.broadcast_to),
+    Sample("broadcast_to", T(2, 3), (2, 3), ref=torch.broadcast_to),
+    Sample("broadcast_to_like", T(3, 1), T(2, 3, 4, dtype="int32"), ref=lambda x, like: x.expand(like.shape)),
+    Sample("cast", T(2, 3, low=-9, high=9), "int32", ref=_cast, dtypes=("float32", "float16", "bfloat16", "int64")),
+    Sample("cast", T(2, 3), "float64", ref=_cast, dtypes=("float32", "float16", "int32", "bool")),
+    Sample("cast", T(2, 3), "bfloat16", ref=_cast, dtypes=("float32", "float64")),
+    Sample("cast", T(2, 3), "float16", ref=_cast, dtypes=("float32", "bfloat16")),
+    Sample("cast", T(4, dtype="int32", low=-1, high=2), "bool", ref=_cast),
+    Sample("cast_like", T(2, 3), T(1, dtype="float64"), ref=lambda x, like: x.to(like.dtype), dtypes=("float32", "int32")),
+    Sample("concatenate", [T(2, 3), T(2, 1), T(2, 3)], axis=1, ref=torch.cat, dtypes=ALL),
+    Sample("concatenate", [T(2, 3, 4), T(0, 3, 4)], ref=torch.cat),
+    Sample("concatenate", [T(3)], axis=-1, ref=torch.cat),
+    Sample("concatenate", [T(1, 2), T(1, 2)], axis=-2, ref=torch.cat),
+    Sample("device_copy", T(2, 3), "cpu", ref=lambda x, device: x, dtypes=ALL),
+    Sample("expand_dims", T(2, 3), 0, ref=_expand_dims, dtypes=ALL),
+    Sample("expand_dims", T(2, 3), (1, -1), ref=_expand_dims),
+    Sample("expand_dims", T(), (0, 1), ref=_expand_dims),
+    Sample("moveaxis", T(2, 3, 4), 0, -1, ref=torch.movedim, dtypes=ALL),
+    Sample("moveaxis", T(2, 3, 4, 1), (0, 1), (2, -1), ref=torch.movedim),
+    Sample("reshape", T(2, 6), (3, 4), ref=torch.reshape, dtypes=ALL),
+    Sample("reshape", T(2, 6), (2, -1, 3), ref=torch.reshape),
+    Sample("reshape", T(1, 1), (), ref=torch.reshape),
+    Sample("reshape", T(0, 3), (3, 0, 2), ref=torch.reshape),
+    Sample("reshape_like", T(2, 6), T(3, 4, dtype="int32"), ref=lambda x, like: x.reshape(like.shape)),
+    Sample("shape", T(2, 0, 3), ref=lambda x: tuple(x.shape)),
+    Sample("split", T(6, 2), 3, ref=_split, dtypes=ALL),
+    Sample("split", T(2, 5), (1, 1, 4), axis=-1, ref=_split),
+    Sample("split", T(2, 3), (), ref=_split),
+    Sample("split", T(0, 3), 2, ref=_split),
+    Sample("squeeze", T(1, 2, 1), ref=torch.squeeze, dtypes=ALL),
+    Sample("squeeze", T(1, 2, 1, 1), (0, -1), ref=torch.squeeze),
+    Sample("squeeze", T(2, 3), ref=torch.squeeze),
+    Sample("stack", [T(2, 3), T(2, 3)], ref=torch.stack, dtypes=ALL),
+    Sample("stack", [T(2), T(2), T(2)], axis=-1, ref=lambda xs, axis: torch.stack(xs, axis)),
+    Sample("stack", [T()], ref=torch.stack),
+    Sample("stop_gradient", T(2, 3), ref=torch.detach, dtypes=ALL),
+    Sample("swap_axis", T(2, 3, 4), 0, -1, ref=torch.swapaxes, dtypes=ALL),
+    Sample("transpose", T(2, 3, 4), ref=_transpose, dtypes=ALL),
+    Sample("transpose", T(2, 3, 4, 1), (2, 0, -1, 1), ref=_transpose),
+    Sample("transpose", T(), ref=_transpose),
+    Sample("transpose", T(0, 3), ref=_transpose),
+]  # fmt: skip
+
+ERRORS = [
+    ErrorCase("broadcast_to", T(3), (2, 2), error=TypeInferenceError, match="do not broadcast"),
+    ErrorCase("broadcast_to", T(2, 3), (3,), error=TypeInferenceError, match="x has shape (2, 3)"),
+    ErrorCase("broadcast_to_like", T(3), T(2), error=TypeInferenceError, match="do not broadcast"),
+    ErrorCase("cast", T(2), "float99", error=ArgumentError, match="float99"),
+    ErrorCase("concatenate", [], error=TypeInferenceError, match="the list is empty"),
+    ErrorCase("concatenate", [T(2), T(2, 1)], error=TypeInferenceError, match="xs[1] has shape (2, 1)"),
+    ErrorCase("concatenate", [T(2), T(2, dtype="int32")], error=TypeInferenceError, match="'xs[1]' is int32"),
+    ErrorCase("concatenate", [T()], error=TypeInferenceError, match="0-d"),
+    ErrorCase("device_copy", T(2), "tpu", error=ArgumentError, match="tpu"),
+    ErrorCase("expand_dims", T(2), 3, error=TypeInferenceError, match="axis 3 is out of range"),
+    ErrorCase("expand_dims", T(2), (0, -3), error=TypeInferenceError, match="names an axis twice"),
+    ErrorCase("moveaxis", T(2, 3), (0, 1), 0, error=TypeInferenceError, match="as many of one as of the other"),
+    ErrorCase("reshape", T(2, 3), (4, 2), error=TypeInferenceError, match="(2, 3) has 6 elements, (4, 2) 8"),
+    ErrorCase("reshape", T(2, 3), (-1, -1), error=TypeInferenceError, match="2 sizes of -1"),
+    ErrorCase("reshape", T(2, 3), (-1, 4), error=TypeInferenceError, match="does not reshape"),
+    ErrorCase("split", T(5), 2, error=TypeInferenceError, match="does not split into 2 equal sections"),
+    ErrorCase("split", T(5), (3, 2), error=TypeInferenceError, match="ascending"),
+    ErrorCase("split", T(5), 0, error=TypeInferenceError, match="0 sections"),
+    ErrorCase("split", T(5), 1.5, error=ArgumentError, match="indices_or_sections"),
+    ErrorCase("squeeze", T(2, 1), 0, error=TypeInferenceError, match="axis 0 of shape"),
+    ErrorCase("stack", [T(2), T(3)], error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("stack", [T(2)], axis=2, error=TypeInferenceError, match="axis 2 is out of range"),
+    ErrorCase("swap_axis", T(2, 3), 0, 2, error=TypeInferenceError, match="axis 2 is out of range"),
+    ErrorCase("transpose", T(2, 3), (0, 0), error=TypeInferenceError, match="each axis exactly once"),
+    ErrorCase("transpose", T(2, 3), (0,), error=TypeInferenceError, match="each axis exactly once"),
+]
