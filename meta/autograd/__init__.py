@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from meta.autograd.engine import grad as grad
     from meta.autograd.function import Context as Context
     from meta.autograd.function import Function as Function
-    from meta.autograd.gradcheck import gradcheck as gradcheck
-    from meta.autograd.gradcheck import gradgradcheck as gradgradcheck
+    from meta.autograd.finite_differences import gradcheck as gradcheck
+    from meta.autograd.finite_differences import gradgradcheck as gradgradcheck
 
 _HOMES = {
     "Context": "function",
@@ -22,8 +22,8 @@ _HOMES = {
     "backward": "engine",
     "enable_grad": "api",
     "grad": "engine",
-    "gradcheck": "gradcheck",
-    "gradgradcheck": "gradcheck",
+    "gradcheck": "finite_differences",
+    "gradgradcheck": "finite_differences",
     "is_grad_enabled": "api",
     "no_grad": "api",
 }

@@ -1,4 +1,4 @@
-"""Public helpers for testing operators and models. Nothing here imports torch until a helper that needs it is called."""
+"""Public helpers for testing operators and models. torch is imported by the helpers that need it, when they are called."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meta.autograd.finite_differences import gradcheck as gradcheck
+    from meta.autograd.finite_differences import gradgradcheck as gradgradcheck
     from meta.op.dispatch import with_dialect as with_dialect
     from meta.testing.arrays import check as check
     from meta.testing.arrays import get_testable_devices as get_testable_devices
     from meta.testing.arrays import randn_torch as randn_torch
     from meta.testing.arrays import with_seed as with_seed
+    from meta.testing.models import run_model as run_model
+    from meta.testing.models import run_vm_model as run_vm_model
+    from meta.testing.operators import OpCheckError as OpCheckError
+    from meta.testing.operators import opcheck as opcheck
     from meta.testing.samples import ErrorCase as ErrorCase
     from meta.testing.samples import Sample as Sample
     from meta.testing.samples import T as T
@@ -18,10 +24,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "ErrorCase": "meta.testing.samples",
     "Sample": "meta.testing.samples",
+    "OpCheckError": "meta.testing.operators",
     "T": "meta.testing.samples",
     "check": "meta.testing.arrays",
     "get_testable_devices": "meta.testing.arrays",
+    "gradcheck": "meta.autograd.finite_differences",
+    "gradgradcheck": "meta.autograd.finite_differences",
+    "opcheck": "meta.testing.operators",
     "randn_torch": "meta.testing.arrays",
+    "run_model": "meta.testing.models",
+    "run_vm_model": "meta.testing.models",
     "with_dialect": "meta.op.dispatch",
     "with_seed": "meta.testing.arrays",
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.autograd.engine import grad
-from meta.autograd.gradcheck import gradcheck, gradgradcheck
+from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.autograd.rule import GradRule
 from meta.autograd.tape import table
 from meta.ndarray import NDArray, array, asarray
@@ -59,7 +59,7 @@ def check_gradient(sample: Sample, dtype: str = "float32") -> None:
     results = [r for r in flat_results(call.run()) if isinstance(r, NDArray)]
     used = [i for i, r in enumerate(results) if r.requires_grad]
     assert used, f"{sample!r}: no result is connected to the arguments"
-    dys = {i: _cotangent(sample, i, results[i]) for i in used}
+    dys = {i: cotangent(sample, i, results[i]) for i in used}
     found = grad([results[i] for i in used], [arrays[i] for i in at], [array(dys[i]) for i in used], allow_unused=True)
     exact = _torch_gradients(sample, host, at, dys, True)
     theirs = _torch_gradients(sample, host, at, dys, False) or exact
@@ -75,7 +75,7 @@ def check_gradient(sample: Sample, dtype: str = "float32") -> None:
         compare(what, to_numpy(ours), expected, oracle=oracle, tolerance=(4 * rtol, 4 * atol))
 
 
-def _cotangent(sample: Sample, index: int, result: NDArray) -> Any:
+def cotangent(sample: Sample, index: int, result: NDArray) -> Any:
     import numpy as np
 
     rng = np.random.default_rng(zlib.crc32(f"{sample!r}/dy{index}".encode()))

@@ -1,0 +1,37 @@
+"""Running models both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meta.device import Device
+from meta.ndarray import NDArray
+from meta.tree import flatten
+
+
+def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
+    """The result of `model(*args)` compiled for `device` and run on the virtual machine there.
+
+    model: a Model, a traced function or a Module.  args: arrays on any device; they are moved. The result has the
+    structure of the eager one, with arrays on `device`."""
+    from meta.vm import compile as compile_program
+
+    executor = compile_program(model, device=device)
+    return executor(*[a.to(device=device) if isinstance(a, NDArray) else a for a in args])
+
+
+def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: float = 1e-5, atol: float = 1e-5) -> Any:
+    """The eager result of `model(*args)`, after checking that the virtual machine gives the same.
+
+    Raises AssertionError when they differ by more than atol + rtol * |eager|."""
+    from meta.testing.arrays import check
+
+    moved = [a.to(device=device) if isinstance(a, NDArray) else a for a in args]
+    eager = model(*moved)
+    check(_leaves(run_vm_model(model, device, args)), _leaves(eager), rtol=rtol, atol=atol)
+    return eager
+
+
+def _leaves(result: Any) -> list[Any]:
+    return [leaf for _, leaf in flatten(result, lambda value: isinstance(value, NDArray))[0]]

@@ -1,0 +1,73 @@
+"""A sample as a program: eager, interpreted and compiled runs agree, and so do the gradients of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta import tracing
+from meta.autograd.engine import grad
+from meta.interpreter.run import run
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+from meta.ndarray import NDArray, array
+from meta.passes.auto_diff import auto_diff
+from meta.testing.arrays import to_numpy
+from meta.testing.call import Call, flat_results
+from meta.testing.derivatives import cotangent, wanted
+from meta.testing.generic import call_of, check_values, tolerance_of
+from meta.testing.samples import Sample
+from meta.testing.tolerance import compare
+
+
+def traced(call: Call) -> Any:
+    """The call as a traced function of the list of its arrays."""
+
+    @tracing.trace
+    def program(arrays: list[Any]) -> Any:
+        return call.with_arrays(arrays).run()
+
+    return program
+
+
+def check_programs(sample: Sample, dtype: str = "") -> None:
+    """Interpreter and virtual machine give what eager execution gives, and the text of the program reads back."""
+    from meta.vm import compile as compile_program
+
+    host = call_of(sample, dtype)
+    program = traced(host.to_meta())
+    eager = host.to_meta().run()
+    if not isinstance(flat_results(eager)[0], NDArray):
+        return
+    record = program.record(host.to_meta().arrays())
+    text = to_text(record.module)
+    assert to_text(parse(text)) == text, "the printed program reads back as another one"
+    interpreted = flat_results(run(record.module, *host.to_meta().arrays()))[: len(flat_results(eager))]
+    for i, (a, b) in enumerate(zip(interpreted, flat_results(eager), strict=True)):
+        assert a.type is b.type, f"interpreted result {i} is {a.type!r}, eager {b.type!r}"
+        compare(f"interpreted {sample.op}", to_numpy(a), to_numpy(b), tolerance=(0.0, 0.0))
+    compiled = compile_program(program)(host.to_meta().arrays())
+    check_values(sample, host, dtype, compiled, f"{sample.op} on the virtual machine")
+
+
+def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:
+    """The gradients of the program, run by the interpreter, are those of the tape."""
+    host = call_of(sample, dtype)
+    at = wanted(host)
+    call = host.to_meta()
+    arrays = call.arrays()
+    for i in at:
+        arrays[i].requires_grad = True
+    results = flat_results(call.run())
+    used = [i for i, r in enumerate(results) if r.requires_grad]
+    dys = {i: array(cotangent(sample, i, r)) for i, r in enumerate(results) if r.dtype == dtype}
+    eager = grad([results[i] for i in used], [arrays[i] for i in at], [dys[i] for i in used], allow_unused=True)
+
+    fresh = host.to_meta()
+    record = traced(fresh).record(fresh.arrays())
+    module = auto_diff([record.inputs[i] for i in at])(record.module)
+    zeros = {i: dy * 0 for i, dy in dys.items() if i not in used}
+    found = flat_results(run(module, *fresh.arrays(), *[zeros.get(i, dy) for i, dy in dys.items()]))[-len(at) :]
+    rtol, atol = tolerance_of(sample, dtype)
+    for i, ours, expected in zip(at, found, eager, strict=True):
+        wanted_value = to_numpy(ours) * 0 if expected is None else to_numpy(expected)
+        compare(f"{sample.op}: program gradient {i}", to_numpy(ours), wanted_value, tolerance=(rtol, atol))

@@ -1,0 +1,150 @@
+"""The public helpers of meta.testing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta.errors import TypeInferenceError
+from meta.testing import ErrorCase, Sample, T, check, get_testable_devices, randn_torch, with_seed
+from meta.testing.tolerance import compare
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_randn_torch_gives_equal_pairs(dtype: str) -> None:
+    ours, theirs = randn_torch((2, 3), dtype=dtype, requires_grad=True, mean=1.0, std=0.5)
+    assert ours.dtype == dtype
+    assert str(theirs.dtype) == f"torch.{dtype}"
+    assert ours.requires_grad
+    assert theirs.requires_grad
+    check(ours, theirs, rtol=0, atol=0)
+
+
+def test_randn_torch_of_positive_and_scalar() -> None:
+    assert (np.asarray(randn_torch((100,), positive=True)[0]) > 0).all()
+    assert randn_torch(())[0].shape == ()
+
+
+def test_check_takes_all_kinds_and_nests() -> None:
+    x = meta.array([1.0, 2.0])
+    check(x, torch.tensor([1.0, 2.0]))
+    check(x, [1.0, 2.0])
+    check((x, 3), ([1.0, 2.0], 3))
+    with pytest.raises(AssertionError, match=r"1 of 2 elements differ; at \(1,\) 2.0, expected 2.1"):
+        check(x, np.array([1.0, 2.1]))
+    with pytest.raises(AssertionError, match=r"shape \(2,\), expected \(1, 2\)"):
+        check(x, np.array([[1.0, 2.0]]))
+    with pytest.raises(AssertionError, match="2 values against 1"):
+        check((x, x), (x,))
+
+
+def test_check_of_integers_is_exact() -> None:
+    check(meta.array([1, 2]), torch.tensor([1, 2]))
+    with pytest.raises(AssertionError, match="1 of 2"):
+        check(meta.array([10**6, 2]), torch.tensor([10**6 + 1, 2]), rtol=0.1)
+
+
+def array(*values: float, dtype: str = "float32") -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def test_special_values_compare() -> None:
+    compare("x", array(np.nan, np.inf, -np.inf), array(np.nan, np.inf, -np.inf))
+    for actual, expected in ((np.nan, 1), (1, np.nan), (np.inf, -np.inf), (1e38, np.inf), (np.inf, 1e38)):
+        with pytest.raises(AssertionError):
+            compare("x", array(actual), array(expected))
+
+
+def test_the_oracle_rule() -> None:
+    """A value as near to float64 as twice the error of the reference passes; one that is farther does not."""
+    exact = array(1.0, dtype="float64")
+    compare("x", array(0.9992), array(1.0004), oracle=exact)
+    with pytest.raises(AssertionError, match="in float64 1.0"):
+        compare("x", array(0.9991), array(1.0004), oracle=exact)
+    with pytest.raises(AssertionError):
+        compare("x", array(0.9992), array(1.0004))
+
+
+def test_dtypes_must_agree() -> None:
+    with pytest.raises(AssertionError, match="dtype float32, expected float64"):
+        compare("x", array(1.0), array(1.0, dtype="float64"))
+
+
+def test_with_seed_repeats_and_tells() -> None:
+    @with_seed(3)
+    def draw() -> float:
+        return float(np.random.rand())
+
+    assert draw() == draw()
+
+    @with_seed(5)
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        fail()
+    if sys.version_info >= (3, 11):
+        assert "META_TEST_SEED=5" in caught.value.__notes__[0]
+
+
+def test_with_seed_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    @with_seed()
+    def draw() -> float:
+        return float(np.random.rand())
+
+    monkeypatch.setenv("META_TEST_SEED", "7")
+    assert draw() == draw()
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get_testable_devices()[0] == "cpu"
+    monkeypatch.setenv("META_TEST_DEVICES", "cpu, cuda")
+    assert get_testable_devices() == ["cpu", "cuda"]
+
+
+def test_values_of_a_sample_follow_from_the_row() -> None:
+    rows = [Sample("add", T(4), T(4), ref=torch.add) for _ in range(2)]
+    (a, b), _ = rows[0].numpy("float32")
+    assert (a == rows[1].numpy("float32")[0][0]).all()
+    assert (a != b).any()
+    assert rows[0].numpy("bfloat16")[0][0].dtype == meta.dtype.to_numpy("bfloat16")
+
+
+def test_values_keep_their_distance() -> None:
+    values = T(1000, low=-2, high=2, avoid=(0, 1)).values("float64", "")
+    assert np.abs(values).min() >= 0.2
+    assert np.abs(values - 1).min() >= 0.2
+    distinct = T(10, distinct=True).values("float64", "")
+    assert np.diff(np.sort(distinct)).min() > 0.19
+
+
+def test_integers_for_floats_keep_their_signs() -> None:
+    assert T(1000, low=0.1, high=2).values("int32", "").min() >= 1
+    assert T(1000).values("int32", "").min() == -8
+    assert T(1000, avoid=(0,)).values("int64", "").all()
+
+
+def test_dtypes_of_a_row_come_from_the_type_function() -> None:
+    assert Sample("softmax", T(3), ref=torch.softmax).run_dtypes(("int32",)) == ("float32", "float64", "float16", "bfloat16")
+    assert "int32" in Sample("add", T(3), 1, ref=torch.add).run_dtypes(("int32",))
+    assert Sample("argmax", T(3, dtype="int64"), ref=torch.argmax).run_dtypes() == ("",)
+    assert Sample("softmax", T(3), ref=torch.softmax, dtypes=("float64",)).run_dtypes() == ("float64",)
+
+
+def test_rows_are_checked() -> None:
+    with pytest.raises(ValueError, match="give either ref or check"):
+        Sample("add", T(3))
+    with pytest.raises(ValueError, match="need a reason"):
+        Sample("add", T(3), ref=torch.add, tol={"float32": (1, 1)})
+    case = ErrorCase("add", T(3), error=TypeInferenceError, match="a b")
+    assert repr(case) == "add-a_b"
+
+
+def test_imports_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import meta.testing as t; [getattr(t, n) for n in dir(t)]"
+    subprocess.run([sys.executable, "-c", code], check=True)
