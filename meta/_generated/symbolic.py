@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from meta.ir.type import Value
 from meta.op.registry import get
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
     DeviceLike = Device | str
     DTypeLike = Any
+
+
+def _call(bb: Builder, name: str, *args: Any) -> Any:
+    op = get(name)
+    made = bb.call_expr(op, op.schema.bind(name, args, {}))
+    return made.type.value if isinstance(made.type, Value) else bb.emit(made)
 
 
 def add(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:

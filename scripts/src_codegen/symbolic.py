@@ -8,7 +8,8 @@ from meta.op.registry import Op
 from scripts.src_codegen.signature import by_family, definition, header, parameter
 
 _IMPORTS = '''
-# Each function records one call in a builder and returns the variable bound to it.
+# Each function records one call in a builder, its arguments normalised by the schema, and returns the variable bound to
+# it (or the value of an operator that has one without a kernel).
 # ruff: noqa: A001, A002, E501
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from meta.ir.type import Value
 from meta.op.registry import get
 
 if TYPE_CHECKING:
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
 
     DeviceLike = Device | str
     DTypeLike = Any
+
+
+def _call(bb: Builder, name: str, *args: Any) -> Any:
+    op = get(name)
+    made = bb.call_expr(op, op.schema.bind(name, args, {}))
+    return made.type.value if isinstance(made.type, Value) else bb.emit(made)
 '''
+
 
 def render(ops: Sequence[Op]) -> str:
     parts = [header("Builders of IR calls, one an operator."), _IMPORTS]
@@ -34,8 +43,7 @@ def render(ops: Sequence[Op]) -> str:
         parts.extend(map(_builder, group))
     return "".join(parts)
 
+
 def _builder(op: Op) -> str:
     head = definition(op.name, ["bb: Builder", *(parameter(a, "Atom") for a in op.schema.args)], "Var")
-    names = ", ".join(op.schema.names) + ("," if len(op.schema.names) == 1 else "")
-
-    return f'\n\n{head}\n    return bb.call(get("{op.name}"), ({names}))  # type: ignore[return-value]\n'
+    return f'\n\n{head}\n    return _call(bb, "{op.name}", {", ".join(op.schema.names)})\n'
