@@ -1,6 +1,7 @@
 """Without torch everything but the torch dialect works. check-wheel runs this again where torch is not installed."""
 
 import ast
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,9 @@ PROGRAMS = Path(__file__).with_name("without_torch.py")
 
 
 def names() -> list[str]:
-    """The programs, read from the source: importing it would hide torch in this process."""
+    """The programs without arguments, read from the source: importing it would hide torch in this process."""
     functions = [node for node in ast.parse(PROGRAMS.read_text()).body if isinstance(node, ast.FunctionDef)]
-    return [function.name for function in functions if not function.name.startswith("_")]
+    return [each.name for each in functions if not each.name.startswith("_") and not each.args.args]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +26,27 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("program", names())
 def test_program(program: str) -> None:
     done = python("-m", "tests.python.without_torch", program)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_operator(tmp_path: Path) -> None:
+    """One sample of each operator, recorded here with torch's results, is repeated where there is no torch."""
+    pytest.importorskip("torch", reason="the expected results are torch's")
+    from meta.ndarray import NDArray
+    from meta.testing.call import flat_results
+    from meta.testing.generic import call_of, references
+    from tests.python.op.samples import first_rows, samples
+
+    calls = []
+    for row in (each for each in samples() if each in first_rows()):
+        call = call_of(row, row.run_dtypes()[0])
+        results = flat_results(call.to_meta().run())
+        comparable = row.check is None and isinstance(results[0], NDArray)
+        wanted, exact = references(row, call, results) if comparable else ([], [])
+        calls.append((row.op, call.args, call.kwargs, wanted, exact, row.tol))
+    recording = tmp_path / "calls"
+    recording.write_bytes(pickle.dumps(calls))
+    done = python("-m", "tests.python.without_torch", "every_operator", str(recording))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

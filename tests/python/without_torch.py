@@ -1,6 +1,8 @@
 """What must work where torch cannot be imported: `python -m tests.python.without_torch NAME` runs one program."""
 
+import pickle
 import sys
+from pathlib import Path
 
 from tests.python.hide_torch import hide_torch
 
@@ -10,6 +12,12 @@ import numpy as np  # noqa: E402  # nothing may be imported before torch is hidd
 import numpy.typing as npt  # noqa: E402
 
 import meta  # noqa: E402
+from meta.errors import MetaError  # noqa: E402
+from meta.op.registry import get  # noqa: E402
+from meta.testing.arrays import to_numpy  # noqa: E402
+from meta.testing.call import Call, flat_results  # noqa: E402
+from meta.testing.generic import check_types  # noqa: E402
+from meta.testing.tolerance import compare  # noqa: E402
 
 _RNG = np.random.default_rng(0)
 
@@ -42,7 +50,54 @@ def matmul_with_gradient() -> None:
     np.testing.assert_allclose(x2.grad.numpy(), a.T @ dy, rtol=1e-5, atol=1e-6)
 
 
+def conv2d_with_gradient() -> None:
+    values, kernel = _floats(2, 3, 6, 6), _floats(4, 3, 3, 3)
+    x, w = meta.array(values), meta.array(kernel)
+    x.requires_grad = w.requires_grad = True
+    y = meta.conv2d(x, w)
+    windows = np.lib.stride_tricks.sliding_window_view(values, (3, 3), axis=(2, 3))
+    np.testing.assert_allclose(
+        y.detach().numpy(), np.einsum("bchwij,ocij->bohw", windows, kernel), rtol=1e-4, atol=1e-4
+    )
+    dy = _floats(*y.shape)
+    y.backward(meta.array(dy))
+    np.testing.assert_allclose(w.grad.numpy(), np.einsum("bchwij,bohw->ocij", windows, dy), rtol=1e-4, atol=1e-4)
+    padded = np.pad(dy, ((0, 0), (0, 0), (2, 2), (2, 2)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    flipped = kernel[:, :, ::-1, ::-1]
+    np.testing.assert_allclose(x.grad.numpy(), np.einsum("bohwij,ocij->bchw", windows, flipped), rtol=1e-4, atol=1e-4)
+
+
+def gradient_on_the_vm() -> None:
+    def loss_and_gradient(x: meta.NDArray, w: meta.NDArray) -> tuple[meta.NDArray, meta.NDArray]:
+        w.requires_grad = True
+        loss = meta.softmax(meta.relu(meta.matmul(x, w))).max()
+        loss.backward()
+        return loss, w.grad
+
+    x, w = meta.array(_floats(4, 5)), meta.array(_floats(5, 6))
+    compiled = meta.vm.compile(meta.trace(loss_and_gradient))(x, w)
+    for ours, eager in zip(compiled, loss_and_gradient(x, w), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), eager.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def every_operator(recording: str) -> None:
+    """The calls that test_without_torch.py recorded give here what torch gave there."""
+    failures: list[str] = []
+    for name, args, kwargs, wanted, exact, tolerances in pickle.loads(Path(recording).read_bytes()):
+        call = Call(get(name), args, kwargs).to_meta()
+        try:
+            result = call.run()
+            check_types(call, result)
+            for ours, theirs, oracle in zip(flat_results(result), wanted, exact, strict=False):
+                if theirs is not None:
+                    compare(name, to_numpy(ours), theirs, oracle=oracle, tolerance=tolerances.get(ours.dtype))
+        except (AssertionError, MetaError) as error:
+            failures.append(f"{name}: {error}")
+    assert not failures, "\n".join(failures)
+
+
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    globals()[sys.argv[1]](*sys.argv[2:])
     if "torch" in sys.modules:
         sys.exit("torch was imported although it is hidden")
