@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from meta import tracing
 from meta.device import Device
 from meta.dtype import is_float
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, TraceError, did_you_mean, message
 from meta.ndarray import NDArray, asarray
+from meta.symbol import Symbol
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,7 +60,14 @@ class Model:
         return infer if infer is not None and not self.training else self.forward
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, (NDArray, Model)) and name in self.__dict__:
+        """Set an attribute. One that changes makes programs traced from the model stale. Raises TraceError for a traced
+        tensor, which would outlive its trace."""
+        if isinstance(value, Symbol):
+            raise TraceError(
+                message(type(self).__name__, f"'{name}' is set to {value!r} while tracing", "arrays and plain values",
+                        "write to an array with self.x.update(value), or return the value")
+            )  # fmt: skip
+        if name in self.__dict__ and not _same(self.__dict__[name], value):
             tracing.invalidate()
         object.__setattr__(self, name, value)
 
@@ -179,6 +187,12 @@ class Model:
         own = [f"  {n}: {v.type!r}" for n, v in self.__dict__.items() if isinstance(v, NDArray)]
         body = "\n".join([*own, *lines])
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether a program traced with the attribute value `old` holds with `new` too."""
+    plain = (bool, int, float, str, type(None))
+    return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
 
 
 def _models(name: str, value: Any) -> Iterator[tuple[str, Model]]:
