@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import cast
 
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError, message
 from meta.ir.expr import Call, Function, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.visitor import walk
-from meta.op.dialect.tvm import DIALECT as TVM
+from meta.op.dialect.tvm._register import TEImplementation
 from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, flat_types, implementations
+from meta.op.registry import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,11 @@ class Choice:
     implementation: Implementation
     refused: tuple[Candidate, ...]
     calls: int = 1
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it is a TE compute, which is compiled with the program; others are called."""
+        return isinstance(self.implementation.payload, TEImplementation)
 
     @property
     def reason(self) -> str:
@@ -57,7 +64,7 @@ class Choices:
 
     def packed(self) -> dict[str, Choice]:
         """The library kernels of the program, by the names that it calls them by."""
-        return {packed_name(c): c for c in self._known.values() if c.implementation.dialect is not TVM}
+        return {packed_name(c): c for c in self._known.values() if not c.compiled}
 
     def add(self, call: Call) -> None:
         """Choose for a call; raises DispatchError when nobody takes it, DeviceError when it is on another device."""
@@ -67,9 +74,8 @@ class Choices:
         key = (call.op.name, call.dialect, args, repr(args), call.type)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._choose(
-                CallInfo(call.op, args, call.type, self._device(call)), call.dialect
-            )  # type: ignore[arg-type]
+            info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
+            known = self._known[key] = self._choose(info, call.dialect)
         self._by_call[call] = known
 
     def _device(self, call: Call) -> Device:

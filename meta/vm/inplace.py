@@ -3,9 +3,10 @@
     alloc = builtin.alloc_tensor(...)          update(w, g)
     update(w, g, alloc)                =>
 
-Such a kernel runs as soon as its operands are there and nobody needs the old value any more, so that a gradient lives no
-longer than it must. When the kernel itself reads the old value, it must be safe to overwrite it on the way (`overlap`);
-the kernel then gets one buffer instead of two. Where it is not safe, the new value is made aside and copied at the end.
+Such a kernel runs as soon as its operands are there and nobody needs the old value any more, so that a gradient lives
+no longer than it must. When the kernel itself reads the old value, it must be safe to overwrite it on the way
+(`overlap`); the kernel then gets one buffer instead of two. Where it is not safe, the new value is made aside and
+copied at the end.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from meta.errors import NotSupportedError, message
-from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, Var, is_atom
+from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
@@ -33,7 +33,7 @@ def _map_block(block: Block, change: Callable[[Atom], Atom]) -> Block:
         for b in block.bindings
         for new in [map_operands(b.value, change)]
     )
-    result = change(block.result) if is_atom(block.result) else map_operands(block.result, change)
+    result = map_operands(block.result, change) if isinstance(block.result, Tuple) else change(block.result)
     return Block(bindings, result)  # type: ignore[arg-type]
 
 

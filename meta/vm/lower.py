@@ -13,7 +13,6 @@ from meta.ir.expr import Atom, Block, Call, Constant, Expr, Function, GlobalVar,
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.op.dialect.tvm import DIALECT as TVM
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm._generic import spec
 from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
@@ -160,7 +159,7 @@ class _Lowering:
         choice = self.choices.of(call)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         outs = [scope.sizes.type(t) for t in choice.info.outputs()]
-        make = self.tir if choice.implementation.dialect is TVM else self.library
+        make = self.tir if choice.compiled else self.library
         made = make(choice)(tvm.RelaxTuple(tensors), outs)
         if isinstance(call.type, TupleType) and len(outs) == 1:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], made)])

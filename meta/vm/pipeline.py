@@ -59,7 +59,7 @@ def _without_dead_code(module: Any) -> Any:
 
 def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """The module with groups of operators as one PrimFunc each, and the operators of each."""
-    kernels = {name: (op,) for name, op in lowered.ops.items()}
+    kernels: dict[str, tuple[str, ...]] = {name: (op,) for name, op in lowered.ops.items()}
     if not fuse:
         return lowered.module, kernels
     module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(lowered.module)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from meta.errors import ArgumentError, did_you_mean, message
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray
-from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _memory
 from meta.vm.choose import Choices
 from meta.vm.memory import MemoryReport
 from meta.vm.program import executable, planned
+from meta.vm.runner import Machine
 
 if TYPE_CHECKING:
     from meta.vm.executor import Program
@@ -96,13 +96,13 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of the state."""
     _, made = planned(program.source, fuse=fuse)
     device = program.source.device
-    machine = tvm.VirtualMachine(executable(program.source, made, mode="bytecode"), _memory.tvm_device(device))
+    machine = Machine(executable(program.source, made, mode="bytecode"), device)
     arrays = [x._data for x in inputs] + [_copy(x) for _, x in program.record.state]
     arrays += [_copy(NDArray(_memory.empty((2,), "int64"), p.type)) for p in program.record.main.params[len(arrays) :]]  # type: ignore[arg-type]
     arrays += [c._data for c in program.constants]
     written = set(program.source.mutates.values())
     arrays = [_copy_data(a, device) if i in written else a for i, a in enumerate(arrays)]
-    run, synchronize = machine["main"], _memory.tvm_device(device).sync
+    run, synchronize = machine.main, _memory.tvm_device(device).sync
     timer = _Timer(frozenset(made.kernels), synchronize)
     totals: list[float] = []
     for _ in range(max(repeat, 1)):
@@ -110,7 +110,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
         run(*arrays)
         synchronize()
         totals.append((time.perf_counter() - start) * 1e6)
-    machine.set_instrument(timer)
+    machine.module["set_instrument"](timer)
     for _ in range(max(repeat, 1)):
         run(*arrays)
     runs = max(repeat, 1)

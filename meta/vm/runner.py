@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meta.device import Device
+from meta.device import CPU, Device
+from meta.errors import ArgumentError, message
 from meta.ir.type import TensorType, tensor_type
 from meta.ndarray import NDArray
-from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _memory
 from meta.tree import Tree
 
@@ -17,11 +17,17 @@ Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""
 
 
+_POOLED = 2  # the allocator that keeps freed memory for the next call
+
+
 class Machine(threading.local):
     """The virtual machine of an executable: one for each thread, because a machine has one stack."""
 
-    def __init__(self, module: Any, device: Device) -> None:
-        self.module = tvm.VirtualMachine(module, _memory.tvm_device(device)).module
+    def __init__(self, executable: Any, device: Device) -> None:
+        self.module = executable["vm_load_executable"]()
+        devices = dict.fromkeys([_memory.tvm_device(device), _memory.tvm_device(CPU)])  # it computes sizes on the CPU
+        config = [x for d in devices for x in (d.dlpack_device_type(), d.index, _POOLED)]
+        self.module["vm_initialization"](*config)
         self.main: Callable[..., Any] = self.module["main"]
 
 
@@ -79,16 +85,21 @@ def runner(
     collect: Callable[[Sequence[NDArray]], list[Any]],
     wrap: Callable[[Any], list[NDArray]],
     build: Callable[[list[Any]], Any],
-    written: Sequence[NDArray],
+    written: Sequence[NDArray] = (),
+    inputs_written: Sequence[int] = (),
 ) -> Runner:
-    """The parts put together."""
-    if not written:
+    """The parts put together.
+
+    written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites."""
+    if not written and not inputs_written:
         return lambda inputs: build(wrap(machine.main(*collect(inputs))))
 
     def run(inputs: Sequence[NDArray]) -> Any:
         result = machine.main(*collect(inputs))
         for x in written:
             count_write(x)
+        for at in inputs_written:
+            count_write(inputs[at])
         return build(wrap(result))
 
     return run
@@ -103,9 +114,10 @@ def module_runner(
 ) -> Runner:
     """For programs whose state is among their inputs: a result that replaces an input is that input."""
     if not mutates:
-        return runner(machine, collect, wrap, build, ())
+        return runner(machine, collect, wrap, build)
 
     def run(inputs: Sequence[NDArray]) -> Any:
+        _refuse_shared(inputs, mutates)
         made = wrap(machine.main(*collect(inputs)))
         for at in mutates.values():
             count_write(inputs[at])
@@ -114,3 +126,13 @@ def module_runner(
         return build([inputs[mutates[i]] if i in mutates else next(rest) for i in range(total)])
 
     return run
+
+
+def _refuse_shared(inputs: Sequence[NDArray], mutates: Mapping[int, int]) -> None:
+    """Raise ArgumentError when an array that the program overwrites is also another of its inputs."""
+    for at in mutates.values():
+        if any(x is inputs[at] and i != at for i, x in enumerate(inputs)):
+            raise ArgumentError(
+                message("vm", f"one array is input {at}, which the program overwrites, and another input",
+                        "an array of its own for each input that is overwritten", "pass a copy")
+            )  # fmt: skip

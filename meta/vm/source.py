@@ -9,7 +9,6 @@ from typing import Any
 from meta import tracing
 from meta.errors import ArgumentError, NotSupportedError, message
 from meta.interpreter.run import check_inputs
-from meta.ir.dim import Dim
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.ndarray import NDArray
@@ -49,14 +48,6 @@ def check_call(record: tracing.Record, inputs: Sequence[NDArray]) -> None:
     """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program."""
     types = [p.type for p in record.main.params[: len(record.inputs)]]
     check_inputs("vm", record.inputs, types, inputs)
-    sizes: dict[Dim, tuple[str, int]] = {}
-    for name, kind, x in zip(record.inputs, types, inputs, strict=True):
-        for dim, size in zip(kind.shape if isinstance(kind, TensorType) else (), x.shape, strict=True):
-            first, known = sizes.setdefault(dim, (name, size))
-            if known != size and not isinstance(dim, int):
-                raise ArgumentError(
-                    message("vm", f"size {dim} is {known} in '{first}' and {size} in '{name}'", "one size for one name")
-                )
 
 
 def flatten_call(
