@@ -80,12 +80,17 @@ def _philox(counter: tuple[Expr, ...], key: tuple[Expr, Expr]) -> tuple[Expr, Ex
 def _product(a: Expr, b: int) -> tuple[Expr, Expr]:
     """The high and the low half of a * b."""
     wide = a.astype("uint64") * _u64(b)
-    return (wide >> _u64(32)).astype("uint32"), wide.astype("uint32")
+    return (wide >> _u64(32)).astype("uint32"), _low(wide)
 
 
 def _halves(x: Expr) -> tuple[Expr, Expr]:
     """The low and the high word of an int64."""
-    return x.astype("uint32"), (x.astype("uint64") >> _u64(32)).astype("uint32")
+    return _low(x.astype("uint64")), (x.astype("uint64") >> _u64(32)).astype("uint32")
+
+
+def _low(x: Expr) -> Expr:
+    """The low word of a uint64. The mask is for TVM, which bounds what it casts and refuses bounds beyond uint32."""
+    return (x & _u64(0xFFFFFFFF)).astype("uint32")
 
 
 def _u32(value: int) -> Expr:
