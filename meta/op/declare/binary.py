@@ -76,6 +76,7 @@ standard_binary("right_shift", "The bits of x1 moved down by x2, copies of the s
 
 
 def _extremum_dx(name: str, x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    rules.require_float(name, "dy", dy)
     both = rules.broadcast_type(name, x1, x2)
     rules.require_same_shape(name, y=both, dy=dy)
     return dy
