@@ -1,0 +1,72 @@
+"""Running recorded programs with the interpreter, as the virtual machine runs them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import meta
+from meta.interpreter.run import run
+from meta.ir.expr import MUTATES
+from meta.ir.module import Module
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+from meta.ir.verifier import verify
+from meta.op.registry import get
+from meta.random import default_generator
+from meta.tracing import Record
+
+
+def check_ir(module: Module) -> Module:
+    """Verified, and unchanged by print -> parse -> print."""
+    verify(module)
+    text = to_text(module)
+    assert to_text(parse(text, get)) == text
+    return module
+
+
+def execute(record: Record, *inputs: object, module: Module | None = None) -> object:
+    """What a call of the program returns; state that it writes is written."""
+    program = module or record.module
+    arrays = [*inputs, *(x for _, x in record.state)]
+    if record.random:
+        arrays.append(default_generator.next_key(count=record.random))
+    with meta.no_grad():
+        results = run(program, *arrays)
+        mutated = program.main.attrs.get(MUTATES, {})
+        for index, at in mutated.items():
+            arrays[at].update(results[index])
+    return record.result.build(iter([r for i, r in enumerate(results) if i not in mutated]))
+
+
+def values(x: object) -> object:
+    """Nests of arrays as nests of NumPy arrays."""
+    if isinstance(x, dict):
+        return {k: values(v) for k, v in x.items()}
+    if isinstance(x, (tuple, list)):
+        return [values(v) for v in x]
+    return np.asarray(x) if isinstance(x, meta.NDArray) else x
+
+
+def assert_equal(actual: object, expected: object, rtol: float = 1e-6) -> None:
+    """Nests with equal structure, dtypes and, up to rounding, values."""
+    a, b = values(actual), values(expected)
+    if isinstance(b, dict):
+        assert a.keys() == b.keys()
+        for key in b:
+            assert_equal(a[key], b[key], rtol)
+    elif isinstance(b, list):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_equal(x, y, rtol)
+    elif isinstance(b, np.ndarray):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), rtol=rtol, atol=rtol)
+    else:
+        assert a == b
+
+
+def array(*shape: int, seed: int = 0, dtype: str = "float32", grad: bool = False) -> meta.NDArray:
+    """Normal random numbers."""
+    x = meta.array(np.random.default_rng(seed).standard_normal(shape).astype("float32"), dtype=dtype)
+    x.requires_grad = grad
+    return x

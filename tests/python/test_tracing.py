@@ -1,0 +1,416 @@
+"""Traced functions record the program that the eager call performs."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import meta
+from meta import tracing
+from meta.errors import ArgumentError, TraceError, TypeInferenceError
+from meta.ir.analysis import op_counts
+from meta.ir.builder import current
+from meta.ir.dim import sym
+from meta.ir.expr import MUTATES
+from meta.ir.printer import to_text
+from meta.ir.type import tensor_type
+from meta.scope import modes, scopes
+from meta.tree import flatten
+from tests.python.recorded import array, assert_equal, check_ir, execute
+
+Pair = namedtuple("Pair", "left right")
+
+
+def agrees(function, *args, **kwargs):
+    """The record of a call, whose program gives what the eager call gives."""
+    record = tracing.record(function, args, kwargs)
+    check_ir(record.module)
+    leaves, _ = flatten([args, kwargs], lambda v: isinstance(v, meta.NDArray))
+    assert_equal(execute(record, *(x for _, x in leaves)), function(*args, **kwargs))
+    return record
+
+
+# --- what goes in and out --------------------------------------------------------------------------------------------
+
+
+def test_nests_go_in_and_come_out():
+    def f(x, rest, scale=2.0, *, bias=None):
+        a, b = rest["pair"]
+        return {"y": x * scale + a, "pair": Pair(b + bias, [a, None]), "k": 3, 7: (x,)}
+
+    x, a, b, bias = (array(2, 3, seed=i) for i in range(4))
+    record = agrees(f, x, {"pair": Pair(a, b)}, bias=bias)
+    assert record.inputs == ("x", "rest.pair.left", "rest.pair.right", "bias")
+    result = f(x, {"pair": Pair(a, b)}, bias=bias)
+    assert isinstance(execute(record, x, a, b, bias)["pair"], type(result["pair"]))
+
+
+def test_keys_of_dicts_stay_apart():
+    record = agrees(lambda d: d[1] - d["1"], {1: array(2, seed=1), "1": array(2, seed=2)})
+    assert len(record.main.params) == 2
+
+
+def test_arguments_of_any_kind_are_bound():
+    def f(a, /, b, *more, c=1.0, **named):
+        return a + b * c + sum(more[1:], more[0]) * named["d"]
+
+    xs = [array(3, seed=i) for i in range(5)]
+    record = agrees(f, *xs[:4], d=xs[4])
+    assert record.inputs == ("a", "b", "more.0", "more.1", "named.d")
+    with pytest.raises(ArgumentError, match=r"\[f\] missing a required argument: 'b'"):
+        tracing.record(f, (xs[0],), {})
+
+
+def test_types_stand_for_arrays_also_with_symbolic_sizes():
+    n = sym("n")
+    record = meta.trace(lambda x: meta.softmax(x.reshape((n * 4,)) * 2.0)).record(tensor_type((n, 4)))
+    check_ir(record.module)
+    for size in (1, 5):
+        x = array(size, 4)
+        assert_equal(execute(record, x), (meta.softmax(x.reshape((size * 4,)) * 2.0),)[0])
+
+
+def test_what_is_no_tensor_cannot_be_returned():
+    with pytest.raises(TraceError, match=r"\[trace\] a object is returned; tensors, numbers, strings, None, and tup"):
+        tracing.record(lambda x: (x, object()), (array(1),), {})
+
+
+def test_a_function_without_a_signature_is_refused():
+    with pytest.raises(TraceError, match="has no signature; Python functions"):
+        tracing.record(max, (array(1), array(1)), {})
+
+
+def test_a_traced_function_runs_eagerly_and_keeps_its_name():
+    @meta.trace
+    def double(x):
+        """Twice x."""
+        return x * 2.0
+
+    assert (double.__name__, double.__doc__) == ("double", "Twice x.")
+    assert_equal(double(array(3)), array(3) * 2.0)
+    assert "multiply(%x, 2.0)" in double.ir(array(3))
+
+
+def test_spans_are_lines_of_the_user():
+    text = meta.trace(lambda x: meta.relu(x)).ir(array(2))
+    assert "test_tracing.py:" in text.split("relu")[1].split("\n")[0]
+
+
+# --- state -----------------------------------------------------------------------------------------------------------
+
+
+class Net(meta.Model):
+    def build(self):
+        self.w = array(3, 2, seed=5)
+        self.buffer("steps", meta.array(0, dtype="int64"))
+        self.scale = 2.0
+
+    @meta.model.trace
+    def forward(self, x):
+        return (x @ self.w) * self.scale
+
+
+def test_state_has_the_names_of_models_closures_and_containers():
+    net, loose, many = Net(), array(2, seed=1), [array(2, seed=2), {"k": array(2, seed=3)}]
+
+    def f(x):
+        return net(x) + loose + many[0] + many[1]["k"]
+
+    record = agrees(f, array(4, 3))
+    assert [name for name, _ in record.state] == ["net.w", "loose", "many.0", "many.1.k"]
+    assert [name for name, _ in net.record(array(4, 3)).state] == ["w"]
+    assert [name for name, _ in net.forward.record(array(4, 3)).state] == ["w"]
+
+
+def test_names_of_state_are_unique():
+    w = array(2, seed=1)
+    record = agrees(lambda w_: w_ + w, array(2))
+    assert [p.name for p in record.main.params] == ["w_", "w"]
+    record = tracing.record(lambda w: w + many[0] + many[1], (array(2),), {}, {id(x): "w" for x in many})
+    assert [p.name for p in record.main.params] == ["w", "w_1", "w_2"]
+
+
+many = [array(2, seed=8), array(2, seed=9)]
+
+
+def test_arrays_made_inside_are_constants():
+    def f(x):
+        table = meta.array(np.arange(3, dtype="float32"))
+        return x * table + meta.asarray([1.0, 2.0, 3.0])
+
+    record = agrees(f, array(2, 3))
+    assert record.state == ()
+
+
+def test_an_array_that_is_only_returned_is_state():
+    net = Net()
+    assert [name for name, _ in agrees(lambda x: (x, net.w), array(1)).state] == ["net.w"]
+
+
+def test_one_array_under_two_names_is_one_parameter():
+    w = array(2)
+    both = (w, w)
+    assert len(agrees(lambda x: x * both[0] + both[1], array(2)).state) == 1
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+def test_in_place_operators_write_state():
+    def make():
+        return array(3, seed=1), array(3, seed=2)
+
+    def step(w, v, dx):
+        before = w * 1.0
+        meta.sgd(w, dx, v, 0.1, 0.9, 0.0)
+        return before, w * 2.0
+
+    w, v = make()
+    record = tracing.record(lambda dx: step(w, v, dx), (array(3),), {}, {id(w): "w", id(v): "v"})
+    check_ir(record.module)
+    assert record.main.attrs[MUTATES] == {2: 1, 3: 2}
+    got = execute(record, array(3))
+    w2, v2 = make()
+    assert_equal(got, step(w2, v2, array(3)))
+    assert_equal([w, v], [w2, v2])
+
+
+def test_update_and_assignment_write_state_and_are_read_afterwards():
+    def make():
+        return array(3, 2, seed=1), meta.array(0, dtype="int64")
+
+    def step(w, n, x):
+        n.update(n + 1)
+        w[1] = x
+        w[:, 0] = 7.0
+        return w * 2.0, n + 0
+
+    w, n = make()
+    record = tracing.record(lambda x: step(w, n, x), (array(2),), {})
+    check_ir(record.module)
+    assert set(record.main.attrs[MUTATES].values()) == {1, 2}
+    got = execute(record, array(2))
+    w2, n2 = make()
+    assert_equal(got, step(w2, n2, array(2)))
+    assert_equal([w, n], [w2, n2])
+
+
+def test_an_input_that_is_overwritten_is_a_mutated_parameter():
+    def step(w, dx):
+        v = meta.zeros((3,))
+        meta.sgd(w, dx, v, 0.1, 0.0, 0.0)
+        return w + 0.5
+
+    record = tracing.record(step, (array(3), array(3, seed=1)), {})
+    check_ir(record.module)
+    assert record.main.attrs[MUTATES] == {1: 0}
+    given, eager = array(3), array(3)
+    assert_equal(execute(record, given, array(3, seed=1)), step(eager, array(3, seed=1)))
+    assert_equal(given, eager)
+
+
+def test_state_that_is_not_written_is_not_a_result():
+    w = array(3)
+    assert MUTATES not in tracing.record(lambda x: x + w, (array(3),), {}).main.attrs
+
+
+def test_update_checks_the_type():
+    w = array(3)
+    with pytest.raises(TypeInferenceError, match=r"\[update\] the value is Tensor\[\(2,\), .*the array's own type"):
+        tracing.record(lambda x: w.update(x), (array(2),), {})
+    with pytest.raises(TypeInferenceError, match=r"\[update\] the value is Tensor\[\(2,\), .*the array's own type"):
+        w.update(array(2))
+
+
+def test_symbols_are_written_like_arrays():
+    def f(x):
+        y = x * 2.0
+        y[0] = 1.0
+        y.update(y + 1.0)
+        return y
+
+    assert MUTATES not in agrees(f, array(3)).main.attrs
+
+
+# --- what a trace refuses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [bool, int, float, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(), np.asarray, lambda x: [1][x]],
+)
+def test_values_of_symbols_are_not_known(use):
+    with pytest.raises(TraceError, match=r"\[trace\] the value of <Symbol x.* is needed .*meta\.where.*test_tracing"):
+        tracing.record(lambda x: use(x), (array(1),), {})
+
+
+def test_control_flow_on_a_symbol_names_the_line():
+    def f(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(TraceError, match=rf"is needed while tracing; .*\(at .*test_tracing\.py:{line}\)"):
+        tracing.record(f, (array(2),), {})
+
+
+@pytest.mark.parametrize(
+    "use", [bool, float, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(), np.asarray]
+)
+def test_values_of_state_are_not_known(use):
+    rate = meta.array(0.5)
+    with pytest.raises(TraceError, match=r"\[\w+\] the value of rate, .* is needed while tracing"):
+        tracing.record(lambda x: x * use(rate), (array(1),), {})
+
+
+def test_values_of_arrays_made_inside_are_known():
+    agrees(lambda x: x * meta.array(3.0).item(), array(2))
+
+
+def test_symbols_do_not_outlive_their_trace():
+    kept = []
+    tracing.record(lambda x: kept.append(x * 2.0), (array(2),), {})
+    assert "Symbol" in repr(kept[0])
+    with pytest.raises(TraceError, match="a symbol of a finished trace is used as an array"):
+        meta.relu(kept[0])
+    with pytest.raises(TraceError, match=r"\[add\] <Symbol .* belongs to another trace"):
+        tracing.record(lambda x: x + kept[0], (array(2),), {})
+    with pytest.raises(TraceError, match="belongs to another trace"):
+        tracing.record(lambda x: kept[0], (array(2),), {})
+    with pytest.raises(TraceError, match="written after its trace"):
+        kept[0].update(array(2))
+
+
+def test_models_do_not_keep_symbols():
+    class Keeps(meta.Model):
+        def forward(self, x):
+            self.last = x
+            return x
+
+    with pytest.raises(TraceError, match=r"\[Keeps\] 'last' is set to <Symbol x"):
+        Keeps().record(array(2))
+
+
+def test_an_exception_restores_every_mode():
+    w = array(3, grad=True)
+    w.grad = array(3)
+    kept = w.grad
+
+    def f(x):
+        (x * w).sum().backward()
+        with meta.no_grad(), meta.amp.autocast("bfloat16"), meta.with_dialect("tvm"):
+            raise KeyError("stop")
+
+    before = scopes.active
+    with pytest.raises(KeyError):
+        tracing.record(f, (array(3),), {})
+    assert scopes.active == before
+    assert (modes.trace, modes.autocast, modes.dialects, modes.grad_enabled) == (None, None, None, True)
+    assert current() is None
+    assert w.grad is kept
+
+
+def test_a_record_inside_a_trace_is_its_own():
+    inner = []
+
+    def f(x):
+        inner.append(tracing.record(lambda y: y + 1.0, (array(2),), {}))
+        return x * 2.0
+
+    outer = agrees(f, array(2))
+    assert op_counts(outer.main) == {"multiply": 1}
+    assert op_counts(inner[0].main) == {"add": 1}
+
+
+# --- models, threads, random numbers ---------------------------------------------------------------------------------
+
+
+def test_changes_of_a_model_make_records_stale():
+    net = Net()
+    start = tracing.revision()
+    net.forward(array(1, 3))
+    net.record(array(1, 3))
+    net.scale = 2.0
+    assert tracing.revision() == start
+    seen = {start}
+    for change in (
+        lambda: setattr(net, "scale", 3.0),
+        lambda: setattr(net, "w", array(3, 2)),
+        net.infer_mode,
+        net.train_mode,
+    ):
+        change()
+        assert tracing.revision() not in seen
+        seen.add(tracing.revision())
+    assert net.record(array(1, 3)).revision == tracing.revision()
+
+
+def test_threads_trace_the_same_model_at_once():
+    net = Net()
+    results, errors = [], []
+
+    def loss(x):
+        net.zero_grad()
+        y = (net(x) ** 2.0).sum()
+        y.backward()
+        return y, net.w.grad
+
+    def text():
+        return to_text(tracing.record(loss, (array(2, 3),), {}).module, spans=False)
+
+    expected = text()
+
+    def work():
+        try:
+            results.extend(text() for _ in range(5))
+        except Exception as error:  # noqa: BLE001  # handed to the test's thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert errors == []
+    assert set(results) == {expected}
+    assert net.w.grad is None
+
+
+def test_random_keys_continue_the_eager_stream():
+    def f(x):
+        noise = meta.random.normal((3,))
+        y, _ = meta.dropout(x, meta.random.next_key(), 0.5)
+        return y + noise, meta.random.uniform((2,))
+
+    x = array(3)
+    record = tracing.record(f, (x,), {})
+    check_ir(record.module)
+    assert record.random == 3
+    meta.random.seed(7)
+    expected = [f(x), f(x)]
+    meta.random.seed(7)
+    assert_equal([execute(record, x), execute(record, x)], expected)
+
+
+def test_detach_and_conversions_of_state():
+    w = array(3, grad=True)
+
+    def f(x):
+        return x * w.detach() + meta.asarray(w).cast("float32") + w.to(dtype="float64").cast("float32")
+
+    record = agrees(f, array(3))
+    assert len(record.state) == 1
+
+
+def test_partial_functions_and_callables_are_traced():
+    w = array(3)
+
+    def f(scale, x):
+        return x * scale + w
+
+    agrees(functools.partial(f, 2.0), array(3))
