@@ -12,7 +12,7 @@ from meta.op.grad.support import fit
 def matmul_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
     """dy @ x2^T (or its transpose), summed over broadcast batch axes."""
     if x1.ndim == 1 or x2.ndim == 1:
-        return _vector_dx1(x1, x2, transpose_b, dy)
+        return _vector_dx1(x1, x2, transpose_a, transpose_b, dy)
     if transpose_a:
         return fit(meta.matmul(x2, dy, transpose_b, True), x1)
     return fit(meta.matmul(dy, x2, False, not transpose_b), x1)
@@ -21,29 +21,34 @@ def matmul_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy
 def matmul_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
     """x1^T @ dy (or its transpose), summed over broadcast batch axes."""
     if x1.ndim == 1 or x2.ndim == 1:
-        return _vector_dx2(x1, x2, transpose_a, dy)
+        return _vector_dx2(x1, x2, transpose_a, transpose_b, dy)
     if transpose_b:
         return fit(meta.matmul(dy, x1, True, transpose_a), x2)
     return fit(meta.matmul(x1, dy, not transpose_a, False), x2)
 
 
-def _vector_dx1(x1: TensorType, x2: Any, transpose_b: bool, dy: Any) -> Any:
+def _vector_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
     """A vector is a matrix with one row (on the left) or one column (on the right)."""
     if x1.ndim == 1 and x2.ndim == 1:
         return dy * x2
     if x1.ndim == 1:
         rows = meta.matmul(meta.expand_dims(dy, -2), x2, False, not transpose_b)
         return fit(meta.squeeze(rows, -2), x1)
-    return fit(meta.expand_dims(dy, -1) * x2, x1)
+    return fit(_outer(x2, dy) if transpose_a else _outer(dy, x2), x1)
 
 
-def _vector_dx2(x1: Any, x2: TensorType, transpose_a: bool, dy: Any) -> Any:
+def _vector_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
     if x1.ndim == 1 and x2.ndim == 1:
         return x1 * dy
     if x1.ndim == 1:
-        return fit(meta.expand_dims(x1, -1) * meta.expand_dims(dy, -2), x2)
+        return fit(_outer(dy, x1) if transpose_b else _outer(x1, dy), x2)
     columns = meta.matmul(x1, meta.expand_dims(dy, -1), not transpose_a, False)
     return fit(meta.squeeze(columns, -1), x2)
+
+
+def _outer(rows: Any, columns: Any) -> Any:
+    """The products of the elements of two vectors, or of batches of them."""
+    return meta.expand_dims(rows, -1) * meta.expand_dims(columns, -2)
 
 
 def dense_dw(x: Any, w: TensorType, dy: Any) -> Any:
