@@ -80,14 +80,12 @@ def _print_dialects(console: Any, results: list[Result]) -> None:
     from rich.table import Table
 
     table = Table(title="who ran what in a training step", title_justify="left")
-    for heading in ("operator", "calls", *(r.name for r in results), "why (first choice that accepts)"):
-        table.add_column(heading)
-    names = dict.fromkeys(op for r in results for op, _ in r.dialects)
-    for op in sorted(names):
-        chosen = [", ".join(sorted({d for o, d in r.dialects if o == op})) for r in results]
-        calls = sum(n for (o, _), n in results[0].dialects.items() if o == op)
-        reason = next(r.reasons[op] for r in results if op in r.reasons)
-        table.add_row(op, str(calls), *chosen, reason)
+    for heading in ("operator", "dialect", *(f"{r.name} calls" for r in results), "why: first by plevel that accepts"):
+        table.add_column(heading, justify="right" if heading.endswith("calls") else "left")
+    for op, dialect in sorted({pair for r in results for pair in r.dialects}):
+        calls = [str(r.dialects[op, dialect] or "") for r in results]
+        reason = next(r.reasons[op, dialect] for r in results if (op, dialect) in r.reasons)
+        table.add_row(op, dialect, *calls, reason)
     console.print(table)
 
 

@@ -17,7 +17,7 @@ TRAIN = 1437
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Images (n, 1, 8, 8) float32 in [0, 1] and labels (n,) int64, split once and for all."""
+    """Images (n, 1, 8, 8) float32, standardised by the training set, and labels (n,) int64, split once and for all."""
 
     train_images: Any
     train_labels: Any
@@ -44,7 +44,8 @@ def load() -> Digits:
         raise ModuleNotFoundError(missing) from error
     raw: Any = datasets.load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
-    images = (raw.images[order] / 16.0).astype(np.float32)[:, None]
+    images = raw.images[order].astype(np.float32)[:, None]
+    images = (images - images[:TRAIN].mean()) / images[:TRAIN].std()
     labels = raw.target[order].astype(np.int64)
     return Digits(images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
 

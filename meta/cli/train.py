@@ -14,7 +14,7 @@ from typing import Any
 
 import meta
 from meta.cli.digits import Digits, DigitsNet, accuracy
-from meta.op.dispatch import CallInfo, Candidate
+from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.optim.sgd import with_sgd
 from meta.scope import modes, scoped
 
@@ -25,7 +25,7 @@ class Result:
 
     losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
     peak_bytes: the growth of the process's resident memory while training.
-    dialects: (operator, dialect) -> calls of one step.  reasons: operator -> why its dialect was chosen.
+    dialects: (operator, dialect) -> calls of one step.  reasons: the same -> why that dialect was chosen.
     """
 
     name: str
@@ -34,10 +34,8 @@ class Result:
     accuracy: float = 0.0
     predicted: Any = None
     peak_bytes: int = 0
-    planned_bytes: int | None = None
     dialects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    reasons: dict[str, str] = field(default_factory=dict[str, str])
-    program: str = ""
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     @property
     def first_call(self) -> float:
@@ -92,12 +90,22 @@ def _watch(result: Result) -> Generator[None, None, None]:
 
     def observe(call: CallInfo, chosen: Candidate) -> None:
         result.dialects[call.op.name, chosen.implementation.dialect.name] += 1
-        from meta.op.dispatch import candidates
-
-        result.reasons[call.op.name] = "; ".join(map(str, candidates(call)))
+        result.reasons[call.op.name, chosen.implementation.dialect.name] = _reason(call)
 
     with scoped("observers", (*modes.observers, observe)):
         yield
+
+
+def _reason(call: CallInfo) -> str:
+    """What was tried, highest plevel first: the refusals with their reasons, then what accepts."""
+    tried = candidates(call)
+    refused = [f"{_label(c)} refused: {c.refusal}" for c in tried if c.refusal is not None]
+    accepting = [_label(c) for c in tried if c.refusal is None]
+    return "; ".join([*refused, " > ".join(accepting)])
+
+
+def _label(candidate: Candidate) -> str:
+    return f"{candidate.implementation.dialect.name} {candidate.implementation.plevel}"
 
 
 class PeakMemory:
