@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meta.cli import digits
-from meta.cli.train import Result, train
+from meta.cli.train import Result, in_process
 
 WAYS: tuple[tuple[str, bool, str | None], ...] = (("eager", False, None), ("vm", True, None), ("vm bfloat16", True, "bfloat16"))
 AGREEMENT = 1e-4
@@ -70,8 +70,8 @@ def _train_all(console: Any, data: digits.Digits, options: argparse.Namespace) -
                 bar.update(task, advance=1, loss=loss)
 
             results.append(
-                train(name, data, epochs=options.epochs, batch=options.batch, seed=options.seed, vm=vm,
-                      autocast=autocast, progress=advance)
+                in_process(advance, name, data, epochs=options.epochs, batch=options.batch, seed=options.seed, vm=vm,
+                           autocast=autocast)
             )  # fmt: skip
     return results
 
@@ -93,12 +93,14 @@ def _print_results(console: Any, results: list[Result]) -> None:
     from rich.table import Table
 
     table = Table(title="results", title_justify="left")
-    for heading in ("way", "test accuracy", "time per step", "first step", "peak memory above start"):
+    for heading in ("way", "test accuracy", "time per step", "first step", "peak memory", "planned by the VM"):
         table.add_column(heading, justify="left" if heading == "way" else "right")
     for r in results:
         table.add_row(r.name, f"{r.accuracy:.2%}", f"{r.step_seconds * 1e3:.2f} ms", f"{r.first_call:.2f} s",
-                      f"{r.peak_bytes / 2**20:.1f} MiB")  # fmt: skip
+                      f"{r.peak_bytes / 2**20:.0f} MiB",
+                      "" if r.planned_bytes is None else f"{r.planned_bytes / 2**20:.2f} MiB")  # fmt: skip
     console.print(table)
+    console.print("peak memory: growth of the resident memory of a process of its own, compilation included")
 
 
 def _print_agreement(console: Any, results: list[Result]) -> float:

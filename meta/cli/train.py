@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any
 
 import meta
 from meta.cli.digits import Digits, DigitsNet, accuracy
+from meta.errors import MetaError
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.optim.sgd import with_sgd
 from meta.scope import modes, scoped
@@ -24,7 +26,8 @@ class Result:
     """What one way of training gave.
 
     losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
-    peak_bytes: the growth of the process's resident memory while training.
+    peak_bytes: the growth of the process's resident memory while training, compilation included.
+    planned_bytes: what the VM plans for a step: parameters, inputs, results and everything in between.
     dialects: (operator, dialect) -> calls of one step.  reasons: the same -> why that dialect was chosen.
     """
 
@@ -34,6 +37,7 @@ class Result:
     accuracy: float = 0.0
     predicted: Any = None
     peak_bytes: int = 0
+    planned_bytes: int | None = None
     dialects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
@@ -64,7 +68,7 @@ def train(
     model = DigitsNet()
     trainer = with_sgd(learning_rate=0.05, momentum=0.9)(model, loss=meta.cross_entropy)
     result = Result(name)
-    step: Callable[..., Any] = trainer
+    step: Any = trainer
     if vm:
         passes = meta.passes.auto_cast(autocast) if autocast else None
         step = meta.vm.compile(trainer, device="cpu", passes=passes)
@@ -80,6 +84,8 @@ def train(
                 result.losses.append(value)
                 progress(name, value)
     result.peak_bytes = memory.growth
+    if vm:
+        result.planned_bytes = step.memory(*data.batches(0, batch)[0]).total
     result.accuracy, result.predicted = accuracy(model, data.test_images, data.test_labels)
     return result
 
@@ -106,6 +112,31 @@ def _reason(call: CallInfo) -> str:
 
 def _label(candidate: Candidate) -> str:
     return f"{candidate.implementation.dialect.name} {candidate.implementation.plevel}"
+
+
+def in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: Any) -> Result:
+    """`train` in a process of its own, so that its peak memory owes nothing to what ran before."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    worker = context.Process(target=_work, args=(there, name, data, options), daemon=True)
+    worker.start()
+    there.close()
+    try:
+        while isinstance(message := here.recv(), float):
+            progress(name, message)
+    except EOFError:
+        raise RuntimeError(f"the process that trained '{name}' died with exit status {worker.exitcode}") from None
+    worker.join()
+    if isinstance(message, Exception):
+        raise message
+    return message
+
+
+def _work(pipe: Any, name: str, data: Digits, options: dict[str, Any]) -> None:
+    try:
+        pipe.send(train(name, data, progress=lambda _, loss: pipe.send(loss), **options))
+    except MetaError as error:
+        pipe.send(error)
 
 
 class PeakMemory:
