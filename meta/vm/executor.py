@@ -25,6 +25,8 @@ from meta.vm.runner import Machine, Runner, builder, collector, module_runner, r
 from meta.vm.source import check_call, flatten_call, module_record, refuse_foreign
 
 Transform = Callable[[Module], Module]
+CACHE_LIMIT = 256
+"""Specialisations that an executor keeps; one that meets more starts over, instead of growing for ever."""
 
 
 class Recordable(Protocol):
@@ -117,7 +119,11 @@ class Executor:
             record = fresh or self._trace(args, kwargs)
             check_call(record, inputs)
             with self._lock, scoped("dialects", self._dialects):
+                if len(self._programs) >= CACHE_LIMIT:
+                    self._programs.clear()
                 program = self._programs[key] = self._lower(record)
+        if len(self._runs) >= CACHE_LIMIT:
+            self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
             self._runs[tuple([x.type for x in args])] = program.run
         return program, inputs

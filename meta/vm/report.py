@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meta.device import Device
 from meta.errors import ArgumentError, did_you_mean, message
 from meta.ir.type import TensorType
-from meta.ndarray import NDArray
+from meta.ndarray import NDArray, asarray
 from meta.op.dialect.tvm import _memory
 from meta.vm.choose import Choices
 from meta.vm.memory import MemoryReport
@@ -93,27 +94,25 @@ class Profile:
 
 
 def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
-    """Time every kernel call of `repeat` runs in an instrumented machine, on copies of the state."""
+    """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
     _, made = planned(program.source, fuse=fuse)
     device = program.source.device
     machine = Machine(executable(program.source, made, mode="bytecode"), device)
-    arrays = [x._data for x in inputs] + [_copy(x) for _, x in program.record.state]
-    arrays += [_copy(NDArray(_memory.empty((2,), "int64"), p.type)) for p in program.record.main.params[len(arrays) :]]  # type: ignore[arg-type]
-    arrays += [c._data for c in program.constants]
-    written = set(program.source.mutates.values())
-    arrays = [_copy_data(a, device) if i in written else a for i, a in enumerate(arrays)]
-    run, synchronize = machine.main, _memory.tvm_device(device).sync
-    timer = _Timer(frozenset(made.kernels), synchronize)
-    totals: list[float] = []
-    for _ in range(max(repeat, 1)):
-        start = time.perf_counter()
-        run(*arrays)
-        synchronize()
-        totals.append((time.perf_counter() - start) * 1e6)
-    machine.module["set_instrument"](timer)
-    for _ in range(max(repeat, 1)):
-        run(*arrays)
+    arrays = [*inputs, *(x for _, x in program.record.state)]
+    arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
+    arrays = [_copied(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
+    data = [x._data for x in (*arrays, *program.constants)]
     runs = max(repeat, 1)
+    totals: list[float] = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        machine.main(*data)
+        _memory.synchronize(device)
+        totals.append((time.perf_counter() - start) * 1e6)
+    timer = _Timer(frozenset(made.kernels), device)
+    machine.module["set_instrument"](timer)
+    for _ in range(runs):
+        machine.main(*data)
     rows = [KernelTime(n, made.kernels[n], timer.calls[n] // runs, timer.seconds[n] * 1e6 / runs) for n in timer.calls]
     return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])
 
@@ -121,16 +120,16 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
 class _Timer:
     """An instrument of the virtual machine: called before and after each call, it adds up the time of kernels."""
 
-    def __init__(self, kernels: frozenset[str], synchronize: Any) -> None:
+    def __init__(self, kernels: frozenset[str], device: Device) -> None:
         self.kernels = kernels
-        self.synchronize = synchronize
+        self.device = device
         self.calls: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self.start = 0.0
 
     def __call__(self, function: Any, name: str, before: bool, *_: Any) -> int:
         if name in self.kernels:
-            self.synchronize()
+            _memory.synchronize(self.device)
             now = time.perf_counter()
             if before:
                 self.start = now
@@ -140,11 +139,14 @@ class _Timer:
         return 0
 
 
-def _copy(x: NDArray) -> Any:
-    return _copy_data(x._data, x.device)
+def _zeros(kind: TensorType) -> NDArray:
+    """Zeros, for the random key of a run that is only timed."""
+    import numpy as np
+
+    return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))  # type: ignore[call-overload]
 
 
-def _copy_data(data: Any, device: Any) -> Any:
-    out = _memory.empty(tuple(map(int, data.shape)), str(data.dtype), device)
-    _memory.copy_into(data, out)
-    return out
+def _copied(x: NDArray) -> NDArray:
+    out = _memory.empty(x.shape, x.dtype, x.device)
+    _memory.copy_into(x._data, out)
+    return NDArray(out, x.type)

@@ -135,6 +135,8 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "create_view": "runtime.TVMTensorCreateView",
         # (source: Tensor, target: Tensor); either may be on any device
         "copy_from_to": "runtime.TVMTensorCopyFromTo",
+        # of device, stream (0: the default one)
+        "stream_sync": "runtime.Device_StreamSync",
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
         "register_op": "ir.RegisterOp",

@@ -60,3 +60,9 @@ def copy_to(source: Any, dtype: str, on: Device) -> Any:
 def allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], Any]:
     """`empty` with everything but the allocation done beforehand."""
     return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), tvm_device(on), None)
+
+
+def synchronize(on: Device) -> None:
+    """Wait until the work given to the device is done."""
+    if on.kind != "cpu":
+        tvm.stream_sync(tvm_device(on), 0)
