@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.engine import backward as backward
     from meta.autograd.engine import grad as grad
-    from meta.autograd.function import Context as Context
-    from meta.autograd.function import Function as Function
     from meta.autograd.finite_differences import gradcheck as gradcheck
     from meta.autograd.finite_differences import gradgradcheck as gradgradcheck
+    from meta.autograd.function import Context as Context
+    from meta.autograd.function import Function as Function
 
 _HOMES = {
     "Context": "function",

@@ -90,7 +90,7 @@ def _start(where: str, outputs: Any, dys: Any) -> Pending:
 
 def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
     if isinstance(dys, (list, tuple)):
-        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     raise _no_array(where, dys)
 
 
@@ -246,7 +246,9 @@ def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: b
     else:
         dys = [_output_gradient(node, mine, i) for i in range(len(outs))]
         gradients = (
-            rule.function(needs, *args, outs, tuple(dys)) if rule.outputs < 0 else rule.function(needs, *args, *outs, *dys)
+            rule.function(needs, *args, outs, tuple(dys))
+            if rule.outputs < 0
+            else rule.function(needs, *args, *outs, *dys)
         )
     return _paired(edges, gradients)
 
@@ -297,7 +299,7 @@ def connected(node: Node, index: int, saved: NDArray) -> NDArray:
 
 
 def _output_gradient(node: Node, mine: dict[int, NDArray], index: int) -> Any:
-    """The gradient of one of several results: None where none can flow or the rule takes None, else zeros if undefined."""
+    """The gradient of one of several results; if undefined zeros, None where the rule takes that or none can flow."""
     found = mine.get(index)
     rule = node.rule
     if found is not None or index in rule.undefined:
@@ -331,7 +333,11 @@ def _check_replacement(gradient: NDArray, replaced: Any) -> None:
     if not isinstance(replaced, NDArray) or replaced.type is not gradient.type:
         shown = repr(replaced.type) if isinstance(replaced, NDArray) else type(replaced).__name__
         raise GradientError(
-            message("register_hook", f"a hook returned {shown}", f"None or an array of the gradient's type {gradient.type!r}")
+            message(
+                "register_hook",
+                f"a hook returned {shown}",
+                f"None or an array of the gradient's type {gradient.type!r}",
+            )
         )
 
 
@@ -345,7 +351,7 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
             target._grad = before + gradient
         elif create:
             target._grad = gradient
-        # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, any other is taken.
+        # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, others are taken.
         elif gradient._version is None:  # pyright: ignore[reportPrivateUsage]
             target._grad = _shared(gradient)
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta.autograd.api import enable_grad, no_grad
 from meta.autograd.engine import grad
+from meta.autograd.rule import as_tuple
 from meta.errors import GradientError, message
 from meta.ndarray import NDArray, array
 
@@ -80,7 +81,9 @@ def _check(
 def _checked(xs: Sequence[NDArray]) -> list[int]:
     checked = [i for i, x in enumerate(xs) if x.requires_grad]
     if not checked:
-        raise GradientError(message("gradcheck", "no input requires a gradient", "at least one", "set x.requires_grad = True"))
+        raise GradientError(
+            message("gradcheck", "no input requires a gradient", "at least one", "set x.requires_grad = True")
+        )
     for i in checked:
         if xs[i].dtype != "float64":
             raise GradientError(
@@ -97,8 +100,7 @@ def _leaf(x: NDArray) -> NDArray:
 
 
 def _floating(result: Any) -> list[NDArray]:
-    results = result if isinstance(result, (list, tuple)) else (result,)
-    return [r for r in results if isinstance(r, NDArray) and r.dtype == "float64"]  # pyright: ignore[reportUnknownVariableType]
+    return [r for r in as_tuple(result) if isinstance(r, NDArray) and r.dtype == "float64"]
 
 
 def _directions(ys: Sequence[NDArray]) -> list[Host]:
@@ -114,14 +116,17 @@ def _numeric(fn: Fn, xs: Sequence[NDArray], index: int, dys: Sequence[Host], eps
 
     base = np.array(xs[index].detach().numpy())
     out = np.zeros(base.shape)
-    for at in np.ndindex(base.shape):
+    places: Any = np.ndindex(base.shape)
+    for at in places:
         sides = [_project(fn, xs, index, _moved(base, at, step), dys) for step in (eps, -eps)]
         out[at] = (sides[0] - sides[1]) / (2 * eps)
     return out
 
 
 def _moved(base: Host, at: tuple[int, ...], step: float) -> Host:
-    out = base.copy()
+    import numpy as np
+
+    out: Host = np.array(base)
     out[at] += step
     return out
 
@@ -142,7 +147,8 @@ def _compare(where: str, index: int, exact: Host, numeric: Host, rtol: float, at
         worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
         at = tuple(map(int, worst))
         raise GradientError(
-            message(where, f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences {numeric[worst]:.9g} "
-                    f"({int(bad.sum())} of {bad.size} elements differ)", f"within rtol {rtol:g}, atol {atol:g}",
+            message(where, f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences "
+                    f"{numeric[worst]:.9g} ({int(bad.sum())} of {bad.size} elements differ)",
+                    f"within rtol {rtol:g}, atol {atol:g}",
                     "check the gradient formula, or kinks of the function near these inputs")
         )  # fmt: skip

@@ -1,17 +1,17 @@
 """Function: an operation with a gradient of the user's own.
 
-    class Square(meta.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
+class Square(meta.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
 
-        @staticmethod
-        def backward(ctx, dy):
-            (x,) = ctx.saved_arrays
-            return 2 * x * dy
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_arrays
+        return 2 * x * dy
 
-    y = Square.apply(x)
+y = Square.apply(x)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.engine import connected
-from meta.autograd.rule import GradRule
+from meta.autograd.rule import GradRule, as_tuple
 from meta.autograd.tape import Node, edges_of, link, next_order, versions_of
 from meta.errors import ArgumentError, GradientError, TraceError, message
 from meta.ndarray import NDArray
@@ -105,13 +105,13 @@ class Function:
             result = cls.forward(ctx, *args)
         finally:
             modes.grad_enabled = before
-        results = result if isinstance(result, tuple) else (result,)
+        results = as_tuple(result)
         _check_results(cls.__name__, results)
         if not any(edges):
             return result
         results = tuple(_fresh(r, args) for r in results)  # pyright: ignore[reportUnknownVariableType]
         _record(cls, ctx, args, edges, results)
-        return results if isinstance(result, tuple) else results[0]
+        return results if isinstance(result, (list, tuple)) else results[0]
 
 
 def _check_results(name: str, results: Sequence[Any]) -> None:
@@ -132,9 +132,7 @@ def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], edges: Any
     node.hooks = None
     node.edges = edges
     stopped = ctx._non_differentiable  # pyright: ignore[reportPrivateUsage]
-    flows = frozenset(
-        i for i, r in enumerate(results) if dtypes.is_float(r.dtype) and not any(r is s for s in stopped)
-    )
+    flows = frozenset(i for i, r in enumerate(results) if dtypes.is_float(r.dtype) and not any(r is s for s in stopped))
     _detach_outputs(ctx, results)
     node.args = (ctx,)
     types = tuple(a.type if isinstance(a, NDArray) else None for a in args)
@@ -165,13 +163,13 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
     def run(needs: tuple[bool, ...], ctx: Context, *outs_and_dys: Any) -> tuple[Any, ...]:
         dys = outs_and_dys[len(outs_and_dys) // 2 :]
         found = cls.backward(ctx, *dys)
-        gradients = found if isinstance(found, tuple) else (found,)
+        gradients = as_tuple(found)
         if len(gradients) != len(types):  # pyright: ignore[reportUnknownArgumentType]
             raise GradientError(
-                message(cls.__name__, f"backward returned {len(gradients)} gradients",  # pyright: ignore[reportUnknownArgumentType]
+                message(cls.__name__, f"backward returned {len(gradients)} gradients",
                         f"one for each of the {len(types)} arguments of forward", "return None where there is none")
             )  # fmt: skip
-        for i, (g, t, need) in enumerate(zip(gradients, types, needs, strict=True)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for i, (g, t, need) in enumerate(zip(gradients, types, needs, strict=True)):
             if need and g is not None:
                 _check_gradient(cls.__name__, i, g, t)
         return gradients  # pyright: ignore[reportUnknownVariableType]
@@ -181,11 +179,13 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
 
 def _check_gradient(name: str, index: int, gradient: Any, wanted: Any) -> None:
     if not isinstance(gradient, NDArray):
-        raise GradientError(message(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None"))
+        raise GradientError(
+            message(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None")
+        )
     if gradient.type is not wanted:
         raise GradientError(
-            message(name, f"gradient {index} of backward is {gradient.type!r}", f"the type of argument {index}: {wanted!r}",
-                    "sum, reshape or cast it")
+            message(name, f"gradient {index} of backward is {gradient.type!r}",
+                    f"the type of argument {index}: {wanted!r}", "sum, reshape or cast it")
         )  # fmt: skip
     if gradient._version is None:  # pyright: ignore[reportPrivateUsage]
         gradient._version = [0]  # pyright: ignore[reportPrivateUsage]  # the user may hold it too

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 GradientFunction = Callable[..., tuple[Any, ...]]
 
@@ -32,3 +32,8 @@ class GradRule:
     differentiable_outputs: frozenset[int] = frozenset({0})
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """The results of a function that returns one value, or several as a tuple or list."""
+    return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, (list, tuple)) else (value,)

@@ -129,7 +129,9 @@ def _plan(op: str) -> tuple[GradRule | None, bool]:
     """The rule of an operator, and whether its only tensor is its first argument, which makes recording cheap."""
     rule = table().get(op)
     args = get(op).schema.args
-    single = rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]
+    single = (
+        rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]
+    )
     _plans[op] = (rule, single and not args[0].type.optional)
     return _plans[op]
 

@@ -1,4 +1,4 @@
-"""Public helpers for testing operators and models. torch is imported by the helpers that need it, when they are called."""
+"""Public helpers for testing operators and models; those that need torch import it when they are called."""
 
 from __future__ import annotations
 

@@ -99,7 +99,9 @@ def with_seed(seed: int | None = None) -> Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except Exception as error:
-                error.add_note(f"seed {chosen}: repeat with META_TEST_SEED={chosen}") if hasattr(error, "add_note") else None
+                note = getattr(error, "add_note", None)  # from Python 3.11 on
+                if note is not None:
+                    note(f"seed {chosen}: repeat with META_TEST_SEED={chosen}")
                 raise
 
         return run  # type: ignore[return-value]

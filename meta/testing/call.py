@@ -65,7 +65,9 @@ def is_array(value: Any) -> bool:
     """Whether `value` is an array of any library (NumPy's scalars are numbers, not arrays)."""
     import numpy as np
 
-    return isinstance(value, (NDArray, np.ndarray)) or type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
+    return isinstance(value, (NDArray, np.ndarray)) or (
+        type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
+    )
 
 
 def _items(value: Any) -> Iterable[Any]:

@@ -76,14 +76,16 @@ def tolerance_of(sample: Sample, dtype: str) -> tuple[float, float]:
 def references(sample: Sample, host: Call, results: list[Any]) -> tuple[list[Any], list[Any]]:
     """What the reference gives for the values of `host`: in their dtype, and in float64.
 
-    A reference that torch cannot run in some dtype is its float64 result, rounded. A result may be None: not compared."""
+    Where torch cannot run the reference in a dtype, its float64 result is rounded. A result of None is not compared."""
     ref = _reference(sample)
     exact = [_host(r) for r in flat_results(host.map(lambda a: to_torch(wide(a))).apply(ref))]
     try:
         wanted = [_host(r) for r in flat_results(host.map(to_torch).apply(ref))]
     except (RuntimeError, NotImplementedError, TypeError):
         # torch lacks many kernels for half floats and integers on the CPU.
-        wanted = [None if e is None else e.astype(dtypes.to_numpy(r.dtype)) for e, r in zip(exact, results, strict=False)]
+        wanted = [
+            None if e is None else e.astype(dtypes.to_numpy(r.dtype)) for e, r in zip(exact, results, strict=False)
+        ]
     assert len(wanted) == len(results), f"{sample.op} gave {len(results)} results, the reference {len(wanted)}"
     return wanted, exact
 

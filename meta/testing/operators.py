@@ -8,6 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
+from meta.autograd.rule import as_tuple
 from meta.autograd.tape import table
 from meta.errors import MetaError
 from meta.ndarray import NDArray
@@ -47,9 +48,9 @@ def opcheck(op: Op | str | Callable[..., Any], *args: Any, **kwargs: Any) -> lis
 
     op: an operator, its name, or its public function.  args, kwargs: as for the call, with meta arrays; derivatives are
     taken at these values in float64, so keep them small and away from kinks.
-    Checks: the schema's normal form is stable; the results have the inferred types; inputs stay as they are; all dialects
-    that accept the call agree; gradients and their gradients agree with finite differences; interpreter and virtual
-    machine agree with eager execution. Raises OpCheckError with the report when any of them fails."""
+    Checks: the schema's normal form is stable; the results have the inferred types; inputs stay as they are; all
+    dialects that accept the call agree; gradients and their gradients agree with finite differences; interpreter and
+    virtual machine agree with eager execution. Raises OpCheckError with the report when any of them fails."""
     operator = op if isinstance(op, Op) else get(op if isinstance(op, str) else op.__name__)
     call = Call(operator, args, kwargs)
     report = [_run(name, check, call) for name, check in _CHECKS.items()]
@@ -87,7 +88,7 @@ def _plain(values: tuple[Any, ...]) -> list[Any]:
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, tuple) and any(isinstance(i, NDArray) for i in value)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, tuple) and any(isinstance(i, NDArray) for i in as_tuple(value))
 
 
 def _types(call: Call) -> None:
@@ -142,9 +143,7 @@ def _differentiable(call: Call) -> Call:
     at = wanted(call)
     if not at:
         raise _Skip("no argument with a gradient is floating")
-    arrays = [
-        a.detach().cast("float64") if dtypes.is_float(a.dtype) else a.detach() for a in call.arrays()
-    ]
+    arrays = [a.detach().cast("float64") if dtypes.is_float(a.dtype) else a.detach() for a in call.arrays()]
     for i in at:
         arrays[i].requires_grad = True
     return call.with_arrays(arrays)

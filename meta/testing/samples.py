@@ -70,7 +70,11 @@ class T:
         if dtypes.is_float(self.dtype):
             return self._scaled(rng, mine).astype(mine)
         if self.distinct:
-            return rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape))).reshape(self.shape).astype(mine)
+            return (
+                rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape)))
+                .reshape(self.shape)
+                .astype(mine)
+            )
         return rng.integers(int(self.low), int(self.high), self.shape).astype(mine)
 
     def _floats(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -127,7 +131,7 @@ class Sample:
 
     def __init__(
         self, op: str, *args: Any, ref: Callable[..., Any] | None = None, check: Callable[..., None] | None = None,
-        grad: bool | None = None, dtypes: Sequence[str] | None = None, id: str = "",  # noqa: A002
+        grad: bool | None = None, dtypes: Sequence[str] | None = None, id: str = "",
         tol: Mapping[str, tuple[float, float]] | None = None, reason: str = "", **kwargs: Any,
     ) -> None:  # fmt: skip
         if (ref is None) == (check is None):
@@ -225,9 +229,7 @@ class ErrorCase:
 
     __slots__ = ("args", "error", "id", "kwargs", "match", "op")
 
-    def __init__(
-        self, op: str, *args: Any, error: type[MetaError], match: str, id: str = "", **kwargs: Any  # noqa: A002
-    ) -> None:
+    def __init__(self, op: str, *args: Any, error: type[MetaError], match: str, id: str = "", **kwargs: Any) -> None:
         self.op, self.args, self.kwargs = op, args, kwargs
         self.error, self.match = error, match
         self.id = id or match.replace(" ", "_")[:48]

@@ -1,8 +1,8 @@
 """How close is close enough: one table, and the oracle rule.
 
 A value passes within `atol + rtol * |expected|` of the reference. It also passes when it is that close to the float64
-oracle after adding twice the largest error of the reference itself: where the reference is inexact, being different from
-it is no fault. (torch's decomposition tests use the same idea.)
+oracle after adding twice the largest error of the reference itself: where the reference is inexact, being different
+from it is no fault. (torch's decomposition tests use the same idea.)
 """
 
 from __future__ import annotations
@@ -76,5 +76,6 @@ def _report(actual: Array, expected: Array, oracle: Array | None, bad: Array) ->
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
-    text = f"{int(bad.sum())} of {bad.size} elements differ; at {tuple(map(int, worst))} {actual[worst]!s}, expected {expected[worst]!s}"
+    text = f"{int(bad.sum())} of {bad.size} elements differ; at {tuple(map(int, worst))} {actual[worst]!s}"
+    text += f", expected {expected[worst]!s}"
     return text if oracle is None else f"{text}, in float64 {oracle[worst]!s}"

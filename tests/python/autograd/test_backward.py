@@ -120,7 +120,7 @@ def test_dy_of_another_type() -> None:
     y = x * 2
     with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; the array\'s own type'):
         y.backward(meta.ones((2,)))
-    with pytest.raises(TypeInferenceError, match='dy is Tensor.*"float64"'):
+    with pytest.raises(TypeInferenceError, match=r'dy is Tensor.*"float64"'):
         y.backward(meta.ones((2, 2), dtype="float64"))
     with pytest.raises(ArgumentError, match=r"\[backward\] dy is ndarray; an NDArray .* wrap it"):
         y.backward(np.ones((2, 2)))  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_grad_computes_only_what_is_wanted() -> None:
 def test_grad_of_an_unused_input() -> None:
     x, w = leaf(3), leaf(3, seed=1)
     y = (x * 2).sum()
-    with pytest.raises(GradientError, match="input 1 was not used to compute the outputs.*allow_unused"):
+    with pytest.raises(GradientError, match=r"input 1 was not used to compute the outputs.*allow_unused"):
         meta.autograd.grad(y, [x, w], retain_graph=True)
     dx, dw = meta.autograd.grad(y, [x, w], allow_unused=True)
     check(dx, np.full(3, 2.0))
@@ -276,7 +276,7 @@ def test_requires_grad_of_integers_and_of_results() -> None:
         meta.array([1, 2]).requires_grad = True
     y = leaf(3) * 2
     y.requires_grad = True
-    with pytest.raises(GradientError, match="computed from others that require grad; leaves only; use x.detach"):
+    with pytest.raises(GradientError, match=r"computed from others that require grad; leaves only; use x.detach"):
         y.requires_grad = False
 
 

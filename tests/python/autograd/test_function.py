@@ -160,9 +160,15 @@ def wrong(returned: Any) -> type[Function]:
 @pytest.mark.parametrize(
     ("returned", "text"),
     [
-        (lambda dy: dy, r"\[Wrong\] backward returned 1 gradients; one for each of the 2 arguments of forward; return None"),
+        (
+            lambda dy: dy,
+            r"\[Wrong\] backward returned 1 gradients; one for each of the 2 arguments of forward; return None",
+        ),
         (lambda dy: (dy, dy, dy), "backward returned 3 gradients"),
-        (lambda dy: (dy.sum(), dy), r'gradient 0 of backward is Tensor\[\(\), "float64"\]; the type of argument 0: Tensor\[\(3,\)'),
+        (
+            lambda dy: (dy.sum(), dy),
+            r'gradient 0 of backward is Tensor\[\(\), "float64"\]; the type of argument 0: Tensor\[\(3,\)',
+        ),
         (lambda dy: (dy, 1.0), "gradient 1 of backward is float; an NDArray or None"),
     ],
 )

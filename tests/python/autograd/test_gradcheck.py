@@ -43,7 +43,9 @@ def test_accepts() -> None:
 
 
 def test_catches_one_percent() -> None:
-    with pytest.raises(GradientError, match=r"\[gradcheck\] gradient of input 0 at \(\d, \d\) is .*by finite differences"):
+    with pytest.raises(
+        GradientError, match=r"\[gradcheck\] gradient of input 0 at \(\d, \d\) is .*by finite differences"
+    ):
         gradcheck(lambda x: Wrong.apply(x, 1.01), leaf(2, 3))
 
 

@@ -89,7 +89,7 @@ def test_a_saved_value_written_in_place() -> None:
     written("update", w)
     with pytest.raises(
         GradientError,
-        match=r"\[multiply\] a value of shape \(3,\) that its gradient needs was modified in place \(version 1, saved at 0\)",
+        match=r"\[multiply\] a value of shape \(3,\) that its gradient needs was modified in place \(version 1, saved",
     ):
         y.backward()
 
@@ -123,7 +123,7 @@ def test_writes_to_arrays_in_a_graph() -> None:
     x = leaf()
     with pytest.raises(GradientError, match=r"\[update\] the array of shape \(3,\) written in place is a leaf"):
         written("update", x)
-    with pytest.raises(GradientError, match="computed from arrays that require grad.*no_grad"):
+    with pytest.raises(GradientError, match=r"computed from arrays that require grad.*no_grad"):
         written("update", x * 2)
     with meta.no_grad():
         written("update", x)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from meta.op.registry import get
 from meta.testing.call import Call
 from meta.testing.samples import ErrorCase
-from meta.op.registry import get
 from tests.python.op.samples import errors
 
 

@@ -1,4 +1,4 @@
-"""Every sample as a program: interpreter and virtual machine agree with eager execution, traced gradients with the tape."""
+"""Every sample as a program: the interpreter and the virtual machine agree with eager execution, gradients too."""
 
 import pytest
 

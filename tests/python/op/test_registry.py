@@ -97,7 +97,7 @@ def called_by(family: str, function: str) -> frozenset[str]:
 
 @every_op
 def test_the_closure_of_the_gradient_can_run(op: Op) -> None:
-    """Everything that the gradient calls, and the gradients of that, is registered and has an enabled implementation."""
+    """All that the gradient calls, and the gradients of that, is registered and has an enabled implementation."""
     known = {o.name for o in OPS}
     pending, seen = [op.name], set[str]()
     while pending:

@@ -64,7 +64,7 @@ def test_the_oracle_rule() -> None:
     """A value as near to float64 as twice the error of the reference passes; one that is farther does not."""
     exact = array(1.0, dtype="float64")
     compare("x", array(0.9992), array(1.0004), oracle=exact)
-    with pytest.raises(AssertionError, match="in float64 1.0"):
+    with pytest.raises(AssertionError, match=r"in float64 1.0"):
         compare("x", array(0.9991), array(1.0004), oracle=exact)
     with pytest.raises(AssertionError):
         compare("x", array(0.9992), array(1.0004))
@@ -130,7 +130,12 @@ def test_integers_for_floats_keep_their_signs() -> None:
 
 
 def test_dtypes_of_a_row_come_from_the_type_function() -> None:
-    assert Sample("softmax", T(3), ref=torch.softmax).run_dtypes(("int32",)) == ("float32", "float64", "float16", "bfloat16")
+    assert Sample("softmax", T(3), ref=torch.softmax).run_dtypes(("int32",)) == (
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+    )
     assert "int32" in Sample("add", T(3), 1, ref=torch.add).run_dtypes(("int32",))
     assert Sample("argmax", T(3, dtype="int64"), ref=torch.argmax).run_dtypes() == ("",)
     assert Sample("softmax", T(3), ref=torch.softmax, dtypes=("float64",)).run_dtypes() == ("float64",)

@@ -61,7 +61,7 @@ def test_an_operator_of_the_users() -> None:
 
 def test_what_does_not_apply_is_said() -> None:
     report = {f.check: str(f) for f in opcheck("argmax", tensor(3))}
-    assert report["gradient"].split() == "gradient not applicable: it has no gradient".split()
+    assert report["gradient"].split() == ["gradient", "not", "applicable:", "it", "has", "no", "gradient"]
 
 
 def detached(by: Any, dy: Any) -> Any:
