@@ -101,7 +101,9 @@ class NDArray(TensorMethods):
         `x.detach().numpy()`."""
         if self._node is not None:
             raise GradientError(
-                message("numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()")
+                message(
+                    "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
+                )
             )
         return self._host("numpy")
 
@@ -112,7 +114,7 @@ class NDArray(TensorMethods):
         return storage.to_numpy(self._data, self.dtype, self.shape, self.device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        out = self._host("numpy")
+        out: Any = self._host("numpy")
         same = dtype is None or out.dtype == dtype
         if copy is False and not (same and self.device.kind == "cpu"):
             raise ValueError(message("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True"))
@@ -135,7 +137,8 @@ class NDArray(TensorMethods):
         """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
         if self.size != 1:
             raise ArgumentError(message("item", f"the array has shape {self.shape}", "allowed: one element"))
-        return self._host("item").reshape(()).item()
+        host: Any = self._host("item")
+        return host.reshape(()).item()
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -163,7 +166,7 @@ class NDArray(TensorMethods):
     def __iter__(self) -> Iterator[NDArray]:
         return (self[i] for i in range(len(self)))
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # elementwise __eq__ would take it away
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
@@ -207,7 +210,12 @@ class NDArray(TensorMethods):
             return
         if value._type is not self._type:
             raise TypeInferenceError(
-                message("update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it")
+                message(
+                    "update",
+                    f"the value is {value.type!r}",
+                    f"the array's own type: {self.type!r}",
+                    "reshape or cast it",
+                )
             )
         from meta.autograd.tape import written
 
@@ -222,8 +230,8 @@ class NDArray(TensorMethods):
         tracing = scopes.active and modes.trace is not None
         if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
             raise GradientError(
-                message("setitem", "the value is part of a gradient graph, which a write in place leaves", "values without one",
-                        "use value.detach(), or meta.strided_set, which is differentiable")
+                message("setitem", "the value is part of a gradient graph, which a write in place leaves",
+                        "values without one", "use value.detach(), or meta.strided_set, which is differentiable")
             )  # fmt: skip
         if self.device.kind == "cpu" and not tracing:
             _write_host(self, index, value)
@@ -316,8 +324,9 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
 def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where it can (see meta.storage for when that is)."""
     if isinstance(data, TensorLike):
+        source: Any = data
         tracing = scopes.active and modes.trace is not None
-        out: Any = copy_of(data) if copy and not tracing else data.detach()  # type: ignore[arg-type, attr-defined]
+        out: Any = copy_of(source) if copy and not tracing else source.detach()
         return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
@@ -370,7 +379,9 @@ def _to_numpy(data: Any, dtype: Any) -> Any:
     try:
         host = np.asarray(data)
     except ValueError as error:
-        raise ArgumentError(message("array", f"cannot make an array: {error}", "numbers in equal-length lists")) from None
+        raise ArgumentError(
+            message("array", f"cannot make an array: {error}", "numbers in equal-length lists")
+        ) from None
     if host.dtype.kind == "O":
         raise ArgumentError(message("array", f"{type(data).__name__} holds objects", "numbers in equal-length lists"))
     if dtype is None and not hasattr(data, "dtype") and host.dtype == np.float64:

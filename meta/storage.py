@@ -67,7 +67,8 @@ def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
         data = _memory.copy_to(data, dtype, CPU)
     if dtype != "bfloat16":
         return np.from_dlpack(data)
-    return np.from_dlpack(_memory.view(data, shape, "uint16")).view(dtypes.to_numpy("bfloat16"))
+    words: Any = np.from_dlpack(_memory.view(data, shape, "uint16"))
+    return words.view(dtypes.to_numpy("bfloat16"))
 
 
 def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
@@ -108,7 +109,8 @@ def _copied_by_numpy(exporter: Any, why: Exception) -> Any:
     import numpy as np
 
     try:
-        return from_numpy(exporter if isinstance(exporter, np.ndarray) else np.from_dlpack(exporter), copy=True)
+        host: Any = exporter if type(exporter) is np.ndarray else np.from_dlpack(exporter)
+        return from_numpy(host, copy=True)
     except (TypeError, ValueError, RuntimeError, BufferError):
         raise DeviceError(
             message("from_dlpack", f"cannot import {type(exporter).__name__}: {why}", "compact, writable memory",

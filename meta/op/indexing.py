@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import EllipsisType
-from typing import Any
+from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
@@ -90,22 +90,24 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
 
 def value_for(x: Any, value: Any) -> Any:
     """What is assigned into x as a tensor of its dtype. Raises TypeInferenceError for one of a higher category."""
-    tensor = value if isinstance(value, TensorLike) else meta.array(value, device=x.device)
+    tensor = value if _is_tensor(value) else meta.array(value, device=x.device)
     check_dtype(tensor.dtype, x.dtype)
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
 
 
 def check_dtype(value: str, target: str) -> None:
     """Raise TypeInferenceError for a value of a higher category (bool, integer, float) than what it is written into."""
-    rules.require("setitem", dtypes.category(value) <= dtypes.category(target), f"a value of {value} for a tensor of {target}",
-                  "integers for floats, bools for integers, not the reverse", f'cast it: value.cast("{target}")')  # fmt: skip
+    rules.require("setitem", dtypes.category(value) <= dtypes.category(target),
+                  f"a value of {value} for a tensor of {target}",
+                  "integers for floats, bools for integers, not the reverse",
+                  f'cast it: value.cast("{target}")')  # fmt: skip
 
 
 def check_value(shape: Sequence[Dim], target: Sequence[Dim]) -> None:
     """Raise TypeInferenceError unless a value of `shape` broadcasts to `target`."""
     full = rules.broadcast_shapes("setitem", tuple(shape), tuple(target))
-    rules.require("setitem", rules.same_shape(full, tuple(target)), f"a value of shape {_show(shape)} for {_show(target)}",
-                  "shapes that broadcast")  # fmt: skip
+    rules.require("setitem", rules.same_shape(full, tuple(target)),
+                  f"a value of shape {_show(shape)} for {_show(target)}", "shapes that broadcast")  # fmt: skip
 
 
 def host_index(x: Any, index: Index) -> tuple[Any, ...]:
@@ -131,9 +133,9 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
 
 def _expanded(x: Any, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    items = [_item(x, item) for item in items]
-    items = [part for item in items for part in (_mask_positions(x, item) if _is_mask(item) else [item])]
+    given: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
+    items = [_item(item) for item in given]
+    items = [part for item in items for part in (_mask_positions(item) if _is_mask(item) else [item])]
     dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]
     if len(dots) > 1:
         raise PositionError(message("index", f"{len(dots)} times '...'", "at most once"))
@@ -156,15 +158,17 @@ class _MaskAxis:
     size: int
 
 
-def _item(x: Any, item: Any) -> Any:
+def _item(item: Any) -> Any:
     """An item of an index in one of the forms: int, slice, None, ..., NumPy array, tensor."""
     if item is None or isinstance(item, (slice, EllipsisType)):
-        return item
-    if isinstance(item, TensorLike):
+        return item  # pyright: ignore[reportUnknownVariableType]
+    if _is_tensor(item):
         return _tensor_item(item)
     if isinstance(item, bool):
-        raise PositionError(message("index", f"{item} is a bool", f"allowed: {_ALLOWED}", "meta.where chooses by masks"))
-    if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", int) != bool:
+        raise PositionError(
+            message("index", f"{item} is a bool", f"allowed: {_ALLOWED}", "meta.where chooses by masks")
+        )
+    if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", None) != "bool":
         return item.__index__()
     if isinstance(item, (list, range)) or hasattr(item, "__array__"):
         return _array_item(item)
@@ -197,15 +201,19 @@ def _tensor_item(item: Any) -> Any:
     return _array_item(item) if at_hand else item
 
 
+def _is_tensor(item: Any) -> bool:
+    return isinstance(item, TensorLike)
+
+
 def _is_array(item: Any) -> bool:
-    return isinstance(item, TensorLike) or hasattr(item, "__array__")
+    return _is_tensor(item) or hasattr(item, "__array__")
 
 
 def _is_mask(item: Any) -> bool:
-    return not isinstance(item, TensorLike) and getattr(getattr(item, "dtype", None), "kind", "") == "b"
+    return not _is_tensor(item) and getattr(getattr(item, "dtype", None), "kind", "") == "b"
 
 
-def _mask_positions(x: Any, mask: Any) -> list[Any]:
+def _mask_positions(mask: Any) -> list[Any]:
     if mask.ndim == 0:
         raise PositionError(message("index", "a 0-d mask", "masks with the leading axes of the tensor"))
     return [_MaskAxis(p, size) for p, size in zip(mask.nonzero(), mask.shape, strict=True)]
@@ -246,7 +254,7 @@ def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
 def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
     """Begin, end, step and number of elements of one axis."""
     if isinstance(item, slice):
-        return _slice_bound(item, size)
+        return _slice_bound(item, size)  # pyright: ignore[reportUnknownArgumentType]
     position = item
     if isinstance(size, int):
         if not -size <= position < size:
@@ -258,15 +266,15 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
     return position, position + 1, 1, 1
 
 
-def _slice_bound(item: slice, size: Dim) -> tuple[int, int, int, Dim]:
+def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
     step = 1 if item.step is None else _bound_int(item.step)
     if step == 0:
         raise PositionError(message("index", "a slice with step 0", "steps other than 0"))
     if item.start is None and item.stop is None and step == 1:
         return 0, _END, 1, size
-    parts = [None if part is None else _bound_int(part) for part in (item.start, item.stop)]
+    first, last = (None if part is None else _bound_int(part) for part in (item.start, item.stop))
     extent = size.__index__()
-    begin, end, step = slice(*parts, step).indices(extent)
+    begin, end, step = slice(first, last, step).indices(extent)
     length = len(range(begin, end, step))
     if length == 0:
         return 0, 0, 1, 0
@@ -300,16 +308,20 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     return _gathered(x, axes, positions)
 
 
-def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, str]:
+Positions = list[tuple[Any, Literal["clip", "wrap"]]]
+"""Arrays as indices, each with what take does with negative ones."""
+
+
+def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wrap"]]:
     """Positions and how take treats negative ones; those with known values are checked and made non-negative."""
     import numpy as np
 
-    if isinstance(item, TensorLike):
+    if _is_tensor(item):
         return item, "wrap"
     index = np.asarray(item, np.int64)
     if not isinstance(size, int):
         return index, "wrap"
-    wrong = index[(index < -size) | (index >= size)]
+    wrong: Any = index[(index < -size) | (index >= size)]
     if wrong.size:
         raise PositionError(
             message("index", f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
@@ -319,10 +331,10 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, str]:
 
 
 def _as_tensor(index: Any, x: Any) -> Any:
-    return index if isinstance(index, TensorLike) else meta.array(index, device=x.device)
+    return index if _is_tensor(index) else meta.array(index, device=x.device)
 
 
-def _gathered(x: Any, axes: list[int], positions: list[tuple[Any, str]]) -> Any:
+def _gathered(x: Any, axes: list[int], positions: Positions) -> Any:
     """Several arrays at once: their axes go to the front, and the axes of the result of broadcasting the arrays come
     back to where they were if they were neighbours (NumPy's rule), else stay in front."""
     order = (*axes, *(i for i in range(x.ndim) if i not in axes))
@@ -336,7 +348,7 @@ def _gathered(x: Any, axes: list[int], positions: list[tuple[Any, str]]) -> Any:
     return meta.transpose(out, (*range(rank, rank + first), *range(rank), *range(rank + first, out.ndim)))
 
 
-def _coordinates(positions: list[tuple[Any, str]], sizes: Sequence[Dim], x: Any) -> Any:
+def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
     """The arrays broadcast and stacked, (number of arrays, ...), with no negative positions."""
     import numpy as np
 

@@ -58,7 +58,7 @@ def Optional(kind: ArgType) -> ArgType:
         name=f"{kind.name}?",
         annotation=f"{kind.annotation} | None",
         allowed=f"{kind.allowed}, or None",
-        normalize=lambda value: None if value is None else inner(value),
+        normalize=lambda value: None if value is None else inner(value),  # pyright: ignore[reportUnknownLambdaType]
         optional=True,
     )
 
@@ -90,7 +90,7 @@ def _tensors(value: Any) -> Any:
 
 
 def _int(value: Any) -> Any:
-    if isinstance(value, bool) or isinstance(value, float):
+    if isinstance(value, (bool, float)):
         raise Reject
     if isinstance(value, int) or _is_symbolic(value):
         return value

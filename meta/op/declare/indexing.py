@@ -65,7 +65,9 @@ def strided_set(
 
 def _require_number(op: str, name: str, t: TensorType) -> None:
     """What is added up."""
-    rules.require(op, t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")')
+    rules.require(
+        op, t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")'
+    )
 
 
 def _require_indices(op: str, indices: TensorType, x: TensorType) -> None:
@@ -97,7 +99,8 @@ def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tup
         return indices.shape
     rules.require(op, x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
     at = rules.axis_index(op, axis, x.ndim)
-    rules.require(op, x.shape[at] != 0 or indices.size == 0, f"axis {at} of x, of shape {rules.show(x.shape)}, is empty",
+    rules.require(op, x.shape[at] != 0 or indices.size == 0,
+                  f"axis {at} of x, of shape {rules.show(x.shape)}, is empty",
                   "no indices into an empty axis")  # fmt: skip
     return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
 

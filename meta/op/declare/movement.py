@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meta.ir.dim import Dim
 from meta.ir.type import TensorType
 from meta.op import rules
 from meta.op.registry import declare
@@ -21,7 +22,7 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
 
 
 @declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", relay="tile", onnx="Tile")
-def tile(x: TensorType, reps: tuple[int, ...]) -> TensorType:
+def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     """The whole tensor several times along each axis, as numpy.tile does."""
     rules.require("tile", all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
     rank = max(x.ndim, len(reps))
@@ -47,7 +48,9 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
     return x
 
 
-@declare("pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", relay="nn.pad", onnx="Pad")
+@declare(
+    "pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", relay="nn.pad", onnx="Pad"
+)
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float) -> TensorType:
     """The tensor framed with elements of one value."""
     rules.require("pad", len(pad_width) == 2 * x.ndim, f"pad_width {pad_width} for rank {x.ndim}",
@@ -62,7 +65,9 @@ def _triangle(name: str, doc: str, **facts: str) -> None:
         rules.require(name, x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
         return x
 
-    declare(name, schema=movement.triangle, doc=doc, family="movement", pattern="injective", method=True, **facts)(typed)
+    declare(name, schema=movement.triangle, doc=doc, family="movement", pattern="injective", method=True, **facts)(
+        typed
+    )
 
 
 _triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.", aten="tril", onnx="Trilu")

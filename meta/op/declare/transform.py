@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from meta.device import Device
 from meta.ir.dim import Dim, same_dim
@@ -12,13 +13,15 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aten="_to_copy", relay="cast", onnx="Cast")
+@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aten="_to_copy", relay="cast",
+         onnx="Cast")  # fmt: skip
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)
 
 
-@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise", aten="type_as", relay="cast_like", onnx="CastLike")
+@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise", aten="type_as", relay="cast_like",
+         onnx="CastLike")  # fmt: skip
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
@@ -45,21 +48,22 @@ def shape(x: TensorType) -> Value:
 # --- other shapes for the same elements ------------------------------------------------------------------------------
 
 
-@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aten="reshape", relay="reshape",
-         onnx="Reshape")  # fmt: skip
+@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aten="reshape",
+         relay="reshape", onnx="Reshape")  # fmt: skip
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in the same order, under another shape."""
     return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
 
 
-@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True, relay="reshape_like", aten="view_as")
+@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True, relay="reshape_like",
+         aten="view_as")  # fmt: skip
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in the same order, under the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape("reshape_like", x.shape, like.shape))
 
 
-@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True, aten="unsqueeze",
-         relay="expand_dims", onnx="Unsqueeze")  # fmt: skip
+@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True,
+         aten="unsqueeze", relay="expand_dims", onnx="Unsqueeze")  # fmt: skip
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
     added = rules.axis_indices("expand_dims", axis, x.ndim + len(axis))
@@ -69,16 +73,16 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     return x.with_shape(tuple(sizes))
 
 
-@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True, aten="squeeze", relay="squeeze",
-         onnx="Squeeze")  # fmt: skip
+@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True, aten="squeeze",
+         relay="squeeze", onnx="Squeeze")  # fmt: skip
 def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
         return x.with_shape(tuple(d for d in x.shape if d != 1))
     gone = rules.axis_indices("squeeze", axis, x.ndim)
     for at in gone:
-        rules.require("squeeze", x.ndim > 0 and same_dim(x.shape[at], 1), f"axis {at} of shape {rules.show(x.shape)} is not 1",
-                      "axes of size 1")  # fmt: skip
+        rules.require("squeeze", x.ndim > 0 and same_dim(x.shape[at], 1),
+                      f"axis {at} of shape {rules.show(x.shape)} is not 1", "axes of size 1")  # fmt: skip
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
@@ -89,7 +93,8 @@ def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     return _broadcast("broadcast_to", x, shape)
 
 
-@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast", relay="broadcast_to_like", aten="expand_as")
+@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast", relay="broadcast_to_like",
+         aten="expand_as")  # fmt: skip
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
     return _broadcast("broadcast_to_like", x, like.shape)
@@ -141,7 +146,9 @@ def moved(op: str, source: tuple[int, ...], destination: tuple[int, ...], ndim: 
                   "as many of one as of the other")  # fmt: skip
     _distinct(op, source, ndim)
     _distinct(op, destination, ndim)
-    taken = {rules.axis_index(op, d, ndim): rules.axis_index(op, s, ndim) for s, d in zip(source, destination, strict=True)}
+    taken = {
+        rules.axis_index(op, d, ndim): rules.axis_index(op, s, ndim) for s, d in zip(source, destination, strict=True)
+    }
     rest = iter(i for i in range(ndim) if i not in taken.values())
     return tuple(taken[i] if i in taken else next(rest) for i in range(ndim))
 
@@ -191,8 +198,8 @@ def _alike(op: str, xs: tuple[TensorType, ...]) -> TensorType:
     return xs[0]
 
 
-@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",), aten="tensor_split.sections",
-         relay="split", onnx="Split")  # fmt: skip
+@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",),
+         aten="tensor_split.sections", relay="split", onnx="Split")  # fmt: skip
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
     """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
 
@@ -200,7 +207,7 @@ def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) 
     rules.require("split", x.ndim > 0, "the tensor is 0-d", "at least one axis")
     at = rules.axis_index("split", axis, x.ndim)
     cuts = section_bounds(x.shape[at], indices_or_sections)
-    sizes = [end - begin for begin, end in zip(cuts, cuts[1:], strict=False)]
+    sizes = [end - begin for begin, end in pairwise(cuts)]
     return TupleType(tuple(x.with_shape((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes))
 
 

@@ -47,7 +47,9 @@ def random_advanced(rng: random.Random, shape: tuple[int, ...]) -> Any:
     for size in shape[: rng.randint(1, len(shape))]:
         if size and rng.random() < 0.6:
             own = broadcast[rng.randint(0, len(broadcast)) :]
-            items.append(np.array([rng.randrange(-size, size) for _ in range(int(np.prod(own)))], np.int64).reshape(own))
+            items.append(
+                np.array([rng.randrange(-size, size) for _ in range(int(np.prod(own)))], np.int64).reshape(own)
+            )
         elif size and rng.random() < 0.3:
             items.append(rng.randint(-size, size - 1))
         else:
@@ -95,8 +97,8 @@ def test_masks_pick_what_is_true(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     "index",
-    [1, -1, slice(None, None, -2), (..., 0), (None, 1), (slice(0, 2), slice(3, 0, -1)), [0, 0, 2], ([0, 2, 2], [1, 1, 1]),
-     (slice(None), [3, 0, 3]), (slice(None), None, np.array([[1, 1], [0, 2]]))],
+    [1, -1, slice(None, None, -2), (..., 0), (None, 1), (slice(0, 2), slice(3, 0, -1)), [0, 0, 2],
+     ([0, 2, 2], [1, 1, 1]), (slice(None), [3, 0, 3]), (slice(None), None, np.array([[1, 1], [0, 2]]))],
     ids=repr,
 )  # fmt: skip
 def test_gradients_flow_through_indices(index: Any) -> None:
@@ -121,7 +123,7 @@ def test_whole_indices_share_memory_and_others_copy() -> None:
 
 def test_iteration_and_unpacking() -> None:
     first, second = meta.array([[1.0, 2.0], [3.0, 4.0]])
-    assert first.tolist() == [1.0, 2.0] and second.tolist() == [3.0, 4.0]
+    assert (first.tolist(), second.tolist()) == ([1.0, 2.0], [3.0, 4.0])
     assert [v.item() for v in meta.array([1, 2, 3])] == [1, 2, 3]
 
 
@@ -255,7 +257,7 @@ def test_traced_positions_may_be_negative() -> None:
 
 
 def test_traced_masks_are_refused() -> None:
-    with pytest.raises(TraceError, match="use meta.where"):
+    with pytest.raises(TraceError, match=r"use meta\.where"):
         run_traced(lambda x: x[x > 0], meta.array(values((3,))))
 
 
@@ -272,7 +274,7 @@ def test_setitem_as_an_operator_agrees_with_the_write() -> None:
             got = setitem(meta.array(host), index, meta.array(value))
             host[index] = value
             np.testing.assert_array_equal(got.numpy(), host, err_msg=repr(index))
-    with pytest.raises(meta.errors.NotSupportedError, match="meta.where"):
+    with pytest.raises(meta.errors.NotSupportedError, match=r"meta\.where"):
         setitem(meta.array([1.0]), [0], 1.0)
 
 

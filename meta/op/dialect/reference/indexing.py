@@ -52,7 +52,8 @@ def take_dx(dy: Any, indices: Any, shape: _Ints, axis: int | None, mode: str) ->
         return flat.reshape(shape)
     at = axis % len(shape)
     out = np.zeros(shape, widen(dy).dtype)
-    np.add.at(out, (slice(None),) * at + (_inside(indices, shape[at], mode),), widen(dy))
+    place: Any = (slice(None),) * at + (_inside(indices, shape[at], mode),)
+    np.add.at(out, place, widen(dy))
     return out
 
 

@@ -15,19 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from meta import storage
 from meta.device import Device
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
 
-_view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)
+_view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", from_dlpack)
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
     """A payload that makes a function for the arguments of a call."""
 
-    make: Callable[[CallInfo], Callable[..., None]]
+    make: Callable[[CallInfo], Callable[..., Any]]
 
 
 def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
@@ -38,7 +39,7 @@ def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
 
-def _on_views(function: Callable[..., None], count: int) -> Kernel:
+def _on_views(function: Callable[..., Any], count: int) -> Kernel:
     """`function` on views of `count` raw tensors."""
     view = _view
     if count == 2:
@@ -63,7 +64,7 @@ def _on_stream(run: Kernel, device: Device) -> Kernel:
     return on_stream
 
 
-def _bound(payload: Callable[..., None], call: CallInfo) -> Callable[..., None]:
+def _bound(payload: Callable[..., None], call: CallInfo) -> Callable[..., Any]:
     """The payload as a function of inputs and outputs alone."""
     counts = [len(flat_types((arg,))) if isinstance(arg, tuple) else int(bool(flat_types((arg,)))) for arg in call.args]
     attributes = call.args

@@ -29,7 +29,7 @@ def _worth_it(call: CallInfo) -> str | None:
     return f"{work} multiplications, too few: up to {SMALL} the call itself costs more" if work <= SMALL else None
 
 
-def _matmul(call: CallInfo) -> Callable[..., None]:
+def _matmul(call: CallInfo) -> Callable[..., Any]:
     x1, x2, transpose_a, transpose_b = call.args
     if x1.ndim == 1 or x2.ndim == 1:
         return _with_vector(call)
@@ -43,7 +43,7 @@ def _matmul(call: CallInfo) -> Callable[..., None]:
     return lambda a, b, out: multiply(a, b, out=out)
 
 
-def _with_vector(call: CallInfo) -> Callable[..., None]:
+def _with_vector(call: CallInfo) -> Callable[..., Any]:
     """A vector as a row (on the left) or a column (on the right); the result gets that axis back as a view."""
     x1, x2, transpose_a, transpose_b = call.args
     row, column = x1.ndim == 1, x2.ndim == 1
@@ -61,7 +61,7 @@ def _with_vector(call: CallInfo) -> Callable[..., None]:
     return product
 
 
-def _dense(call: CallInfo) -> Callable[..., None]:
+def _dense(call: CallInfo) -> Callable[..., Any]:
     x, w, bias = call.args
     k, n = w.shape[1], w.shape[0]
 

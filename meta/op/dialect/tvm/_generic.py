@@ -1,8 +1,8 @@
 """Kernels for eager calls: one build serves every shape of an operator, rank, dtype and attribute set.
 
-The declaration is run once on fresh symbolic sizes inside `unify`: what its rules compare is what the kernel must share.
-Sizes equal to 1 stay 1, because broadcasting depends on them. A declaration or compute that needs numbers gets a kernel
-for the static shapes.
+The declaration is run once on fresh symbolic sizes inside `unify`: what its rules compare is what the kernel must
+share. Sizes equal to 1 stay 1, because broadcasting depends on them. A declaration or compute that needs numbers gets a
+kernel for the static shapes.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...
         )
         outs = flat_types((call.op.declare(*args),))
         args = tuple(
-            () if name in payload.sizes and isinstance(arg, tuple) else arg for name, arg in zip(names, args, strict=True)
+            () if name in payload.sizes and isinstance(arg, tuple) else arg
+            for name, arg in zip(names, args, strict=True)
         )
 
         def settle(value: Any) -> Any:

@@ -34,9 +34,9 @@ class TEImplementation:
     sizes: IntTuple arguments that say no more than the sizes of the result, which a generic kernel leaves open; the
         compute reads `out[0].shape` instead.
     lift: names of numbers that eager kernels take at run time, as 0-d tensors, like those of kind Scalar.
-    vectors: for arguments that are tuples of ints, and that an eager kernel takes at run time, the values for a call: the
-        compute gets an int64 vector (a te.Tensor) in place of each, () for an empty one. All extents of such a kernel
-        are independent of each other.
+    vectors: for arguments that are tuples of ints, and that an eager kernel takes at run time, the values for a call:
+        the compute gets an int64 vector (a te.Tensor) in place of each, () for an empty one. All extents of such a
+        kernel are independent of each other.
     constants: numbers that are compiled in all the same where a Scalar has that value.
     source: the file whose contents, with those of the helpers here (`_*.py`), decide what is compiled.
     """

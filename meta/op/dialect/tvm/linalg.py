@@ -34,9 +34,7 @@ def dense(x: Any, w: Any, bias: Any, *, out: Any) -> Any:
     )
     if bias is None:
         return _narrow(product, x.dtype)
-    return te.compute(
-        out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(wide)).astype(x.dtype), "dense_bias"
-    )
+    return te.compute(out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(wide)).astype(x.dtype), "dense_bias")
 
 
 def _wide(dtype: str) -> str:

@@ -48,7 +48,9 @@ def flip(x: Any, axis: tuple[int, ...] | None) -> Any:
     rank = len(x.shape)
     turned = range(rank) if axis is None else [a % rank for a in axis] if rank else []
     return te.compute(
-        x.shape, lambda *i: x(*(d - 1 - j if n in turned else j for n, (j, d) in enumerate(zip(i, x.shape, strict=True)))), "flip"
+        x.shape,
+        lambda *i: x(*(d - 1 - j if n in turned else j for n, (j, d) in enumerate(zip(i, x.shape, strict=True)))),
+        "flip",
     )
 
 

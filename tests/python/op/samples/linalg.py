@@ -10,8 +10,6 @@ from torch.nn import functional as F
 from meta.errors import TypeInferenceError
 from meta.testing.samples import ErrorCase, Sample, T
 
-NUMBERS = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
-
 
 def _matmul(x1: Any, x2: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     return torch.matmul(x1.mT if transpose_a else x1, x2.mT if transpose_b else x2)
@@ -22,14 +20,14 @@ def _dense(x: Any, w: Any, bias: Any = None) -> Any:
 
 
 SAMPLES = [
-    Sample("dense", T(3, 4), T(5, 4), ref=_dense, dtypes=NUMBERS),
+    Sample("dense", T(3, 4), T(5, 4), ref=_dense),
     Sample("dense", T(3, 4), T(5, 4), T(5), ref=_dense),
     Sample("dense", T(2, 3, 4), T(5, 4), T(5), ref=_dense),
     Sample("dense", T(4), T(5, 4), T(5), ref=_dense),
     Sample("dense", T(0, 4), T(5, 4), ref=_dense),
     Sample("dense", T(2, 0), T(5, 0), T(5), ref=_dense),
     Sample("dense", T(64, 40), T(48, 40), T(48), ref=_dense, grad=False, id="large"),
-    Sample("matmul", T(3, 4), T(4, 5), ref=_matmul, dtypes=NUMBERS),
+    Sample("matmul", T(3, 4), T(4, 5), ref=_matmul),
     Sample("matmul", T(4, 3), T(4, 5), transpose_a=True, ref=_matmul),
     Sample("matmul", T(3, 4), T(5, 4), transpose_b=True, ref=_matmul),
     Sample("matmul", T(4, 3), T(5, 4), transpose_a=True, transpose_b=True, ref=_matmul),
