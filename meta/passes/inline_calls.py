@@ -5,7 +5,7 @@ from __future__ import annotations
 from meta.ir.analysis import reachable
 from meta.ir.expr import Atom, Binding, Call, Expr, Function, GlobalVar, Var
 from meta.ir.module import Module
-from meta.ir.visitor import Scope, called_globals, free_vars, inline, rewrite
+from meta.ir.visitor import Scope, called_globals, free_vars, inline, rewrite, walk
 from meta.passes.manager import Pass
 
 
@@ -48,11 +48,12 @@ def _inlined(function: Function, known: dict[str, Function]) -> Function:
         target = _target(value.callee, scope, known)
         return None if target is None else inline(scope, target, value.args)
 
-    while True:
+    while any(isinstance(b.value, Call) and b.value.callee is not None for b in walk(function)):
         new = rewrite(function, rule)
         if new is function:
-            return function
+            break
         function = new
+    return function
 
 
 def _target(callee: Var | GlobalVar, scope: Scope, known: dict[str, Function]) -> Function | None:

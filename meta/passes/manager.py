@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean, message
+from meta.ir.analysis import op_counts
 from meta.ir.expr import Atom, Binding, Expr, Function
 from meta.ir.module import Module
 from meta.ir.printer import to_text
@@ -143,11 +144,15 @@ def function_pass(name: str) -> Callable[[Callable[[Function], Function]], Pass]
     return make
 
 
-def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4) -> Pass:
-    """A Pass that applies `rules` to every binding until nothing changes, at most `rounds` times."""
+def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4, only: str = "") -> Pass:
+    """A Pass that applies `rules` to every binding until nothing changes, at most `rounds` times.
+
+    only: the one operator that the rules are about; functions without it are passed over."""
     limited = tuple(counted(name, rule) for rule in rules)
 
     def run(function: Function) -> Function:
+        if only and only not in op_counts(function):
+            return function
         for _ in range(rounds):
             new = rewrite(function, *limited)
             if new is function:

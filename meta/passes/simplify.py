@@ -286,4 +286,5 @@ drop_stop_gradient = rewrite_pass(
     "drop_stop_gradient",
     "Put operands in place of their stop_gradient. For programs whose gradients are all taken.",
     [by_op({"stop_gradient": _base_level(_same_type)})],
+    only="stop_gradient",
 )

@@ -1,0 +1,255 @@
+"""cse, dce, inline_calls, dispatch_dialect: what they keep, share, drop and copy."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import meta
+from meta import passes
+from meta.errors import DispatchError
+from meta.interpreter.run import run
+from meta.ir.analysis import op_counts
+from meta.ir.builder import Builder
+from meta.ir.expr import INPLACE, Call
+from meta.ir.module import Module
+from meta.ir.printer import to_text
+from meta.ir.type import tensor_type
+from meta.ir.visitor import walk
+from meta.op.registry import get
+from tests.python.passes.programs import parsed, program, random_module, same_results
+from tests.python.recorded import array, assert_equal, check_ir
+
+X = (2, 3)
+BRANCHES = """
+def main(%x: T, %y: T) -> (T, T) {
+  %s = sum(%x)
+  %c = greater(%s, 0.0)
+  %a = tanh(%x)
+  %z = if %c {
+    %b = tanh(%x)
+    %d = relu(%y)
+    %e = relu(%y)
+    %f = add(%b, %d)
+    %g = add(%f, %e)
+    %g
+  } else {
+    %h = relu(%y)
+    %h
+  }
+  %r = relu(%y)
+  %t = tanh(%x)
+  %u = add(%r, %t)
+  (%z, %u)
+}"""
+
+
+# --- cse -------------------------------------------------------------------------------------------------------------
+
+
+def test_equal_calls_are_one():
+    before = program(lambda x: (meta.relu(x) * 2.0) + (meta.relu(x) * 2.0) - meta.relu(x), X)
+    after = same_results(before, passes.cse(before))
+    assert op_counts(after.main) == {"add": 1, "multiply": 1, "relu": 1, "subtract": 1}
+
+
+def test_attributes_and_operands_tell_calls_apart():
+    before = program(lambda x, y: meta.softmax(x, 0) + meta.softmax(x, 1) + meta.softmax(y, 0) + x * 1.0 + x * 1, X, X)
+    assert op_counts(passes.cse(before).main) == op_counts(before.main)
+
+
+def test_blocks_see_what_is_computed_around_them_and_not_in_their_neighbours():
+    before = parsed(BRANCHES)
+    after = same_results(before, passes.cse(before), seeds=4)
+    assert op_counts(after.main) == {"add": 3, "greater": 1, "relu": 3, "sum": 1, "tanh": 1}
+    assert passes.cse(after) is after
+    assert to_text(passes.cse(before)) == to_text(after)
+
+
+def test_equal_constants_and_fields_are_one():
+    before = program(lambda x: x * meta.array([1.0, 2.0, 3.0]) + x * meta.array([1.0, 2.0, 3.0]), X)
+    assert op_counts(passes.cse(before).main) == {"add": 1, "multiply": 1}
+
+
+def test_draws_with_their_own_keys_stay_apart():
+    before = program(lambda x: meta.random.normal(X) + meta.random.normal(X) + x, X)
+    assert op_counts(passes.cse(before).main)["normal"] == 2
+
+
+def test_calls_that_overwrite_are_not_merged():
+    builder = Builder()
+    t = tensor_type(X)
+    with builder.function("main", [("x", t), ("y", t)]) as scope:
+        x, y = scope.params
+        made = [builder.call(get("add"), (x, y), attrs={INPLACE: {0: 0}}) for _ in range(2)]
+        scope.ret(made)
+    before = Module({"main": scope.function})
+    assert passes.cse(before) is before
+
+
+# --- dce -------------------------------------------------------------------------------------------------------------
+
+
+def test_dead_chains_blocks_and_closures_go():
+    before = parsed("""
+    def main(%x: T, %y: T) -> T {
+      %a = tanh(%x)
+      %b = relu(%a)
+      %s = sum(%b)
+      %c = greater(%s, 0.0)
+      %z = if %c {
+        %d = exp(%x)
+        %e = relu(%d)
+        %e
+      } else {
+        %f = exp(%y)
+        %x
+      }
+      %dead = if %c {
+        %g = exp(%y)
+        %g
+      } else {
+        %x
+      }
+      %loop = fn(%u: T) -> T {
+        %h = exp(%u)
+        %i = %loop(%h)
+        %i
+      }
+      %j = add(%dead, %y)
+      %k = relu(%z)
+      %k
+    }""")
+    after = same_results(before, passes.dce(before), seeds=4)
+    assert op_counts(after.main) == {"exp": 1, "greater": 1, "relu": 3, "sum": 1, "tanh": 1}
+    assert passes.dce(after) is after
+
+
+def test_functions_that_main_does_not_need_go():
+    before = random_module(1)
+    inlined = passes.inline_calls(before)
+    assert set(inlined) == {"helper", "main"}
+    assert set(passes.dce(inlined)) == {"main"}
+    library = Module({"a": before.main, "helper": before["helper"]})
+    assert set(passes.dce(library)) == {"a", "helper"}
+
+
+def test_parameters_stay():
+    after = passes.dce(program(lambda x, y: y * 2.0, X, X))
+    assert [p.name for p in after.main.params] == ["x", "y"]
+
+
+# --- inline_calls ----------------------------------------------------------------------------------------------------
+
+CALLS = """
+def leaf(%x: T) -> T {
+  %y = relu(%x)
+  %y
+}
+
+def middle(%x: T) -> (T, T) {
+  %y = @leaf(%x)
+  %z = @leaf(%y)
+  (%y, %z)
+}
+
+def count(%x: T) -> T {
+  %s = sum(%x)
+  %c = greater(%s, 0.0)
+  %y = if %c {
+    %v = subtract(%x, 1.0)
+    %w = @count(%v)
+    %w
+  } else {
+    %u = @leaf(%x)
+    %u
+  }
+  %y
+}
+
+def main(%x: T) -> T {
+  %p = @middle(%x)
+  %a = %p[0]
+  %f = fn(%u: T) -> T {
+    %g = fn(%v: T) -> T {
+      %h = add(%v, %a)
+      %h
+    }
+    %i = %g(%u)
+    %i
+  }
+  %b = %f(%a)
+  %d = %f(%b)
+  %e = @count(%d)
+  %e
+}"""
+
+
+def test_calls_become_bodies_unless_they_recurse():
+    before = parsed(CALLS)
+    after = same_results(before, passes.dce(passes.inline_calls(before)), seeds=4)
+    assert set(after) == {"count", "main"}
+    called = [b.value.callee.name for f in after.functions.values() for b in walk(f)
+              if isinstance(b.value, Call) and b.value.callee]  # fmt: skip
+    assert called == ["count", "count"]
+    assert passes.dce(passes.inline_calls(after)) is after
+
+
+# --- dispatch_dialect ------------------------------------------------------------------------------------------------
+
+
+def test_every_call_gets_its_dialect():
+    before = program(lambda x, w: meta.softmax(meta.relu(x @ w)).reshape((8,)), X, (3, 4))
+    with meta.with_dialect("tvm"):
+        after = same_results(before, passes.dispatch_dialect(before))
+    assert list(op_counts(after.main)) == ["reshape", "tvm.matmul", "tvm.relu", "tvm.softmax"]
+    with meta.with_dialect("reference"):
+        again = passes.dispatch_dialect(before)
+    assert list(op_counts(again.main)) == ["reference.matmul", "reference.relu", "reference.softmax", "reshape"]
+    assert passes.dispatch_dialect(after) is after
+
+
+def test_a_call_that_nobody_takes_is_named():
+    builder = Builder()
+    with builder.function("main", [("x", tensor_type(X, "float32", "cuda"))]) as scope:
+        scope.ret(builder.call(get("relu"), scope.params))
+    with meta.with_dialect("reference"), pytest.raises(DispatchError, match=r"\[relu\] no dialect accepts relu"):
+        passes.dispatch_dialect(Module({"main": scope.function}))
+
+
+# --- size ------------------------------------------------------------------------------------------------------------
+
+
+def test_passes_are_linear_in_the_program():
+    def chain(n):
+        def f(x):
+            for i in range(n):
+                x = meta.tanh(x) * (1.0 + i) + meta.split(x, 3, 1)[1]
+            return x
+
+        return program(f, X)
+
+    def seconds(n):
+        module = chain(n)
+        start = time.perf_counter()
+        passes.standard()(passes.auto_cast()(passes.auto_diff()(module)))
+        return time.perf_counter() - start
+
+    small, large = min(seconds(100) for _ in range(3)), min(seconds(400) for _ in range(3))
+    assert large < 12 * small  # four times the program; a quadratic pass would take 16 times as long
+
+
+def test_gradients_of_a_long_program_agree_with_eager():
+    w = array(*X, grad=True)
+
+    def f(x):
+        for _ in range(30):
+            x = meta.tanh(x) + meta.split(x, 3, 1)[1]
+        return x
+
+    module = passes.auto_diff()(program(f, X))
+    check_ir(module)
+    _, dw = run(module, w.detach(), meta.ones(X))
+    f(w).backward(meta.ones(X))
+    assert_equal(dw, w.grad, rtol=1e-4)
