@@ -79,6 +79,7 @@ def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdim
 def _require_reduced(
     name: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType
 ) -> None:
+    rules.require_float(name, "x", x)
     result = x.with_shape(rules.reduced_shape(name, x.shape, axis, keepdims))
     rules.require_same_shape(name, result=result, **types)
     rules.require_same_dtype(name, x=x, **types)
@@ -87,6 +88,7 @@ def _require_reduced(
 @declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting."""
+    rules.require_number("sum_to", "x", x)
     full = rules.broadcast_shapes("sum_to", x.shape, shape)
     rules.require("sum_to", rules.same_shape(full, x.shape),
                   f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}", "a shape that does")  # fmt: skip

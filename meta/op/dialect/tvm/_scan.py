@@ -1,10 +1,11 @@
-"""Running sums along an axis, as loops: each step depends on the one before."""
+"""What takes steps that depend on each other, as loops: running sums along an axis, and powers of integers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import IRBuilder, script_tirx, te, tirx
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
 
 
 def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
@@ -17,7 +18,7 @@ def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     before, after = _volume(x.shape[:axis]), _volume(x.shape[axis + 1 :])
 
     def loops(source: Any, target: Any) -> Any:
-        with IRBuilder() as builder:
+        with tvm.IRBuilder() as builder:
             # Extern buffers are indexed flat.
             read, write = script_tirx.buffer_proxy(source), script_tirx.buffer_proxy(target)
             with script_tirx.parallel(0, before * after) as row, script_tirx.serial(0, length) as step:
@@ -35,6 +36,26 @@ def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
             return builder.get()
 
     return te.extern([x.shape], [x], lambda ins, outs: loops(ins[0], outs[0]), dtype=dtype, name="scan")
+
+
+def squarings(base: Any, exponent: Any, bits: int) -> Any:
+    """base ** exponent of integer tensors of one shape, from the lowest `bits` bits of the exponent."""
+    dtype = str(base.dtype)
+    one = tirx.const(1, dtype)
+
+    def loops(ins: Any, outs: Any) -> Any:
+        with tvm.IRBuilder() as builder:
+            start, power, result, square = (script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs))
+            with script_tirx.parallel(0, _volume(base.shape)) as i:
+                result[i] = one
+                square[i] = start[i]
+                with script_tirx.serial(0, bits) as bit:
+                    used = tirx.EQ((power[i] >> bit.astype(dtype)) & one, one)
+                    result[i] = result[i] * tirx.Select(used, square[i], one)
+                    square[i] = square[i] * square[i]
+            return builder.get()
+
+    return te.extern([base.shape] * 2, [base, exponent], loops, dtype=[dtype] * 2, name="squarings")[0]
 
 
 def _int(value: int) -> Any:

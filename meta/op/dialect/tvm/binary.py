@@ -8,9 +8,21 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, element, elementwise, is_float, is_nan, let, select
+from meta.op.dialect.tvm._elementwise import (
+    cast,
+    compute_dtype,
+    const,
+    element,
+    elementwise,
+    is_float,
+    is_nan,
+    is_number,
+    let,
+    select,
+)
 from meta.op.dialect.tvm._math import dtype_of
 from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm._scan import squarings
 from meta.op.dialect.tvm.unary import libm
 
 Expr = Any
@@ -73,40 +85,48 @@ def _divided(a: Expr, b: Expr, function: Callable[[Expr, Expr], Expr], by_minus_
     return select(by_zero, zero, select(negated, by_minus_one(), plain))
 
 
-def power(a: Expr, b: Expr) -> Expr:
-    if not is_float(a):
-        return _integer_power(a, b)
-    known = _POWERS.get(float(b.value)) if isinstance(b, tirx.FloatImm) else None
-    return known(a) if known else libm("pow")(a, b)
-
-
 _POWERS: dict[float, Callable[[Expr], Expr]] = {
-    -2.0: lambda x: const(x, 1) / (x * x),
-    -1.0: lambda x: const(x, 1) / x,
-    1.0: lambda x: x,
-    2.0: lambda x: x * x,
-    3.0: lambda x: x * x * x,
+    -2: lambda x: const(x, 1) / (x * x),
+    -1: lambda x: const(x, 1) / x,
+    1: lambda x: x,
+    2: lambda x: x * x,
+    3: lambda x: x * x * x,
 }
 """Exponents that are compiled in. (0.5 is not the square root: pow(-inf, 0.5) is inf.)"""
 
 
-def _integer_power(a: Expr, b: Expr) -> Expr:
+@compute("power", constants=tuple(_POWERS))
+def power(x1: Any, x2: Any, *, out: Any) -> Any:
+    kind = compute_dtype([x1, x2], out[0].dtype)
+    known = _POWERS.get(x2) if is_number(x2) else None
+    if known and (x2 > 0 or kind in dtypes.FLOATS):
+        return te.compute(out[0].shape, lambda *i: cast(known(element(x1, i, kind)), out[0].dtype), "power")
+    if kind not in dtypes.FLOATS:
+        return _integer_power(x1, x2, out[0])
+    pow_ = libm("pow")
+    return te.compute(
+        out[0].shape, lambda *i: cast(pow_(element(x1, i, kind), element(x2, i, kind)), out[0].dtype), "power"
+    )
+
+
+def _integer_power(x1: Any, x2: Any, out: Any) -> Any:
     """By squaring, modulo 2**bits like all integer arithmetic; for negative exponents the integer part of the value."""
-    bits = dtypes.itemsize(dtype_of(a)) * 8 - (0 if dtype_of(a).startswith("u") else 1)
-    one, zero = const(a, 1), const(a, 0)
+    shape, kind = out.shape, out.dtype
+    unsigned = kind.startswith("u")
+    bits = dtypes.itemsize(kind) * 8 - (0 if unsigned else 1)
+    base = te.compute(shape, lambda *i: element(x1, i, kind), "base")
+    exponent = te.compute(shape, lambda *i: element(x2, i, kind), "exponent")
+    powers = squarings(base, exponent, bits)
+    if unsigned:
+        return powers
+    one, minus, zero = (tirx.const(value, kind) for value in (1, -1, 0))
 
-    def step(bit: int, base: Expr, out: Expr) -> Expr:
-        grown = select(tirx.EQ((b >> const(b, bit)) & one, zero), out, out * base)
-        if bit == bits - 1:
-            return grown
-        return let(grown, lambda out: let(base * base, lambda base: step(bit + 1, base, out)))
+    def whole(*i: Any) -> Expr:
+        a, b = base(*i), exponent(*i)
+        turned = select(tirx.EQ(a, minus), select(tirx.EQ(b & one, one), minus, one), zero)
+        return select(b < zero, select(tirx.EQ(a, one), one, turned), powers(*i))
 
-    positive = step(0, a, one)
-    if dtype_of(a).startswith("u"):
-        return positive
-    minus, odd = const(a, -1), tirx.EQ(b & one, one)
-    inverse = select(tirx.EQ(a, one), one, select(tirx.EQ(a, minus), select(odd, minus, one), zero))
-    return select(b < zero, inverse, positive)
+    return te.compute(shape, whole, "power")
 
 
 def left_shift(a: Expr, b: Expr) -> Expr:
@@ -161,7 +181,6 @@ elementwise({
     "right_shift": right_shift,
     "subtract": lambda a, b: a - b,
 })  # fmt: skip
-elementwise({"power": power}, constants=tuple(_POWERS))
 
 
 @compute("where")

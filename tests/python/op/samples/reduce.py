@@ -120,7 +120,7 @@ SAMPLES = [
     Sample("max_dx", T(3, 4, distinct=True), T(3), T(3), 1, ref=extremum_dx(torch.amax), grad=False),
     Sample("prod_dx", T(3, 4, low=0.5, high=2), T(3), 1, ref=prod_dx),
     Sample("prod_dx", T(3, 2, 4, low=0.5, high=2), T(1, 2, 1), (0, 2), True, ref=prod_dx),
-    Sample("sum_to", T(3, 4, 5), (4, 1), ref=lambda x, shape: x.sum_to_size(shape)),
+    Sample("sum_to", T(3, 4, 5), (4, 1), ref=lambda x, shape: x.sum_to_size(shape).to(x.dtype)),
     Sample("sum_to", T(3, 4, 5), (1, 4, 5), ref=lambda x, shape: x.sum_to_size(shape)),
     Sample("sum_to", T(3, 4), (), ref=lambda x, shape: x.sum()),
     Sample("sum_to", T(3, 4), (3, 4), ref=lambda x, shape: x),
