@@ -21,6 +21,14 @@ _CPU_KINDS = (1, 3)  # DLPack: CPU, and CUDA's host memory
 _KIND_OF_DLPACK = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 
 
+def require(on: Device) -> None:
+    """Raise DeviceError when this machine does not have the device."""
+    if on is not CPU:
+        from meta.op.dialect.tvm import _memory
+
+        _memory.tvm_device(on)
+
+
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
     """An uninitialised tensor. Raises DeviceError when the device is not there or is out of memory."""
     from meta.op.dialect.tvm import _memory

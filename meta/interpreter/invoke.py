@@ -212,6 +212,7 @@ def runner(call: CallInfo) -> Runner:
     """`run(*tensor arguments) -> result` for calls of exactly these types and attributes."""
     if call.op.view:
         return _view_runner(call)
+    storage.require(call.device)
     chosen = choose(call)
     kernel = chosen.dialect.kernel(chosen, call)
     if call.op.inplace:
