@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from meta import tracing
+from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
 from meta.errors import ArgumentError, TraceError, did_you_mean, message
@@ -157,8 +158,9 @@ class Model:
                 raise ArgumentError(
                     message("load_state_dict", f"'{name}' is {value.type!r}", f"the model has {mine[name].type!r}")
                 )
-        for name, value in loaded.items():
-            mine[name].update(value)
+        with no_grad():
+            for name, value in loaded.items():
+                mine[name].update(value)
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
         """Move and convert every floating array of the model (integers are only moved), in the model itself."""

@@ -1,0 +1,174 @@
+"""Layers compute and learn what torch's do, from the same parameters, eagerly and on the VM."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import nn
+
+torch = pytest.importorskip("torch", reason="the layers are compared with torch's")
+
+
+def linear() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.Linear(6, 4), torch.nn.Linear(6, 4), (3, 6)
+
+
+def conv() -> tuple[Any, Any, tuple[int, ...]]:
+    options: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 2}
+    return nn.Conv2d(4, 6, 3, **options), torch.nn.Conv2d(4, 6, 3, **options), (2, 4, 7, 6)
+
+
+def batch_norm() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4), (3, 4, 5, 2)
+
+
+def layer_norm() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.LayerNorm(5), torch.nn.LayerNorm(5), (3, 2, 5)
+
+
+def max_pool() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.MaxPool2d(2), torch.nn.MaxPool2d(2), (2, 3, 6, 4)
+
+
+def average_pool() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.AvgPool2d(3, 2, 1), torch.nn.AvgPool2d(3, 2, 1), (2, 3, 6, 5)
+
+
+def lenet() -> tuple[Any, Any, tuple[int, ...]]:
+    ours = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 8, 5), nn.Tanh(),
+                         nn.AvgPool2d(2), nn.Flatten(), nn.Linear(72, 10))  # fmt: skip
+    theirs = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.Tanh(), torch.nn.AvgPool2d(2), torch.nn.Conv2d(6, 8, 5),
+        torch.nn.Tanh(), torch.nn.AvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(72, 10),
+    )  # fmt: skip
+    return ours, theirs, (2, 1, 20, 20)
+
+
+class Residual(meta.Model):
+    """Two convolutions with batch norm around a shortcut, as in a ResNet."""
+
+    def build(self, channels: int) -> None:
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Any) -> Any:
+        y = meta.relu(self.norm1(self.conv1(x)))
+        return meta.relu(self.norm2(self.conv2(y)) + x)
+
+
+class TorchResidual(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm1 = torch.nn.BatchNorm2d(channels)
+        self.conv2 = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = torch.nn.BatchNorm2d(channels)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + x)
+
+
+def residual() -> tuple[Any, Any, tuple[int, ...]]:
+    return Residual(4), TorchResidual(4), (2, 4, 6, 6)
+
+
+class TorchEncoder(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """torch's pre-norm encoder layer, its parameters in the order of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(
+            8, 2, 16, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+
+    def ordered(self) -> list[Any]:
+        a = self.layer.self_attn
+        layers = (self.layer.norm1, self.layer.norm2, self.layer.linear1, self.layer.linear2)
+        attention = [a.in_proj_weight, a.in_proj_bias, a.out_proj.weight, a.out_proj.bias]
+        return [*attention, *(p for each in layers for p in (each.weight, each.bias))]
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+def encoder() -> tuple[Any, Any, tuple[int, ...]]:
+    return nn.TransformerEncoderLayer(8, 2, 16), TorchEncoder(), (2, 5, 8)
+
+
+CASES = [linear, conv, batch_norm, layer_norm, max_pool, average_pool, lenet, residual, encoder]
+Case = Callable[[], tuple[Any, Any, tuple[int, ...]]]
+
+
+def paired(case: Case) -> tuple[Any, Any, Any, Any]:
+    """The two layers with equal parameters, and an input for each."""
+    ours, theirs, shape = case()
+    wanted = theirs.ordered() if hasattr(theirs, "ordered") else list(theirs.parameters())
+    mine = ours.parameters()
+    assert len(mine) == len(wanted)
+    with torch.no_grad(), meta.no_grad():
+        for p, t in zip(mine, wanted, strict=True):
+            p.update(meta.array(t.numpy().reshape(p.shape)))
+    host = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    return ours, theirs, meta.array(host), torch.tensor(host, requires_grad=True)
+
+
+def close(ours: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(np.asarray(ours), theirs.detach().numpy().reshape(ours.shape), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
+def test_forward_and_gradients(case: Case) -> None:
+    ours, theirs, x, tx = paired(case)
+    x.requires_grad = True
+    y, ty = ours(x), theirs(tx)
+    close(y, ty)
+    (y * y).sum().backward()
+    (ty * ty).sum().backward()
+    close(x.grad, tx.grad)
+    wanted = theirs.ordered() if hasattr(theirs, "ordered") else list(theirs.parameters())
+    for p, t in zip(ours.parameters(), wanted, strict=True):
+        close(p.grad, t.grad)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
+def test_inference(case: Case) -> None:
+    ours, theirs, x, tx = paired(case)
+    for _ in range(2):  # running statistics move in train mode
+        ours(x)
+        theirs(tx)
+    close(ours.infer_mode()(x), theirs.eval()(tx))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
+def test_vm(case: Case) -> None:
+    ours, theirs, x, tx = paired(case)
+    executor = meta.vm.compile(ours, device="cpu")
+    close(executor(x), theirs(tx))
+    executor(x)
+    theirs(tx)
+    ours.infer_mode()
+    close(executor(x), theirs.eval()(tx))
+
+
+def test_dropout_keeps_the_mean_and_is_off_in_inference() -> None:
+    meta.random.seed(0)
+    layer = nn.Dropout(0.25)
+    x = meta.ones((100, 100))
+    y = layer(x).numpy()
+    assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs(y.mean() - 1) < 0.02
+    assert layer.infer_mode()(x) is x
+
+
+def test_embedding() -> None:
+    layer = nn.Embedding(5, 3)
+    indices = meta.array([[0, 4], [4, 2]])
+    np.testing.assert_array_equal(layer(indices).detach().numpy(), layer.w.detach().numpy()[[[0, 4], [4, 2]]])
+    layer(indices).sum().backward()
+    np.testing.assert_array_equal(layer.w.grad.numpy().sum(1), [3, 0, 3, 0, 6])
