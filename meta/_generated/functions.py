@@ -1585,7 +1585,7 @@ def binary_cross_entropy_with_logits(
     x: Predictions, floating.
     target: What they should be, of the same type as x.
     weight: Multiplies the loss of each element; broadcasts to x.
-    pos_weight: Multiplies the part of the loss that positive targets have; broadcasts to x.
+    pos_weight: Multiplies the loss's part of positive targets; broadcasts to x.
     reduction: What becomes of the losses of all elements.
     """
     try:
@@ -1617,7 +1617,7 @@ def binary_cross_entropy_with_logits_dx(
     target: What they should be, of the same type as x.
     dy: Gradient of the result.
     weight: Multiplies the loss of each element; broadcasts to x.
-    pos_weight: Multiplies the part of the loss that positive targets have; broadcasts to x.
+    pos_weight: Multiplies the loss's part of positive targets; broadcasts to x.
     reduction: What becomes of the losses of all elements.
     """
     try:
@@ -2825,8 +2825,7 @@ def avg_pool1d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -2862,8 +2861,7 @@ def avg_pool1d_dx(
     shape: Shape of the forward operator's x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -2898,8 +2896,7 @@ def avg_pool2d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -2935,8 +2932,7 @@ def avg_pool2d_dx(
     shape: Shape of the forward operator's x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -2971,8 +2967,7 @@ def avg_pool3d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -3008,8 +3003,7 @@ def avg_pool3d_dx(
     shape: Shape of the forward operator's x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     count_include_pad: Whether elements of the padding count in the mean, as zeros.
@@ -3042,8 +3036,7 @@ def max_pool1d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3077,8 +3070,7 @@ def max_pool1d_at(
     v: Where the elements are taken from; of the shape of x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3112,8 +3104,7 @@ def max_pool1d_dx(
     dy: Gradient of the result.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3145,8 +3136,7 @@ def max_pool2d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3180,8 +3170,7 @@ def max_pool2d_at(
     v: Where the elements are taken from; of the shape of x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3215,8 +3204,7 @@ def max_pool2d_dx(
     dy: Gradient of the result.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3248,8 +3236,7 @@ def max_pool3d(
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3283,8 +3270,7 @@ def max_pool3d_at(
     v: Where the elements are taken from; of the shape of x.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """
@@ -3318,8 +3304,7 @@ def max_pool3d_dx(
     dy: Gradient of the result.
     kernel: Size of the window: one int, or one an axis.
     stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all
-        afters.
+    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
     dilation: Step between the elements of a window: one int, or one an axis.
     ceil_mode: Keep a last window that is partly outside, if it starts inside.
     """

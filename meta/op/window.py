@@ -25,12 +25,19 @@ def pads(op: str, value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...
     """(before, after) for each axis from one int, one an axis, or all befores followed by all afters."""
     fits = len(value) in (1, rank, 2 * rank) and all(v >= 0 for v in value)
     rules.require(op, fits, f"padding is {_shown(value)}",
-                  f"one int, {rank} (one an axis) or {2 * rank} (all befores, then all afters), none negative")  # fmt: skip
+                  f"one int, {rank} (one an axis) or {2 * rank} (befores, then afters), none negative")  # fmt: skip
     if len(value) == 1:
         return ((value[0], value[0]),) * rank
     if len(value) == rank:
         return tuple((v, v) for v in value)
     return tuple(zip(value[:rank], value[rank:], strict=True))
+
+
+def attributes(
+    op: str, rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Stride, padding and dilation of a convolution with one value for each of `rank` axes."""
+    return per_axis(op, "stride", stride, rank), pads(op, padding, rank), per_axis(op, "dilation", dilation, rank)
 
 
 def _shown(value: Sequence[int]) -> str:
@@ -52,11 +59,13 @@ def window_count(
 ) -> Dim:
     """How many windows fit along an axis; with `ceil_mode` also a last one that starts inside the input or the padding
     before it but ends beyond. Raises TypeInferenceError when none fits."""
-    room = size + pad[0] + pad[1] - reach(kernel, dilation)
+    span = reach(kernel, dilation)
+    room = size + pad[0] + pad[1] - span
     if not isinstance(room, int):
         return room // stride + 1
-    rules.require(op, room >= 0, f"a kernel of {kernel} with dilation {dilation} does not fit into {size} elements padded by {pad}",
-                  f"at least {reach(kernel, dilation)} elements with padding", "pad more, or use a smaller kernel")  # fmt: skip
+    rules.require(op, room >= 0,
+                  f"a kernel of {kernel} with dilation {dilation} does not fit into {size} elements padded by {pad}",
+                  f"at least {span} elements with padding", "pad more, or use a smaller kernel")  # fmt: skip
     if not ceil_mode or not isinstance(size, int):
         return room // stride + 1
     count = -(-room // stride) + 1
@@ -100,7 +109,8 @@ class Windows:
     def candidates(self) -> int:
         """How many windows may cover a position."""
         if self.adaptive:
-            return max(((h + 1) * self.count - 1) // self.size - h * self.count // self.size + 1 for h in range(self.size))
+            ends = (((h + 1) * self.count - 1) // self.size for h in range(self.size))
+            return max(end - h * self.count // self.size + 1 for h, end in enumerate(ends))
         return self.kernel if self.dilation > 1 else -(-self.kernel // self.stride)
 
     def covering(self, h: Any, j: Any) -> tuple[Any, list[Any]]:
@@ -157,8 +167,8 @@ def pool_windows(
     spreads = per_axis(op, "dilation", dilation, rank)
     out: list[Windows] = []
     for size, k, step, pad, spread in zip(shape, kernels, steps, pads(op, padding, rank), spreads, strict=True):
-        span = reach(k, spread)
-        rules.require(op, max(pad) < span, f"padding is {pad} for a kernel that spans {span}", "less than the kernel spans")  # type: ignore[operator]
+        span = (k - 1) * spread + 1
+        rules.require(op, max(pad) < span, f"padding is {pad} for a kernel that spans {span}", "less than that")
         count = window_count(op, size, k, step, pad, spread, ceil_mode)
         out.append(Windows(size, count, k, step, spread, *pad))  # type: ignore[arg-type]
     return tuple(out)

@@ -46,7 +46,7 @@ def conv_dw(rank: int) -> Schema:
 
 
 def conv_transpose(rank: int) -> Schema:
-    stride, padding, dilation, groups = _common(rank)
+    stride, _, dilation, groups = _common(rank)
     return Schema(
         "conv_transpose",
         Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),

@@ -10,7 +10,7 @@ _TARGET = Arg("target", Tensor, doc="What they should be, of the same type as x.
 _BETA = Arg("beta", Float, 1.0, doc="Where the loss turns from quadratic to linear; 0 for linear everywhere.")
 _FACTORS = (
     Arg("weight", OptionalTensor, None, doc="Multiplies the loss of each element; broadcasts to x."),
-    Arg("pos_weight", OptionalTensor, None, doc="Multiplies the part of the loss that positive targets have; broadcasts to x."),
+    Arg("pos_weight", OptionalTensor, None, doc="Multiplies the loss's part of positive targets; broadcasts to x."),
 )
 
 pairwise = Schema("pairwise_loss", _X, _TARGET, _REDUCTION)

@@ -16,7 +16,7 @@ def _window(rank: int) -> tuple[Arg, ...]:
         Arg("kernel", IntTuple, doc="Size of the window: one int, or one an axis."),
         Arg("stride", IntTuple, (), doc="Step between windows; () for that of the kernel, which then do not overlap."),
         Arg("padding", IntTuple, (0,) * rank,
-            doc="Padding around x, which is never the maximum: one int, one an axis, or all befores followed by all afters."),
+            doc="Padding around x, never the maximum: one int, one an axis, or all befores and then all afters."),
         Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one an axis."),
         Arg("ceil_mode", Bool, False, doc="Keep a last window that is partly outside, if it starts inside."),
     )  # fmt: skip

@@ -140,7 +140,16 @@ def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
 
 
 def _function(call: Call) -> Any:
+    """The call as a function of its arrays that changes none of them, and of its results gives those with gradients."""
+    rule, index = table()[call.op.name], call.op.schema.index
+    overwritten = {index[name] for name in call.op.inplace.values()}
+    copied = [at in overwritten for at in call.positions()]
+
     def run(*arrays: NDArray) -> Any:
-        return call.with_arrays(arrays).run()
+        mine = [asarray(a, copy=True) if copy else a for a, copy in zip(arrays, copied, strict=True)]
+        results = call.with_arrays(mine).run()
+        if rule.outputs <= 1:
+            return results
+        return tuple(r for i, r in enumerate(results) if i in rule.differentiable_outputs)
 
     return run

@@ -17,14 +17,16 @@ def _conv_shape(
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
     layout = ", ".join(("depth", "height", "width")[3 - rank :])
     rules.require(op, len(x) == rank + 2, f"'x' has shape {rules.show(x)}", f"(batch, channels, {layout})")
-    rules.require(op, len(w) == rank + 2, f"'w' has shape {rules.show(w)}", f"(out channels, channels / groups, {layout})")
+    rules.require(op, len(w) == rank + 2, f"'w' has shape {rules.show(w)}",
+                  f"(out channels, channels / groups, {layout})")  # fmt: skip
+    _not_empty(op, x, w)
     rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(op, same_dim(w[1] * groups, x[1]),
                   f"x has {x[1]} channels, w takes {w[1]} in each of {groups} group(s)",
                   f"w.shape[1] * groups == {x[1]}")  # fmt: skip
     rules.require(op, same_dim((w[0] // groups) * groups, w[0]), f"w has {w[0]} out channels in {groups} groups",
                   "a multiple of groups")  # fmt: skip
-    steps, pads, dilations = _attributes(op, rank, stride, padding, dilation)
+    steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
     spatial = tuple(
         window.window_count(op, size, kernel, step, pad, spread)
         for size, kernel, step, pad, spread in zip(x[2:], w[2:], steps, pads, dilations, strict=True)
@@ -32,14 +34,10 @@ def _conv_shape(
     return (x[0], w[0], *spatial)
 
 
-def _attributes(
-    op: str, rank: int, stride: _Ints, padding: _Ints, dilation: _Ints
-) -> tuple[_Ints, tuple[tuple[int, int], ...], _Ints]:
-    return (
-        window.per_axis(op, "stride", stride, rank),
-        window.pads(op, padding, rank),
-        window.per_axis(op, "dilation", dilation, rank),
-    )
+def _not_empty(op: str, x: Shape, w: Shape) -> None:
+    """Only the batch may have no elements."""
+    rules.require(op, 0 not in w and 0 not in x[1:], f"shapes are {rules.show(x)} and {rules.show(w)}",
+                  "nothing but the batch may be empty")  # fmt: skip
 
 
 def _operands(op: str, **types: TensorType) -> None:
@@ -101,11 +99,12 @@ def _transposed_shape(
 ) -> Shape:
     rules.require(op, len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}",
                   f"rank {rank + 2} each")  # fmt: skip
+    _not_empty(op, x, w)
     rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(op, same_dim(w[0], x[1]), f"x has {x[1]} channels, w takes {w[0]}", f"w.shape[0] == {x[1]}")
     rules.require(op, same_dim((x[1] // groups) * groups, x[1]), f"x has {x[1]} channels in {groups} groups",
                   "a multiple of groups")  # fmt: skip
-    steps, pads, dilations = _attributes(op, rank, stride, padding, dilation)
+    steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
     more = window.per_axis(op, "output_padding", extra, rank, least=0)
     for added, step in zip(more, steps, strict=True):
         rules.require(op, added < step, f"output_padding is {more} with stride {steps}", "smaller than the stride")
@@ -116,8 +115,9 @@ def _transposed_shape(
         )
     )
     for size in sizes:
-        rules.require(op, not isinstance(size, int) or size >= 1, f"the result would have spatial shape {rules.show(sizes)}",
-                      "at least one element an axis", "cut off less padding")  # fmt: skip
+        rules.require(op, not isinstance(size, int) or size >= 1,
+                      f"the result would have spatial shape {rules.show(sizes)}", "at least one element an axis",
+                      "cut off less padding")  # fmt: skip
     return (x[0], w[1] * groups, *sizes)
 
 

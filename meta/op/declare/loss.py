@@ -127,14 +127,16 @@ def _classes(
     rules.require(op, len(shape) > 0, "'x' is 0-d", "an axis of classes")
     rules.require_int(op, "target", target)
     axis = class_axis(len(shape))
+    rules.require(op, shape[axis] != 0, f"'x' has shape {rules.show(shape)}", f"at least one class along axis {axis}")
     losses = (*shape[:axis], *shape[axis + 1 :])
     rules.require(op, rules.same_shape(losses, target.shape), f"'target' has shape {rules.show(target.shape)}",
-                  f"{rules.show(losses)}: that of x, {rules.show(shape)}, without its axis of classes, {axis}")  # fmt: skip
+                  f"{rules.show(losses)}: that of x, {rules.show(shape)}, without axis {axis}")  # fmt: skip
     rules.require(op, 0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     if weight is None:
         return losses
     rules.require(op, weight.ndim == 1 and same_dim(weight.shape[0], shape[axis]),
-                  f"'weight' has shape {rules.show(weight.shape)}", f"{rules.show((shape[axis],))}, one for each class")  # fmt: skip
+                  f"'weight' has shape {rules.show(weight.shape)}",
+                  f"{rules.show((shape[axis],))}, one for each class")  # fmt: skip
     rules.require(op, weight.dtype == dtype, f"'weight' is {weight.dtype}, 'x' is {dtype}", "one dtype for both",
                   f'cast one: weight.cast("{dtype}")')  # fmt: skip
     rules.same_device(op, target, weight)
@@ -169,8 +171,8 @@ def cross_entropy(
     x: TensorType, target: TensorType, weight: TensorType | None, reduction: str, ignore_index: int,
     label_smoothing: float,
 ) -> TensorType:  # fmt: skip
-    """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al., "Rethinking
-    the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN."""
+    """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
+    "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN."""
     rules.same_device("cross_entropy", x, target)
     return _result(x, _classes("cross_entropy", x.shape, x.dtype, target, weight, label_smoothing), reduction)
 

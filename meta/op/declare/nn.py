@@ -16,8 +16,10 @@ def _softmax_type(op: str, x: TensorType, axis: int) -> TensorType:
 
 
 def _softmax_dx_type(op: str, y: TensorType, dy: TensorType, axis: int) -> TensorType:
+    rules.require_float(op, "y", y)
     rules.require_same_shape(op, y=y, dy=dy)
     rules.require_same_dtype(op, y=y, dy=dy)
+    rules.same_device(op, y, dy)
     rules.axis_index(op, axis, y.ndim)
     return y
 
@@ -52,6 +54,7 @@ def log_softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
 def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
     """x plus a bias along one axis: the channels of a convolution's result."""
     at = rules.axis_index("bias_add", axis, x.ndim)
+    rules.require("bias_add", x.dtype != "bool", "'x' has dtype bool", "a numeric dtype", 'cast it: x.cast("int32")')
     rules.require_rank("bias_add", "bias", bias, 1)
     rules.require_same_dtype("bias_add", x=x, bias=bias)
     rules.same_device("bias_add", x, bias)

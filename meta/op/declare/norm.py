@@ -18,13 +18,14 @@ def wide(dtype: str) -> str:
 
 
 def _parameter(op: str, name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
-    """Check a parameter that goes with x: its shape, and that its dtype is that of x or of x's statistics."""
+    """Check a parameter that goes with x: its shape, and that its dtype is that of x or of statistics of x."""
     if value is None:
         return
     rules.require(op, rules.same_shape(value.shape, shape), f"'{name}' has shape {rules.show(value.shape)}",
                   f"{rules.show(shape)}, {what}")  # fmt: skip
-    rules.require(op, value.dtype in (x.dtype, wide(x.dtype)), f"'{name}' is {value.dtype}, 'x' is {x.dtype}",
-                  " or ".join(dict.fromkeys((x.dtype, wide(x.dtype)))), f'cast it: {name}.cast("{x.dtype}")')  # fmt: skip
+    allowed = dict.fromkeys((x.dtype, wide(x.dtype)))
+    rules.require(op, value.dtype in allowed, f"'{name}' is {value.dtype}, 'x' is {x.dtype}", " or ".join(allowed),
+                  f'cast it: {name}.cast("{x.dtype}")')  # fmt: skip
     rules.same_device(op, x, value)
 
 
@@ -95,8 +96,8 @@ def batch_norm_train(
 
     The running statistics become (1 - momentum) * running + momentum * those of the batch, the variance being the
     unbiased one; they are updated in place and returned as new_mean and new_var. mean and invstd (1 / sqrt(variance +
-    eps)) of the batch are what the gradient needs; float32 where x is in half precision. A batch without elements leaves
-    the running statistics as they are."""
+    eps)) of the batch are what the gradient needs; float32 where x is in half precision. A batch without elements
+    leaves the running statistics as they are."""
     op = "batch_norm_train"
     shape = _channel_parameters(op, x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     others = product(d for i, d in enumerate(x.shape) if i != axis % x.ndim)

@@ -6,12 +6,12 @@ from typing import Any
 
 import meta
 from meta.ir.type import TensorType
-from meta.op.grad.support import fit
+from meta.op.grad.support import fit, share_of
 
 
 def _averaged(value: Any, reduction: str) -> Any:
     """`value`, which has one element for each loss, divided by their number if the loss is their mean."""
-    return value * (1 / (value.size or 1)) if reduction == "mean" else value
+    return value * share_of(value.size) if reduction == "mean" else value
 
 
 def _reduced(value: Any, reduction: str) -> Any:
@@ -83,7 +83,7 @@ def _class_axis(x: Any) -> int:
 
 
 def cross_entropy_dx_ddy(
-    x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float, dz: Any
+    x: Any, target: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
 ) -> Any:
     """The loss is linear in log_softmax(x), whose derivative along dz is dz - sum(softmax(x) dz)."""
     axis = _class_axis(x)
@@ -92,7 +92,7 @@ def cross_entropy_dx_ddy(
 
 
 def cross_entropy_dx_dx(
-    x: Any, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float, dz: Any
+    x: Any, target: Any, dy: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
 ) -> Any:
     """Of softmax(x) r - t only the softmax depends on x; r, the sum of t over the classes, is the weight of the row."""
     axis = _class_axis(x)

@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.ir.dim import product
 from meta.ir.type import TensorType
-from meta.op.grad.support import fit
+from meta.op.grad.support import fit, share_of
 
 _Ints = tuple[int, ...]
 
@@ -54,8 +54,8 @@ def layer_norm_dx_dscale(x: Any, scale: TensorType | None, dy: Any, axis: _Ints,
 
 
 def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
-    """With x' = (x - mean) r, r = 1 / deviation, P(v) = v - mean(v) - x' mean(v x') and g = scale * dy, layer_norm_dx is
-    r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
+    """With x' = (x - mean) r, r = 1 / deviation, P(v) = v - mean(v) - x' mean(v x') and g = scale * dy, layer_norm_dx
+    is r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
     -r (u mean(g x') + v mean(dz x') + x' mean(dz v)), where u = r P(dz) and v = r P(g)."""
     axes, _ = _axes(axis, x.ndim)
     scaled = dy if scale is None else dy * _spread(scale, x.shape, axes)
@@ -79,16 +79,15 @@ def _channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
 def batch_norm_train_grad(
     x: Any, w: Any, b: TensorType | None, axis: int, y_3: Any, y_4: Any, dy_0: Any, dy_3: Any, dy_4: Any
 ) -> tuple[Any, Any, Any]:
-    """Gradients with respect to x, w and b. The batch's mean (y_3) and invstd (y_4) are results too; gradients reach them
-    in second order only."""
+    """Gradients with respect to x, w and b. The batch's mean (y_3) and invstd (y_4) are results too; gradients reach
+    them in second order only."""
     dx, dw, db = meta.batch_norm_train_dxwb(dy_0, x, w, y_3, y_4, axis)
     channel, others = _channel(axis, x.ndim)
-    number = product(x.shape[a] for a in others) or 1
     if dy_3 is not None:
-        dx = dx + _spread(dy_3 * (1 / number), x.shape, channel)
+        dx = dx + _spread(dy_3 * share_of(product(x.shape[a] for a in others)), x.shape, channel)
     if dy_4 is not None:
         # d invstd / dx = -invstd^3 (x - mean) / number
-        factor = dy_4 * y_4 * y_4 * y_4 * (-1 / number)
+        factor: Any = dy_4 * y_4 * y_4 * y_4 * -share_of(product(x.shape[a] for a in others))
         dx = dx + (x - _spread(y_3, x.shape, channel)) * _spread(factor, x.shape, channel)
     return fit(dx, x), _as(dw, w), _as(db, b)
 
@@ -100,7 +99,7 @@ def batch_norm_train_dxwb_grad(
     db = sum(dy), and dx = w invstd (dy - (db + x' dw) / n):
     <dz_0, dx> = w invstd (sum(dz_0 dy) - (db sum(dz_0) + dw sum(dz_0 x')) / n)."""
     channel, others = _channel(axis, x.ndim)
-    share = 1 / (product(x.shape[a] for a in others) or 1)
+    share = share_of(product(x.shape[a] for a in others))
 
     def spread(value: Any) -> Any:
         return _spread(value, x.shape, channel)

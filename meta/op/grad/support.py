@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.ir.dim import Dim
 from meta.ir.type import TensorType
 
 __all__ = ["fit", "nothing"]
@@ -17,6 +18,11 @@ def fit(dy: Any, x: TensorType) -> Any:
     if dy.shape != x.shape:
         dy = meta.sum_to(dy, x.shape)
     return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)
+
+
+def share_of(count: Dim) -> float:
+    """1 / count, and 1 for none. Raises TypeInferenceError for a symbolic size."""
+    return 1.0 / (count.__index__() or 1)
 
 
 def nothing(x: TensorType) -> Any:

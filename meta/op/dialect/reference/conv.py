@@ -22,8 +22,7 @@ def _grouped(x: Any, groups: int, axis: int) -> Any:
 
 def _taps(kernel: _Ints, counts: _Ints, stride: _Ints, dilation: _Ints) -> Iterator[tuple[_Ints, tuple[slice, ...]]]:
     """Each element of the window with the positions of the padded input that it meets."""
-    rank = len(kernel)
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    steps, _, spreads = window.attributes("conv", len(kernel), stride, (0,), dilation)
     for r in product(*map(range, kernel)):
         yield r, tuple(
             slice(b * s, b * s + (d - 1) * t + 1, t) for b, s, d, t in zip(r, spreads, counts, steps, strict=True)
@@ -35,8 +34,7 @@ def _padded(x: Any, padding: _Ints) -> Any:
 
 
 def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
-    rank = x.ndim - 2
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
+    steps, _, spreads = window.attributes("conv", x.ndim - 2, stride, padding, dilation)
     data, kernel = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(w), groups, 0)
     counts = tuple(
         (d - window.reach(k, s)) // t + 1
@@ -64,18 +62,17 @@ def conv_dw(x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilati
     out = np.zeros((groups, shape[0] // groups, *shape[1:]), data.dtype)
     for r, at in _taps(shape[2:], dy.shape[2:], stride, dilation):
         met = data[(..., *at)]
-        axes = ([0, *range(3, met.ndim)],) * 2
+        over = [0, *range(2, met.ndim - 1)]
         for g in range(groups):
-            out[(g, ..., *r)] = np.tensordot(grad[:, g : g + 1], met[:, g : g + 1], axes)[0, :, 0]
+            out[(g, ..., *r)] = np.tensordot(grad[:, g], met[:, g], axes=(over, over))
     return out.reshape(shape)
 
 
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
-    rank = x.ndim - 2
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
-    pads, more = window.pads("conv", padding, rank), window.per_axis("conv", "output_padding", output_padding, rank, 0)
+    steps, pads, spreads = window.attributes("conv", x.ndim - 2, stride, padding, dilation)
+    more = window.per_axis("conv", "output_padding", output_padding, x.ndim - 2, 0)
     sizes = tuple(
         (d - 1) * t + window.reach(k, s) - p[0] - p[1] + e
         for d, t, k, s, p, e in zip(x.shape[2:], steps, w.shape[2:], spreads, pads, more, strict=True)

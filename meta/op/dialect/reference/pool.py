@@ -115,13 +115,13 @@ def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
     return _max_at(x, v, window.pool_windows("max_pool", x.shape[2:], *window_args))
 
 
-def avg_pool(x: Any, *window_args: Any) -> Any:
-    *window_args, include_pad = window_args
+def avg_pool(x: Any, *args: Any) -> Any:
+    *window_args, include_pad = args
     return _avg(x, window.pool_windows("avg_pool", x.shape[2:], *window_args), include_pad)
 
 
-def avg_pool_dx(dy: Any, shape: _Ints, *window_args: Any) -> Any:
-    *window_args, include_pad = window_args
+def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
+    *window_args, include_pad = args
     return _avg_dx(dy, shape, window.pool_windows("avg_pool", shape[2:], *window_args), include_pad)
 
 

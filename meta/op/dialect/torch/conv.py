@@ -28,7 +28,9 @@ def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups:
     _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
 
 
-def _backward(dy: Any, x: Any, w: Any, stride: _Ints, pad: list[int], dilation: _Ints, groups: int, mask: list[bool]) -> Any:
+def _backward(
+    dy: Any, x: Any, w: Any, stride: _Ints, pad: list[int], dilation: _Ints, groups: int, mask: list[bool]
+) -> Any:
     return _aten.convolution_backward(dy, x, w, None, stride, pad, dilation, False, [0] * len(pad), groups, mask)
 
 

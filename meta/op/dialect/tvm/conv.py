@@ -27,7 +27,8 @@ def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
 
     def element(*i: Any) -> Any:
         at = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
-        inside = [c for a, d, p in zip(at, sizes[lead:], pads, strict=True) for c, on in ((a >= 0, p[0]), (a < d, p[1])) if on]
+        checks = (((a >= 0, p[0]), (a < d, p[1])) for a, d, p in zip(at, sizes[lead:], pads, strict=True))
+        inside = [condition for pair in checks for condition, wanted in pair if wanted]
         return tirx.if_then_else(tirx.all(*inside), x(*i[:lead], *at), fill)
 
     return te.compute(shape, element, "padded")
@@ -40,9 +41,8 @@ def _window_axes(kernel: list[int]) -> list[Any]:
 def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
     """Cross-correlation of x, (batch, channels, *spatial), with w, (out channels, channels / groups, *window)."""
     kernel = _sizes(w)[2:]
-    rank = len(kernel)
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
-    data = padded(x, window.pads("conv", padding, rank))
+    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    data = padded(x, pads)
     outs, ins, *_ = _sizes(w)
     batch, _, *sizes = _sizes(data)
     counts = [(d - window.reach(k, s)) // t + 1 for d, k, s, t in zip(sizes, kernel, spreads, steps, strict=True)]
@@ -63,9 +63,8 @@ def convolve_dx(
     """Every element of dy spread over the window that it was computed from, as a correlation of dy, with zeros between
     and around its elements, with the kernel backwards."""
     outs, ins, *kernel = _sizes(w)
-    rank = len(kernel)
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
-    before = [p[0] for p in window.pads("conv", padding, rank)]
+    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    before = [p[0] for p in pads]
     spread = _spread(dy, shape[2:], steps, [p - (k - 1) * s for p, k, s in zip(before, kernel, spreads, strict=True)],
                      [window.reach(k, s) for k, s in zip(kernel, spreads, strict=True)])  # fmt: skip
     each = outs // groups
@@ -80,7 +79,7 @@ def convolve_dx(
     return narrow(te.compute(shape, element, "conv_dx"), dy.dtype)
 
 
-def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[int]) -> Any:
+def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[Any]) -> Any:
     """dy with steps - 1 zeros between its elements; position 0 of the result is position `shift` of that."""
     batch, channels, *counts = _sizes(dy)
     shape = (batch, channels, *(d + k - 1 for d, k in zip(size, reach, strict=True)))
@@ -100,9 +99,8 @@ def convolve_dw(
 ) -> Any:
     """For every element of the kernel the products of all pairs that it joined."""
     outs, ins, *kernel = shape
-    rank = len(kernel)
-    steps, spreads = window.per_axis("conv", "stride", stride, rank), window.per_axis("conv", "dilation", dilation, rank)
-    data = padded(x, window.pads("conv", padding, rank))
+    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    data = padded(x, pads)
     batch, _, *counts = _sizes(dy)
     n, y = te.reduce_axis((0, batch), "n"), [te.reduce_axis((0, d), f"y{i}") for i, d in enumerate(counts)]
     each = outs // groups

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from meta.op.dialect.tvm import _math, _random
 from meta.op.dialect.tvm._adapter import te, tirx
 from meta.op.dialect.tvm._elementwise import cast, select
-from meta.op.dialect.tvm._precision import wide
+from meta.op.dialect.tvm._precision import wide, widen
 from meta.op.dialect.tvm._reduce import Value, at, axes_of, reduced, widened
 from meta.op.dialect.tvm._register import compute
 
@@ -23,15 +24,30 @@ def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
     def shifted(*i: Any) -> Expr:
         return value(*i) - at(highest, axes, i)
 
-    powers = te.compute(x.shape, lambda *i: _math.exp(shifted(*i)), "powers")
+    powers = te.compute(x.shape, lambda *i: _math.exp_nonpositive(shifted(*i)), "powers")
     return shifted, powers, reduced(x, axes, te.sum, lambda *i: powers(*i), "total")
+
+
+def _of_scalar(x: Any, value: float, name: str) -> Any:
+    """`value`, unless x is not finite. (Written as for rows, TVM would simplify x - x to 0 and NaN would be lost.)"""
+    dtype = str(x.dtype)
+
+    def element() -> Expr:
+        finite = tirx.abs(widen(x())) < tirx.const(math.inf, wide(dtype))
+        return select(finite, tirx.const(value, dtype), tirx.const(math.nan, dtype))
+
+    return te.compute((), element, name)
 
 
 @compute("softmax")
 def softmax(x: Any, axis: int) -> Any:
+    if not len(x.shape):
+        return _of_scalar(x, 1.0, "softmax")
     axes = axes_of(axis, len(x.shape))
     _, powers, total = exponentials(x, axis)
-    return te.compute(x.shape, lambda *i: cast(powers(*i) / at(total, axes, i), str(x.dtype)), "softmax")
+    # One division a row: a product with the reciprocal costs a fraction of a division an element.
+    share = te.compute(total.shape, lambda *i: tirx.const(1, total.dtype) / total(*i), "share")
+    return te.compute(x.shape, lambda *i: cast(powers(*i) * at(share, axes, i), str(x.dtype)), "softmax")
 
 
 @compute("softmax_dx")
@@ -43,6 +59,8 @@ def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
 
 @compute("log_softmax")
 def log_softmax(x: Any, axis: int) -> Any:
+    if not len(x.shape):
+        return _of_scalar(x, 0.0, "log_softmax")
     axes = axes_of(axis, len(x.shape))
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")

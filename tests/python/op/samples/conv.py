@@ -1,0 +1,135 @@
+"""Samples of convolutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.nn import functional as F
+
+from meta.errors import TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+from tests.python.op.samples._vjp import transposed
+
+TORCH = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+def conv(x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:
+    rank = x.ndim - 2
+    pads = padding if isinstance(padding, tuple) else (padding,) * rank
+    pads = pads * 2 if len(pads) == rank else pads
+    around = [p for a in reversed(range(rank)) for p in (pads[a], pads[a + rank])]
+    return TORCH[rank](F.pad(x, around), w, None, stride, 0, dilation, groups)
+
+
+def conv_dx(w: Any, dy: Any, shape: tuple[int, ...], *attributes: Any, **named: Any) -> Any:
+    return transposed(lambda x: conv(x, w, *attributes, **named), shape, dy)
+
+
+def conv_dw(x: Any, dy: Any, shape: tuple[int, ...], *attributes: Any, **named: Any) -> Any:
+    return transposed(lambda w: conv(x, w, *attributes, **named), shape, dy)
+
+
+def conv_transpose(
+    x: Any, w: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Any:
+    return TRANSPOSED[x.ndim - 2](x, w, None, stride, padding, output_padding, groups, dilation)
+
+
+def rows(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], **attributes: Any) -> list[Sample]:
+    """The operator and its two backward operators; y is the shape of the result."""
+    name, note = f"conv{len(x) - 2}d", "-".join(f"{k}={v}" for k, v in attributes.items()).replace(" ", "") or "plain"
+    return [
+        Sample(name, T(*x), T(*w), ref=conv, **attributes),
+        Sample(f"{name}_dx", T(*w), T(*y), x, ref=conv_dx, id=f"{x}-{note}", **attributes),
+        Sample(f"{name}_dw", T(*x), T(*y), w, ref=conv_dw, id=f"{w}-{note}", **attributes),
+    ]
+
+
+SAMPLES = [
+    *rows((2, 3, 6, 5), (4, 3, 3, 2), (2, 4, 4, 4)),
+    *rows((2, 4, 9, 8), (6, 2, 3, 2), (2, 6, 5, 3), stride=(2, 3), padding=(1, 0, 2, 1), dilation=(1, 2), groups=2),
+    *rows((1, 4, 7, 7), (4, 1, 3, 3), (1, 4, 4, 4), stride=2, padding=1, groups=4),
+    *rows((2, 3, 5, 5), (4, 3, 1, 1), (2, 4, 2, 2), stride=3),
+    *rows((1, 2, 3, 4), (3, 2, 3, 4), (1, 3, 3, 1), padding=(1, 0)),
+    *rows((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
+    *rows((2, 4, 9), (6, 2, 3), (2, 6, 4), stride=2, padding=(1, 0), groups=2),
+    *rows((1, 2, 4, 5, 4), (2, 2, 2, 3, 2), (1, 2, 3, 3, 3), stride=2, padding=1),
+    Sample("conv2d_transpose", T(2, 4, 4, 3), T(4, 3, 3, 2), ref=conv_transpose),
+    Sample("conv2d_transpose", T(2, 4, 5, 4), T(4, 3, 3, 2), (2, 3), (1, 0), (1, 2), (1, 2), 2, ref=conv_transpose),
+    Sample("conv1d_transpose", T(2, 4, 5), T(4, 3, 3), stride=2, ref=conv_transpose),
+    Sample("conv3d_transpose", T(1, 2, 2, 3, 2), T(2, 2, 2, 2, 2), padding=1, stride=2, ref=conv_transpose),
+]
+ERRORS = [
+    ErrorCase("conv2d", T(2, 3, 6), T(4, 3, 3, 3), error=TypeInferenceError, match="'x' has shape (2, 3, 6)"),
+    ErrorCase("conv2d", T(2, 3, 6, 6), T(4, 2, 3, 3), error=TypeInferenceError, match="x has 3 channels, w takes 2"),
+    ErrorCase(
+        "conv2d",
+        T(2, 4, 6, 6),
+        T(3, 2, 3, 3),
+        groups=2,
+        error=TypeInferenceError,
+        match="w has 3 out channels in 2 groups",
+    ),
+    ErrorCase(
+        "conv2d",
+        T(2, 3, 6, 6),
+        T(4, 3, 7, 3),
+        error=TypeInferenceError,
+        match="a kernel of 7 with dilation 1 does not fit",
+    ),
+    ErrorCase("conv2d", T(2, 3, 6, 6), T(4, 3, 3, 3), 0, error=TypeInferenceError, match="stride is 0"),
+    ErrorCase(
+        "conv2d",
+        T(2, 3, 6, 6),
+        T(4, 3, 3, 3),
+        padding=(1, 2, 3),
+        error=TypeInferenceError,
+        match="padding is (1, 2, 3)",
+    ),
+    ErrorCase(
+        "conv2d",
+        T(2, 3, 6, 6),
+        T(4, 3, 3, 3),
+        dilation=(1, 1, 1),
+        error=TypeInferenceError,
+        match="dilation is (1, 1, 1)",
+    ),
+    ErrorCase(
+        "conv2d",
+        T(2, 3, 6, 6),
+        T(4, 3, 3, 3, dtype="float64"),
+        error=TypeInferenceError,
+        match="'x' is float32, 'w' is float64",
+    ),
+    ErrorCase(
+        "conv2d", T(2, 3, 6, 6, dtype="int64"), T(4, 3, 3, 3), error=TypeInferenceError, match="'x' has dtype int64"
+    ),
+    ErrorCase(
+        "conv2d",
+        T(2, 3, 0, 6),
+        T(4, 3, 3, 3),
+        padding=2,
+        error=TypeInferenceError,
+        match="nothing but the batch may be empty",
+    ),
+    ErrorCase(
+        "conv2d_dx",
+        T(4, 3, 3, 3),
+        T(2, 4, 6, 6),
+        (2, 3, 6, 6),
+        error=TypeInferenceError,
+        match="'y' has shape (2, 4, 4, 4)",
+    ),
+    ErrorCase(
+        "conv2d_transpose",
+        T(2, 4, 5, 4),
+        T(4, 3, 3, 2),
+        output_padding=1,
+        error=TypeInferenceError,
+        match="output_padding is (1, 1)",
+    ),
+    ErrorCase(
+        "conv2d_transpose", T(2, 3, 5, 4), T(4, 3, 3, 2), error=TypeInferenceError, match="x has 3 channels, w takes 4"
+    ),
+]
