@@ -11,10 +11,10 @@ def _probe() -> str | None:
     return None if find_spec("tvm") else "apache-tvm is not installed"
 
 
-def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
+def _kernel_of(implementation: Implementation, call: CallInfo) -> Kernel:
     from meta.op.dialect.tvm._generic import kernel
 
     return kernel(implementation, call)
 
 
-DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel)
+DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of)
