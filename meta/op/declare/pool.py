@@ -17,7 +17,7 @@ def _spatial(op: str, rank: int, shape: Shape) -> tuple[int, ...]:
                   f"rank {rank + 2}: (batch, channels, *spatial)")  # fmt: skip
     spatial = shape[2:]
     rules.require(op, is_static(spatial), f"'x' has the symbolic spatial shape {rules.show(spatial)}", "static sizes")
-    rules.require(op, 0 not in spatial, f"'x' has shape {rules.show(shape)}", "spatial axes that are not empty")
+    rules.require(op, 0 not in shape[1:], f"'x' has shape {rules.show(shape)}", "nothing but the batch may be empty")
     return tuple(map(int, spatial))
 
 
@@ -60,6 +60,7 @@ def _declare_windowed(rank: int) -> None:
     ) -> TensorType:
         """Gradient of max pooling: every dy goes to the first of the largest elements of its window."""
         op = f"{largest}_dx"
+        rules.require_float(op, "dy", dy)
         _alike(op, x=x, dy=dy)
         forward = x.with_shape(_pooled(op, rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
         rules.require_same_shape(op, y=forward, dy=dy)
@@ -114,6 +115,7 @@ def _declare_adaptive(rank: int) -> None:
     def max_pool_dx(x: TensorType, dy: TensorType) -> TensorType:
         """Gradient of adaptive max pooling."""
         op = f"{largest}_dx"
+        rules.require_float(op, "dy", dy)
         _alike(op, x=x, dy=dy)
         rules.require_rank(op, "dy", dy, rank + 2)
         rules.require_same_shape(op, y=x.with_shape(_adapted(op, rank, x.shape, _spatial(op, rank, dy.shape))), dy=dy)

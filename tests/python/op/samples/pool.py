@@ -62,7 +62,7 @@ def adaptive_avg_pool(x: Any, size: Any) -> Any:
 
 def places(x: Any, pool: Any) -> Any:
     """The flat places in the spatial axes of the elements that a max-pooling function takes."""
-    numbers = torch.arange(x[0, 0].numel()).reshape(x.shape[2:])
+    numbers = torch.arange(x.shape[2:].numel()).reshape(x.shape[2:])
     ranks = x.flatten().argsort().argsort().reshape(x.shape).double()
     found = pool(ranks)
     flat = (ranks.flatten(2)[:, :, None, :] == found.flatten(2)[..., None]).double().argmax(-1)
@@ -115,7 +115,7 @@ def adaptive_rows(x: tuple[int, ...], size: Any, y: tuple[int, ...]) -> list[Sam
 SAMPLES = [
     *max_rows((2, 3, 6, 8), (2, 3, 3, 4), 2),
     *max_rows((2, 3, 9, 8), (2, 3, 5, 7), (3, 2), (2, 1), (1, 0)),
-    *max_rows((1, 2, 11, 8), (1, 2, 5, 3), 3, 2, 1, 2, ceil_mode=True),
+    *max_rows((1, 2, 11, 8), (1, 2, 5, 4), 3, 2, 1, 2, ceil_mode=True),
     *max_rows((1, 2, 7, 9), (1, 2, 4, 5), 3, 2, (0, 1, 2, 1)),
     *max_rows((1, 2, 7, 7), (1, 2, 3, 3), 2, 3, ceil_mode=True),
     *max_rows((2, 3, 9), (2, 3, 5), 3, 2, 1),
@@ -160,6 +160,7 @@ ERRORS = [
         "avg_pool2d_dx", T(2, 3, 8, 8), (2, 3, 8, 8), 2, error=TypeInferenceError, match="'y' has shape (2, 3, 4, 4)"
     ),
     ErrorCase("adaptive_avg_pool2d", T(2, 3, 8, 8), (1, 2, 3), error=TypeInferenceError, match="size is (1, 2, 3)"),
+    ErrorCase("max_pool2d", T(2, 0, 8, 8), 2, error=TypeInferenceError, match="'x' has shape (2, 0, 8, 8)"),
     ErrorCase("adaptive_avg_pool2d", T(2, 3, 8, 8), 0, error=TypeInferenceError, match="size is 0"),
     ErrorCase("adaptive_max_pool2d", T(2, 3, 8), 1, error=TypeInferenceError, match="'x' has shape (2, 3, 8)"),
 ]
