@@ -13,6 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# Not put off: the function would be hidden by the module of the same name, which every other module imports.
+from meta.device import Device as Device
+from meta.device import device as device
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -20,8 +24,6 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
-    from meta.device import Device as Device
-    from meta.device import device as device
     from meta.extend import define as define
     from meta.interpreter.explain import explain as explain
     from meta.model.model import Model as Model
@@ -34,13 +36,11 @@ if TYPE_CHECKING:
     from meta.tracing import trace as trace
 
 _HOMES: dict[str, str] = {
-    "Device": "meta.device",
     "Function": "meta.autograd.function",
     "NDArray": "meta.ndarray",
     "array": "meta.ndarray",
     "asarray": "meta.ndarray",
     "define": "meta.extend",
-    "device": "meta.device",
     "enable_grad": "meta.autograd.api",
     "Model": "meta.model.model",
     "explain": "meta.interpreter.explain",

@@ -180,6 +180,10 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
         name = value.op.schema.names[missing[0]]  # type: ignore[union-attr]
         wrong = f"argument '{name}' has no gradient ({rule.unavailable[missing[0]]})"
         sweep.problems.append(message(rule.op, wrong, do="detach it: x.detach()") + _at(binding))
+        for position in rule.differentiable:  # go on, to find what else is missing
+            for atom in _atoms([value.args[position]]):
+                if sweep.is_active(atom):
+                    sweep.add(atom, _zeros(atom.type))
         return
     dys = _output_gradients(rule, binding.var, gradient)
     if dys is None:

@@ -14,16 +14,21 @@ from meta.schema._types import TensorLike
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The candidates of one call in the order they are tried; `chosen` is the name of the dialect that runs it."""
+    """The candidates of one call in the order they are tried; `chosen` is the name of the dialect that runs it.
+
+    without_kernel: the result follows from the arguments' types, or is their memory under another shape."""
 
     op: str
     candidates: tuple[Candidate, ...]
+    without_kernel: bool = False
 
     @property
     def chosen(self) -> str | None:
         return next((c.implementation.dialect.name for c in self.candidates if c.refusal is None), None)
 
     def __str__(self) -> str:
+        if self.without_kernel:
+            return f"{self.op}: needs no kernel"
         lines = [f"{self.op}: {self.chosen or 'no dialect accepts this call'}"]
         return "\n".join([*lines, *(f"  {c}" for c in self.candidates)])
 
@@ -46,11 +51,11 @@ def explain(op: str, *args: Any, **kwargs: Any) -> Explanation:
     types = tuple(map(as_type, bound))
     out = found.declare(*types)
     if isinstance(out, Value) or found.view:
-        return Explanation(op, ())
+        return Explanation(op, (), without_kernel=True)
     return Explanation(op, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))
 
 
 def _wrap(arg: Any) -> Any:
     if isinstance(arg, TensorType):
         return _TypeOnly(arg)
-    return [_wrap(a) for a in arg] if isinstance(arg, list) else arg  # pyright: ignore[reportUnknownVariableType]
+    return [_wrap(a) for a in arg] if isinstance(arg, (list, tuple)) else arg  # pyright: ignore[reportUnknownVariableType]

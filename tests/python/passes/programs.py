@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import numpy as np
@@ -26,8 +27,10 @@ def program(function, *types) -> Module:
 
 
 def parsed(text: str) -> Module:
-    """Programs written as text, with T for the type of float32 tensors of shape (2, 3)."""
-    return parse(text.replace("T", 'Tensor[(2, 3), "float32"]').replace("BOOL", 'Tensor[(), "bool"]'), get)
+    """Programs written as text, with T for the type of float32 tensors of shape (2, 3) and BOOL for a condition's."""
+    for name, kind in (("T", 'Tensor[(2, 3), "float32"]'), ("BOOL", 'Tensor[(), "bool"]')):
+        text = re.sub(rf"\b{name}\b", kind, text)
+    return parse(text, get)
 
 
 def lines(module: Module, name: str = "main") -> list[str]:

@@ -1,0 +1,325 @@
+"""The interpreter: operator by operator what eager code computes, and what only programs have."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+import meta
+from meta import passes, tracing
+from meta.errors import ArgumentError, DispatchError, IRError
+from meta.interpreter import run as interpreter
+from meta.interpreter.run import MAX_CALLS, Closure, run
+from meta.ir.builder import Builder
+from meta.ir.dim import sym
+from meta.ir.expr import MUTATES, Constant, GlobalVar
+from meta.ir.module import Module
+from meta.ir.type import FunctionType, TupleType, tensor_type
+from meta.op.registry import get
+from meta.scope import modes
+from tests.python.ir.programs import OPS, build
+from tests.python.passes.programs import parsed, program
+from tests.python.recorded import array, assert_equal, check_ir
+
+X = (2, 3)
+T = tensor_type(X)
+
+
+def op(builder, name, *args):
+    found = get(name)
+    return builder.call(found, found.schema.bind(name, args, {}))
+
+
+def test_programs_give_what_the_function_gives():
+    def f(x, w):
+        parts = meta.split(meta.softmax(x @ w), 2, 1)
+        return parts[0] * 2.0 + parts[1], meta.concatenate(list(parts)), x.sum(0)
+
+    x, w = array(*X), array(3, 4, seed=1)
+    assert_equal(run(program(f, X, (3, 4)), x, w), f(x, w))
+
+
+def test_what_asarray_takes_is_an_input():
+    module = program(lambda x: x + 1.0, X)
+    assert_equal(run(module, np.zeros(X, "float32"))[0], meta.ones(X))
+    assert_equal(run(module.main, meta.zeros(X))[0], meta.ones(X))
+    assert_equal(run(Module({"f": module.main}), meta.zeros(X), entry="f")[0], meta.ones(X))
+
+
+def test_gradients_are_recorded():
+    x = array(*X, grad=True)
+    (y,) = run(program(lambda x: meta.tanh(x) * 2.0, X), x)
+    y.backward(meta.ones(X))
+    traced = x.grad
+    x.grad = None
+    (meta.tanh(x) * 2.0).backward(meta.ones(X))
+    assert_equal(traced, x.grad)
+
+
+def test_autocast_is_not_for_programs():
+    module = program(lambda x: x @ x.transpose(), X)
+    with meta.amp.autocast("bfloat16"):
+        assert run(module, array(*X))[0].dtype == "float32"
+        assert modes.autocast is not None
+
+
+def test_dispatched_calls_run_on_their_dialect():
+    seen = []
+    with meta.with_dialect("reference"):
+        module = passes.dispatch_dialect(program(lambda x: meta.relu(x) + 1.0, X))
+    modes.observers = (lambda call, candidate: seen.append(candidate.implementation.name),)
+    try:
+        run(module, array(*X))
+    finally:
+        modes.observers = ()
+    assert seen == ["reference.relu", "reference.add"]
+
+
+def test_nothing_is_overwritten():
+    w, v, dx = array(3), array(3, seed=1), array(3, seed=2)
+    before = w.numpy().copy(), v.numpy().copy()
+
+    def step(dx):
+        old = w * 1.0
+        meta.sgd(w, dx, v, 0.1, 0.9, 0.0)
+        return old, w + 0.0
+
+    record = tracing.record(step, (dx,), {})
+    assert record.main.attrs[MUTATES]
+    old, new, w2, v2 = run(record.module, dx, w, v)
+    assert_equal([w, v, old], [*map(meta.array, before), meta.array(before[0])])
+    assert_equal(new, w2)
+    eager = step(dx)
+    assert_equal([old, new, v2], [*eager, v])
+
+
+# --- control flow ----------------------------------------------------------------------------------------------------
+
+LOOP = """
+def loop(%x: T, %n: Tensor[(), "int64"]) -> T {{
+  %c = greater(%n, 0)
+  %y = if %c {{
+    %a = add(%x, 1.0)
+    %m = subtract(%n, 1)
+    %b = @loop(%a, %m)
+    {0}
+  }} else {{
+    %x
+  }}
+  %y
+}}
+
+def main(%x: T, %n: Tensor[(), "int64"]) -> T {{
+  %y = @loop(%x, %n)
+  %y
+}}"""
+
+
+def test_a_loop_may_be_long_when_the_recursive_call_comes_last():
+    module = check_ir(parsed(LOOP.format("%b")))
+    with meta.with_dialect("reference"):
+        assert_equal(run(module, meta.zeros(X), meta.array(3000)), meta.full(X, 3000.0))
+
+
+def test_recursion_is_deeper_than_the_stack_of_python():
+    module = check_ir(parsed(LOOP.format("%d = multiply(%b, 1.0)\n    %d")))
+    with meta.with_dialect("reference"):
+        assert_equal(run(module, meta.zeros(X), meta.array(2000)), meta.full(X, 2000.0))
+
+
+def test_recursion_without_end_is_an_error():
+    module = parsed("""
+    def main(%x: T) -> T {
+      %y = @main(%x)
+      %z = @main(%y)
+      %z
+    }""")
+    with pytest.raises(IRError, match=rf"\[interpreter\] calls nest deeper than {MAX_CALLS}; programs that end"):
+        run(module, meta.zeros(X))
+
+
+def test_conditionals_evaluate_one_branch():
+    module = parsed("""
+    def main(%x: T, %c: BOOL) -> (T, T) {
+      %p = if %c {
+        %a = relu(%x)
+        (%a, %x)
+      } else {
+        %b = tanh(%x)
+        (%x, %b)
+      }
+      %y = %p[0]
+      %z = %p[1]
+      (%y, %z)
+    }""")
+    x = array(*X)
+    assert_equal(run(module, x, meta.array(True)), (meta.relu(x), x))
+    assert_equal(run(module, x, meta.array(False)), (x, meta.tanh(x)))
+
+
+def test_closures_capture_are_passed_returned_and_call_themselves():
+    builder = Builder()
+    kind = FunctionType((T,), T)
+    with builder.function("twice", [("f", kind), ("x", T)]) as twice:
+        f, x = twice.params
+        twice.ret(builder.call_function(f, [builder.call_function(f, [x])]))
+    with builder.function("main", [("x", T), ("y", T)]) as scope:
+        x, y = scope.params
+        with builder.function("add_y", [("u", T)]) as inner:
+            inner.ret(op(builder, "add", inner.params[0], y))
+        added = builder.emit(inner.function)
+        with builder.function("make", [("u", T)]) as make:
+            with builder.function("by_u", [("v", T)]) as by_u:
+                by_u.ret(op(builder, "multiply", by_u.params[0], make.params[0]))
+            make.ret(builder.emit(by_u.function))
+        made = builder.call_function(builder.emit(make.function), [x])
+        first = builder.call_function(GlobalVar("twice", twice.function.type), [added, x])
+        scope.ret([first, builder.call_function(made, [y]), added])
+    module = check_ir(Module({"twice": twice.function, "main": scope.function}))
+    x, y = array(*X), array(*X, seed=1)
+    first, second, closure = run(module, x, y)
+    assert_equal([first, second], [x + y + y, y * x])
+    assert isinstance(closure, Closure)
+    assert_equal(run(module, closure, x, entry="twice"), x + y + y)
+
+
+def test_a_closure_that_calls_itself():
+    module = parsed("""
+    def main(%x: T) -> T {
+      %f = fn(%u: T) -> T {
+        %s = sum(%u)
+        %c = less(%s, 100.0)
+        %r = if %c {
+          %v = add(%u, %x)
+          %w = %f(%v)
+          %w
+        } else {
+          %u
+        }
+        %r
+      }
+      %y = %f(%x)
+      %y
+    }""")
+    assert_equal(run(check_ir(module), meta.ones(X)), meta.full(X, 17.0))
+
+
+def test_tuples_go_in_and_come_out():
+    pair = TupleType((T, TupleType((T,))))
+    builder = Builder()
+    with builder.function("main", [("p", pair)]) as scope:
+        inner = builder.get_item(scope.params[0], 1)
+        scope.ret(builder.tuple([inner, builder.get_item(scope.params[0], 0)]))
+    x, y = array(*X), array(*X, seed=1)
+    (again,), first = run(Module({"main": scope.function}), (x, (y,)))
+    assert_equal([again, first], [y, x])
+    with pytest.raises(ArgumentError, match=r"\[main\] input 'p.1' is Tensor.*; takes \(Tensor"):
+        run(Module({"main": scope.function}), (x, y))
+
+
+def test_constants_of_every_kind():
+    builder = Builder()
+    t = tensor_type((3,), "bfloat16")
+    with builder.function("main", [("x", t)]) as scope:
+        values = [np.array([1, 2, 3], "float32"), meta.array([1.0, 2.0, 3.0], dtype="bfloat16"), [1.0, 2.0, 3.0]]
+        out = scope.params[0]
+        for value in values:
+            out = op(builder, "add", out, Constant(value, t))
+        scope.ret(out)
+    y = run(Module({"main": scope.function}), meta.zeros((3,), "bfloat16"))
+    assert y.dtype == "bfloat16"
+    assert_equal(y, meta.array([3.0, 6.0, 9.0], dtype="bfloat16"))
+
+
+# --- symbolic sizes --------------------------------------------------------------------------------------------------
+
+
+def test_symbolic_sizes_are_those_of_the_inputs():
+    n, m = sym("n"), sym("m")
+
+    def f(x, y):
+        flat = x.reshape((n * m,))
+        return meta.concatenate([flat, y]), meta.zeros(((n + 3) // 2, 2)), meta.broadcast_to(y.sum(), (n, m))
+
+    module = check_ir(program(f, (n, m), (n * m - 1,)))
+    for size in (2, 5):
+        x, y = array(size, 3), array(size * 3 - 1)
+        a, b, c = run(module, x, y)
+        assert_equal(a, meta.concatenate([x.reshape((-1,)), y]))
+        assert (b.shape, c.shape) == (((size + 3) // 2, 2), (size, 3))
+
+
+def test_sizes_that_contradict_each_other_are_refused():
+    n = sym("n")
+    module = program(lambda x, y, z: (x + y, z), (n, 3), (n, 3), (n * 2,))
+    with pytest.raises(ArgumentError, match=r"\[main\] input 'y' is Tensor\[\(4, 3\).*takes Tensor\[\(n, 3\).*n = 2"):
+        run(module, array(2, 3), array(4, 3), array(4))
+    with pytest.raises(ArgumentError, match=r"\[main\] input 'z' is Tensor\[\(5,\).*takes Tensor\[\(2\*n,\).*n = 2"):
+        run(module, array(2, 3), array(2, 3), array(5))
+
+
+def test_every_call_has_sizes_of_its_own():
+    n = sym("n")
+    module = program(lambda x: meta.ones((n,)) + x, (n,))
+    builder = Builder()
+    with builder.function("main", [("a", tensor_type((2,))), ("b", tensor_type((5,)))]) as scope:
+        called = []
+        for p in scope.params:
+            shared = FunctionType((p.type,), TupleType((p.type,)))
+            call = builder.call_function(GlobalVar("f", shared), [p])
+            called.append(builder.get_item(call, 0))
+        scope.ret(called)
+    a, b = run(Module({"f": module.main, "main": scope.function}), meta.zeros((2,)), meta.zeros((5,)))
+    assert (a.shape, b.shape) == ((2,), (5,))
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_inputs_are_checked():
+    module = program(lambda x, y: x + y, X, X)
+    with pytest.raises(ArgumentError, match=r"\[main\] 1 inputs; takes 2: x, y"):
+        run(module, array(*X))
+    with pytest.raises(ArgumentError, match=r"\[main\] input 'y' is Tensor\[\(2,\), .*takes Tensor\[\(2, 3\)"):
+        run(module, array(*X), array(2))
+    with pytest.raises(ArgumentError, match=r"\[main\] input 'x' is .*float64"):
+        run(module, array(*X, dtype="float64"), array(*X))
+    with pytest.raises(IRError, match=r"\[module\] there is no function 'mian'.*did you mean 'main'"):
+        run(module, array(*X), array(*X), entry="mian")
+
+
+def test_operators_without_an_implementation_are_named():
+    module = Module({"main": build(lambda b, x: b.call(OPS["concat"], ((x, x), 0)), T)})
+    with pytest.raises(DispatchError, match=r"\[concat\] no dialect accepts concat\(.*no dialect implements it"):
+        run(module, array(*X))
+
+
+def test_modes_are_restored_after_an_error():
+    module = Module({"main": build(lambda b, x: b.call(OPS["concat"], ((x, x), 0)), T)})
+    with meta.amp.autocast("float16"):
+        policy = modes.autocast
+        with pytest.raises(DispatchError):
+            run(module, array(*X))
+        assert modes.autocast is policy
+
+
+def test_values_are_forgotten_after_their_last_use(monkeypatch):
+    made, alive = [], []
+    store = interpreter._Interpreter.store
+
+    def watched(self, frame, value):
+        made.append(weakref.ref(value))
+        store(self, frame, value)
+        alive.append(sum(r() is not None for r in made))
+
+    def f(x):
+        for _ in range(6):
+            x = meta.tanh(x)
+        return x
+
+    monkeypatch.setattr(interpreter._Interpreter, "store", watched)
+    run(program(f, X), array(*X))
+    assert len(made) == 6
+    assert max(alive) <= 2

@@ -1,0 +1,158 @@
+"""The context of passes: printing, timing, verifying, leaving out, stopping."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+import meta
+from meta import passes
+from meta.errors import ArgumentError, IRError
+from meta.ir.expr import Block, Call
+from meta.ir.module import Module
+from meta.ir.visitor import by_op
+from meta.op.registry import get
+from meta.passes.manager import Pass, context, function_pass, rewrite_pass
+from tests.python.passes.programs import inputs, lines, program
+from tests.python.recorded import assert_equal
+
+X = (2, 3)
+
+
+def sample() -> Module:
+    return program(lambda x: (x + 0) * 1 - meta.negative(-x) + meta.relu(x * 1.0), X)
+
+
+def test_the_report_has_a_line_a_pass():
+    with passes.PassContext() as now:
+        passes.standard()(sample())
+    assert set(now.seconds) == {"inline_calls", "drop_stop_gradient", "simplify", "fold_const", "cse", "dce"}
+    assert all(s >= 0 for s in now.seconds.values())
+    assert [line.split()[2] for line in now.report().split("\n")] == sorted(now.seconds, key=lambda n: -now.seconds[n])
+
+
+def test_passes_print_what_they_made():
+    out = io.StringIO()
+    with passes.PassContext(print_after=["dce"], file=out):
+        after = passes.standard()(sample())
+    assert out.getvalue() == f"# after dce\n{after}\n"
+    out = io.StringIO()
+    with passes.PassContext(print_after="all", file=out):
+        passes.standard()(sample())
+    assert out.getvalue().count("# after ") == 7
+
+
+def test_printing_goes_to_the_standard_output_by_default(capsys):
+    with passes.PassContext(print_after=["cse"]):
+        passes.cse(sample())
+    assert capsys.readouterr().out.startswith("# after cse\ndef main(")
+
+
+def test_disabled_passes_do_nothing():
+    before = sample()
+    with passes.PassContext(disabled=["simplify", "cse"]) as now:
+        after = passes.standard()(before)
+    assert lines(after) == lines(before)
+    assert "simplify" not in now.seconds
+
+
+@pytest.mark.parametrize("option", ["disabled", "print_after"])
+def test_unknown_names_are_refused(option):
+    with pytest.raises(ArgumentError, match=r"no pass is called 'simplfy'; known: .*; did you mean 'simplify'"):
+        passes.PassContext(**{option: ["simplfy"]})
+
+
+def test_verify_finds_a_pass_that_breaks_the_ir():
+    @function_pass("breaks")
+    def breaks(function):
+        """Keep the results only."""
+        from dataclasses import replace
+
+        return replace(function, body=Block((), function.body.result))
+
+    breaks(sample())
+    with passes.PassContext(verify=True), pytest.raises(IRError, match="is read but not bound"):
+        breaks(sample())
+
+
+def test_contexts_nest_and_belong_to_a_thread():
+    with passes.PassContext(disabled=["cse"]) as outer:
+        with passes.PassContext() as inner:
+            assert context() is inner
+        assert context() is outer
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(context().disabled))
+        thread.start()
+        thread.join()
+        assert seen == [()]
+    assert context().disabled == ()
+
+
+def test_stop_after_limits_rewrites():
+    with passes.PassContext(stop_after=0) as now:
+        untouched = passes.simplify(sample())
+    assert lines(untouched) == lines(sample())
+    assert now.rewrites == 0
+    with passes.PassContext() as now:
+        passes.simplify(sample())
+    total = now.rewrites
+    assert total == 4
+    for limit in range(total + 2):
+        with passes.PassContext(stop_after=limit) as now:
+            passes.simplify(sample())
+        assert now.rewrites == min(limit, total)
+
+
+def wrong_exp(binding, scope):
+    return scope.call_expr(get("tanh"), binding.value.args)
+
+
+def test_bisect_names_the_wrong_rewrite():
+    bad = rewrite_pass("fast_math", "exp is not tanh.", [by_op({"exp": wrong_exp})])
+    program_ = program(lambda x: meta.exp(meta.relu(x * 1.0) + 0.0) * 1.0, X)
+    x = inputs(program_)[0]
+    from meta.interpreter.run import run
+
+    with meta.with_dialect("reference"):
+        expected = run(program_, x)
+
+        def good(module: Module) -> bool:
+            try:
+                assert_equal(run(module, x), expected)
+            except AssertionError:
+                return False
+            return True
+
+        pipeline = passes.Pipeline((passes.simplify, bad, passes.dce))
+        found = passes.bisect(pipeline, program_, good)
+        assert found is not None
+        assert found.startswith("fast_math: %")
+        assert "exp(" in found.split("->")[0]
+        assert "tanh(" in found.split("->")[1]
+        assert passes.bisect(passes.standard(), program_, good) is None
+        always = Pass("always_wrong", lambda module: program(lambda x: x, X))
+        with pytest.raises(ArgumentError, match="wrong without any rewrite"):
+            passes.bisect(always, program_, good)
+
+
+def test_a_pass_that_changes_nothing_returns_its_module():
+    done = passes.standard()(sample())
+    assert passes.standard()(done) is done
+
+
+def test_function_passes_see_every_function():
+    names = []
+
+    @function_pass("names")
+    def collect(function):
+        """Only looks."""
+        names.append(function.name)
+        return function
+
+    module = sample().with_function("other", sample().main)
+    assert collect(module) is module
+    assert len(names) == 2
+    assert collect.doc == "Only looks."
+    assert isinstance(sample().main.body.bindings[0].value, Call)
