@@ -104,7 +104,8 @@ def test_memory_outlives_its_source() -> None:
 @pytest.mark.parametrize(
     ("data", "dtype", "shape"),
     [(1.5, "float32", ()), (2, "int64", ()), (True, "bool", ()), ([1, 2], "int64", (2,)),
-     ([[1.0], [2]], "float32", (2, 1)), ([], "float32", (0,)), ([True, False], "bool", (2,)), (np.float64(1), "float64", ()), (range(3), "int64", (3,)),
+     ([[1.0], [2]], "float32", (2, 1)), ([], "float32", (0,)),
+     ([True, False], "bool", (2,)), (np.float64(1), "float64", ()), (range(3), "int64", (3,)),
      (np.zeros(2, ml_dtypes.bfloat16), "bfloat16", (2,))],
     ids=repr,
 )  # fmt: skip

@@ -92,16 +92,20 @@ def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     return x.with_shape(_taken("index_select", x, indices, axis))
 
 
+def _require_elements(op: str, size: Dim, indices: TensorType, x: TensorType) -> None:
+    """An axis that positions point into has some."""
+    rules.require(op, size != 0 or indices.size == 0, f"x of shape {rules.show(x.shape)} is empty where indices point",
+                  "no positions in an empty axis")  # fmt: skip
+
+
 def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
     _require_indices(op, indices, x)
     if axis is None:
-        rules.require(op, x.size != 0 or indices.size == 0, "x is empty", "no indices into an empty tensor")
+        _require_elements(op, x.size, indices, x)
         return indices.shape
     rules.require(op, x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
     at = rules.axis_index(op, axis, x.ndim)
-    rules.require(op, x.shape[at] != 0 or indices.size == 0,
-                  f"axis {at} of x, of shape {rules.show(x.shape)}, is empty",
-                  "no indices into an empty axis")  # fmt: skip
+    _require_elements(op, x.shape[at], indices, x)
     return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
 
 
@@ -129,6 +133,8 @@ def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
     _require_indices(op, indices, x)
     rules.require(op, x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
     at = rules.axis_index(op, axis, x.ndim)
+    if x.ndim:
+        _require_elements(op, x.shape[at], indices, x)
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
         small = isinstance(size, int) and isinstance(count, int) and count <= size
         rules.require(op, i == at or small or same_dim(size, count),
@@ -159,6 +165,8 @@ def _gathered_nd(op: str, x: TensorType, indices: TensorType) -> tuple[Dim, ...]
     count = indices.shape[0].__index__() if indices.ndim else 0
     rules.require(op, 1 <= count <= x.ndim, f"indices of shape {rules.show(indices.shape)} for x of rank {x.ndim}",
                   "at least one and at most as many coordinates (first axis of indices) as axes of x")  # fmt: skip
+    for size in x.shape[:count]:
+        _require_elements(op, size, indices, x)
     return (*indices.shape[1:], *x.shape[count:])
 
 
@@ -202,4 +210,6 @@ def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> Tensor
     rules.require("embedding_dx", dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
                   f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
                   "a shape of dy that begins with that of indices")  # fmt: skip
-    return dy.with_shape((num_weight, *dy.shape[lead:]))
+    table = dy.with_shape((num_weight, *dy.shape[lead:]))
+    _require_elements("embedding_dx", num_weight, indices, table)
+    return table

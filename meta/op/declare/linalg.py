@@ -24,6 +24,7 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
                   "to transpose, at least two axes")  # fmt: skip
     rules.same_device("matmul", x1, x2)
     rules.require_same_dtype("matmul", x1=x1, x2=x2)
+    _require_number("matmul", x1)
     left = x1.shape if x1.ndim > 1 else (1, *x1.shape)
     right = x2.shape if x2.ndim > 1 else (*x2.shape, 1)
     m, k1 = left[-2:] if not transpose_a else left[:-3:-1]
@@ -44,6 +45,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
                   "x of at least one axis and w of two")  # fmt: skip
     rules.same_device("dense", x, w)
     rules.require_same_dtype("dense", x=x, w=w)
+    _require_number("dense", x)
     n, k = w.shape
     rules.require("dense", same_dim(x.shape[-1], k), f"x has shape {rules.show(x.shape)}, w {rules.show(w.shape)}",
                   "equal last sizes")  # fmt: skip
@@ -53,3 +55,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
         rules.require("dense", bias.ndim == 1 and same_dim(bias.shape[0], n),
                       f"bias has shape {rules.show(bias.shape)}", f"allowed: ({n},)")  # fmt: skip
     return x.with_shape((*x.shape[:-1], n))
+
+
+def _require_number(op: str, x: TensorType) -> None:
+    rules.require(op, x.dtype != "bool", "the dtype is bool", "integers and floats", 'cast it: x.cast("int32")')

@@ -19,8 +19,6 @@ def _worth_it(call: CallInfo) -> str | None:
     x, y = call.tensors()[:2]
     if not x.is_static or not y.is_static:
         return None
-    if x.dtype == "bool":
-        return "bool is not multiplied by ATen"
     if call.device.kind != "cpu":
         return None
     transposed = call.op.name == "matmul" and call.args[2]

@@ -207,9 +207,10 @@ def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
     return scattered(x.shape, src, indices, _along(axis, x.shape), x)
 
 
-@compute("gather_nd")
+@compute("gather_nd", vectors=_untied)
 def gather_nd(x: Any, indices: Any, *, out: Any) -> Any:
-    count, lead = int(indices.shape[0]), len(indices.shape) - 1
+    lead = len(indices.shape) - 1
+    count = lead + len(x.shape) - len(out[0].shape)
 
     def element(*i: Any) -> Any:
         return x(*(_inside(indices(n, *i[:lead]), x.shape[n]) for n in range(count)), *i[lead:])
@@ -217,9 +218,10 @@ def gather_nd(x: Any, indices: Any, *, out: Any) -> Any:
     return te.compute(out[0].shape, element, "gather_nd")
 
 
-@compute("gather_nd_dx", sizes=("shape",))
+@compute("gather_nd_dx", vectors=_untied, sizes=("shape",))
 def gather_nd_dx(dy: Any, indices: Any, shape: Any, *, out: Any) -> Any:
-    full, count, lead = out[0].shape, int(indices.shape[0]), len(indices.shape) - 1
+    full, lead = out[0].shape, len(indices.shape) - 1
+    count = lead + len(full) - len(dy.shape)
 
     def place(i: tuple[Any, ...], read: Callable[..., Any]) -> list[Any]:
         return [*(_inside(read(n, *i[:lead]), full[n]) for n in range(count)), *i[lead:]]

@@ -72,13 +72,17 @@ def _embedding(weight: Any, indices: Any) -> Any:
     return _take(weight, indices, 0)
 
 
+def _embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
+    return _take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0)
+
+
 SAMPLES = [
     Sample("embedding", T(5, 3), I(2, 4, high=5), ref=_embedding),
     Sample("embedding", T(5), I(4, high=7, low=-2, dtype="int32"), ref=_embedding),
     Sample("embedding", T(5, 2, 2), I(high=5), ref=_embedding),
     Sample("embedding", T(5, 2), I(0, high=5), ref=_embedding),
-    Sample("embedding_dx", T(2, 4, 3), I(2, 4, high=5), 5, ref=lambda dy, i, n: _take_dx(dy, i, (n, 3), 0)),
-    Sample("embedding_dx", T(6), I(6, high=2, dtype="int32"), 3, ref=lambda dy, i, n: _take_dx(dy, i, (n,), 0)),
+    Sample("embedding_dx", T(2, 4, 3), I(2, 4, high=5), 5, ref=_embedding_dx),
+    Sample("embedding_dx", T(6), I(6, high=2, dtype="int32"), 3, ref=_embedding_dx),
     Sample("gather", T(3, 4), 1, I(3, 2, high=4), ref=_gather),
     Sample("gather", T(3, 4, 2), -3, I(5, 2, 1, high=3), ref=_gather),
     Sample("gather", T(4), 0, I(6, high=7, low=-3, dtype="int32"), ref=_gather),
@@ -126,6 +130,9 @@ ERRORS = [
     ErrorCase("embedding_dx", T(3, 2), I(2, high=2), 4, error=TypeInferenceError, match="begins with that of indices"),
     ErrorCase("gather", T(3, 4), 0, I(3, high=3), error=TypeInferenceError, match="x has rank 2, indices 1"),
     ErrorCase("gather", T(3, 4), 0, I(3, 5, high=3), error=TypeInferenceError, match="no larger than x"),
+    ErrorCase("embedding_dx", T(2), I(2, high=1), 0, error=TypeInferenceError, match="is empty where indices point"),
+    ErrorCase("gather", T(0, 4), 0, I(3, 4, high=1), error=TypeInferenceError, match="is empty where indices point"),
+    ErrorCase("gather_nd", T(0, 4), I(1, 3, high=1), error=TypeInferenceError, match="is empty where indices point"),
     ErrorCase("gather", T(3, 4), 2, I(3, 4, high=3), error=TypeInferenceError, match="axis 2 is out of range"),
     ErrorCase("gather_dx", T(3, 3), 0, I(3, 4, high=3), (3, 4), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("gather_nd", T(3, 4), I(3, 2, high=3), error=TypeInferenceError, match="at most as many coordinates"),
@@ -138,7 +145,7 @@ ERRORS = [
     ErrorCase("strided_slice", T(4), (0,), (1,), (0,), error=TypeInferenceError, match="strides not zero"),
     ErrorCase("strided_slice_dx", T(3), (4,), (0,), (2,), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("take", T(3), T(2), error=TypeInferenceError, match="cast it: indices.cast"),
-    ErrorCase("take", T(0, 2), I(2, high=1), axis=0, error=TypeInferenceError, match="is empty"),
+    ErrorCase("take", T(0, 2), I(2, high=1), axis=0, error=TypeInferenceError, match="is empty where indices point"),
     ErrorCase("take", T(3), I(2, high=1), axis=1, error=TypeInferenceError, match="axis 1 is out of range"),
     ErrorCase("take_dx", T(3), I(2, high=3), (4,), axis=0, error=TypeInferenceError, match="equal shapes"),
 ]
