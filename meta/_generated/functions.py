@@ -3686,7 +3686,7 @@ def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     """The standard deviation: the square root of `var`. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+    correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
     keepdims: Keep reduced axes with size 1.
     """
     try:
@@ -3753,7 +3753,7 @@ def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     that is 0. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+    correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
     keepdims: Keep reduced axes with size 1.
     """
     try:
@@ -5010,7 +5010,7 @@ _r_sign = _s_sign.fast
 
 
 def sign(x: T) -> T:
-    """-1, 0 or 1 by the sign of each element; NaN for NaN.
+    """-1, 0 or 1 by the sign of each element; 0 for NaN.
     x: Input of any shape.
     """
     try:

@@ -490,7 +490,7 @@ class TensorMethods(TensorLike):
     def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+        correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.std(self, axis, correction, keepdims)
@@ -506,7 +506,7 @@ class TensorMethods(TensorLike):
         """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
         where that is 0. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.
+        correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.var(self, axis, correction, keepdims)
@@ -745,7 +745,7 @@ class TensorMethods(TensorLike):
         return _generated.functions.sigmoid(self)
 
     def sign(self) -> Self:
-        """-1, 0 or 1 by the sign of each element; NaN for NaN."""
+        """-1, 0 or 1 by the sign of each element; 0 for NaN."""
         return _generated.functions.sign(self)
 
     def silu(self) -> Self:

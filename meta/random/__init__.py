@@ -5,7 +5,8 @@
     mask = meta.bernoulli(meta.random.next_key(), (2, 3), p=0.9)
 
 A key is an int64 tensor (seed, offset); operators with equal keys give equal numbers, on every device, eager and
-compiled. Every draw takes the next offset of a `Generator`. Inside a traced function keys are symbolic: each call of the
+compiled. Every draw takes the next offset of a `Generator`. Inside a traced function keys are symbolic: each call of
+the
 program draws new ones. The default generator starts with seed 0, so that programs repeat unless they ask otherwise.
 """
 

@@ -18,7 +18,7 @@ _SEEDS = 2**63
 class Generator:
     """A stream of keys: one seed, and an offset that every draw moves on. Threads may share one.
 
-    Raises ArgumentError for a seed that is no int of at most 63 bits."""
+    Raises ArgumentError for a seed that is no 64-bit int."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = Lock()
@@ -27,7 +27,7 @@ class Generator:
     def seed(self, seed: int) -> Generator:
         """Start over with another seed."""
         if not isinstance(seed, int) or not -_SEEDS <= seed < _SEEDS:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(message("seed", f"the seed is {seed!r}", "allowed: an int of at most 63 bits and a sign"))
+            raise ArgumentError(message("seed", f"the seed is {seed!r}", "allowed: a 64-bit int"))
         with self._lock:
             self._seed, self._offset = int(seed), 0
         return self
@@ -68,12 +68,13 @@ default_generator = Generator()
 
 
 def seed(seed: int) -> Generator:
-    """Seed the default generator; returns it. Raises ArgumentError for a seed that is no int of at most 63 bits."""
+    """Seed the default generator; returns it. Raises ArgumentError for a seed that is no 64-bit int."""
     return default_generator.seed(seed)
 
 
 def next_key(device: Device | str = CPU, generator: Generator | None = None) -> Any:
-    """A fresh key, int64 of shape (2,), from `generator` or the default one; in a traced function, a symbol that stands for
+    """A fresh key, int64 of shape (2,), from `generator` or the default one; in a traced function, a symbol that
+    stands for
     a fresh key of every call."""
     if modes.trace is not None and generator is None:
         return modes.trace.random_key(device)

@@ -31,8 +31,9 @@ def normal(
 
 
 def randint(
-    shape: Shape, low: int, high: int, dtype: Any = "int64", device: DeviceLike = CPU, generator: Generator | None = None
-) -> Any:
+    shape: Shape, low: int, high: int, dtype: Any = "int64", device: DeviceLike = CPU,
+    generator: Generator | None = None,
+) -> Any:  # fmt: skip
     """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that dtype does not hold."""
     return f.randint(next_key(device, generator), shape, low, high, dtype)
 

@@ -6,7 +6,8 @@ from meta.schema._types import Bool, Int, IntTuple, Optional, Tensor
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them.")
 _keepdims = Arg("keepdims", Bool, False, doc="Keep reduced axes with size 1.")
-_correction = Arg("correction", Int, 1, doc="Subtracted from the number of elements: 1 for the sample estimate, 0 for the population's.")
+_correction = Arg("correction", Int, 1,
+                  doc="Taken off the number of elements: 1 for an estimate from a sample.")  # fmt: skip
 
 reduce = Schema("reduce", _x, _axis, _keepdims)
 arg_reduce = Schema(

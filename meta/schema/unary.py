@@ -8,7 +8,8 @@ _forward_x = Arg("x", Tensor, doc="Input of the forward operator.")
 _dy = Arg("dy", Tensor, doc="Gradient of the result, of the same type.")
 _alpha = Arg("alpha", Float, 0.01, doc="Slope below zero.")
 _scale = Arg("alpha", Float, 1.0, doc="Minus the limit far below zero.")
-_approximate = Arg("approximate", Choice("none", "tanh"), "none", doc='"none" for the exact form, "tanh" for the cheaper one.')
+_approximate = Arg("approximate", Choice("none", "tanh"), "none",
+                   doc='"none" for the exact form, "tanh" for the cheaper one.')  # fmt: skip
 _min = Arg("min", Optional(Number), None, doc="Lower bound, None for none.")
 _max = Arg("max", Optional(Number), None, doc="Upper bound, None for none; it wins over `min`.")
 _threshold = Arg("threshold", Float, 0.0, doc="Elements up to here are replaced.")

@@ -85,7 +85,8 @@ def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     return _created("eye", (n, n if m is None else m), dtype, device)
 
 
-@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot", onnx="OneHot")
+@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot",
+         onnx="OneHot")  # fmt: skip
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
     """For each index a vector of zeros with a one at its place, along a new axis."""
     rules.require("one_hot", dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",

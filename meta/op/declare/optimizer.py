@@ -27,13 +27,15 @@ def _require(name: str, x: TensorType, dx: TensorType, *numbers: Any, **states: 
          inplace={0: "x", 1: "v"}, outputs=("x", "v"))  # fmt: skip
 def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: Any) -> TupleType:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then
-    x <- x - learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate outside of
+    x <- x - learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate
+    outside of
     the velocity, so that changing it takes effect at once.)"""
     _require("sgd", x, dx, learning_rate, v=v)
     return TupleType((x, v))
 
 
-@declare("adam", schema=optimizer.adam, pattern="elemwise", amp="never", amp_args=("dx",), inplace={0: "x", 1: "m", 2: "v"},
+@declare("adam", schema=optimizer.adam, pattern="elemwise", amp="never", amp_args=("dx",),
+         inplace={0: "x", 1: "m", 2: "v"},
          outputs=("x", "m", "v"))  # fmt: skip
 def adam(
     x: TensorType, dx: TensorType, m: TensorType, v: TensorType, step: Any, learning_rate: Any, *_: Any

@@ -1,6 +1,7 @@
 """Declarations of random operators.
 
-Numbers are a function of the key and of the position in the result, the same on every device and in every dialect. The bits
+Numbers are a function of the key and of the position in the result, the same on every device and in every dialect.
+The bits
 are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
 """
 
@@ -40,7 +41,8 @@ def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dt
 
 @declare("normal", schema=random.normal, pattern="injective", aten="normal_functional")
 def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
-    """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
+    """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
+    deviations
     from the mean in float32 and less precise dtypes, 8.6 in float64."""
     rules.require("normal", not isinstance(std, (int, float)) or std >= 0, f"std is {std}", "0 or more")
     return _floating("normal", key, shape, dtype)

@@ -15,23 +15,28 @@ from meta.schema import reduce
 
 standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim", relay="all")
 standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim", relay="any")
-standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False, aten="amax",
+standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False,
+                aten="amax",
                 relay="max", onnx="ReduceMax")  # fmt: skip
-standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never", aten="mean.dim", relay="mean",
+standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never", aten="mean.dim",
+                relay="mean",
                 onnx="ReduceMean")  # fmt: skip
-standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False, aten="amin",
+standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False,
+                aten="amin",
                 relay="min", onnx="ReduceMin")  # fmt: skip
 standard_reduce("prod", "The product; 1 of no elements.", result="sum", amp="never", aten="prod.dim_int", relay="prod",
                 onnx="ReduceProd")  # fmt: skip
 standard_reduce("sum", "The sum; 0 of no elements.", result="sum", amp="never", aten="sum.dim_IntList", relay="sum",
                 onnx="ReduceSum")  # fmt: skip
-standard_reduce("logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float", amp="never",
+standard_reduce("logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float",
+                amp="never",
                 aten="logsumexp", onnx="ReduceLogSumExp")  # fmt: skip
-standard_reduce("std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment, amp="never",
+standard_reduce("std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment,
+                amp="never",
                 aten="std.correction")  # fmt: skip
-standard_reduce("var", "The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN "
-                "where that is 0.", result="float", schema=reduce.moment, amp="never", aten="var.correction",
-                relay="variance")  # fmt: skip
+standard_reduce("var", "The mean squared distance from the mean, with the number of elements less `correction` as "
+                "divisor; NaN where that is 0.", result="float", schema=reduce.moment, amp="never",
+                aten="var.correction", relay="variance")  # fmt: skip
 
 
 def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
@@ -41,21 +46,26 @@ def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> Ten
     return x.with_shape(rules.reduced_shape(name, x.shape, axes, keepdims)).with_dtype("int64")
 
 
-@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax", onnx="ArgMax")
+@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax",
+         onnx="ArgMax")  # fmt: skip
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
-    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one. Without an
+    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
+    Without an
     axis, the position among all elements in order."""
     return _position("argmax", x, axis, keepdims)
 
 
-@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin", onnx="ArgMin")
+@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin",
+         onnx="ArgMin")  # fmt: skip
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
-    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one. Without an
+    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
+    Without an
     axis, the position among all elements in order."""
     return _position("argmin", x, axis, keepdims)
 
 
-@declare("cumsum", schema=reduce.scan, pattern="opaque", amp="never", method=True, aten="cumsum", relay="cumsum", onnx="CumSum")
+@declare("cumsum", schema=reduce.scan, pattern="opaque", amp="never", method=True, aten="cumsum", relay="cumsum",
+         onnx="CumSum")  # fmt: skip
 def cumsum(x: TensorType, axis: int, *_: Any) -> TensorType:
     """Sums of the elements up to each one along an axis. Integers and booleans give int64."""
     rules.axis_index("cumsum", axis, x.ndim)

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import meta
-from meta.ir.type import TensorType
 from meta.op.grad.support import fit
 
 

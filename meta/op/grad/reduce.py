@@ -36,7 +36,8 @@ def _count(x: TensorType, axis: tuple[int, ...] | None) -> Any:
 def max_dx_dy(
     x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any
 ) -> Any:
-    """The mean of dz over the elements that share the maximum: the transpose of the backward operator, which is linear."""
+    """The mean of dz over the elements that share the maximum: the transpose of the backward operator, which is
+    linear."""
     shares = meta.max_dx(x, y, meta.ones_like(y), axis, keepdims)
     return meta.sum(shares * dz, axis, keepdims)
 

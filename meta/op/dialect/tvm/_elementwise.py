@@ -24,7 +24,8 @@ Function = Callable[..., Expr]
 
 def elementwise(table: Mapping[str, Function], *, constants: tuple[float, ...] = ()) -> None:
     """Register `function(*operands, *attributes)` for each operator: operands are expressions of one dtype, the common
-    one of the arguments (float32 for halves; the result's where that is floating and they are not), attributes follow as
+    one of the arguments (float32 for halves; the result's where that is floating and they are not), attributes follow
+    as
     they are. The expression that comes back is cast to the dtype of the result."""
     for name, function in table.items():
         compute(name, constants=constants)(_computed(name, function))
@@ -74,7 +75,12 @@ def cast(x: Expr, dtype: str) -> Expr:
     kind = dtype_of(x)
     if kind == dtype:
         return x
-    return tirx.NE(x, tirx.const(0, kind)) if dtype == "bool" else x.astype(dtype)
+    return unequal(x, tirx.const(0, kind)) if dtype == "bool" else x.astype(dtype)
+
+
+def unequal(a: Expr, b: Expr) -> Expr:
+    """Whether two expressions differ; LLVM's comparison, as TVM emits it, is false for NaN."""
+    return tirx.Or(tirx.NE(a, b), tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else tirx.NE(a, b)
 
 
 def const(x: Expr, value: float) -> Expr:
@@ -98,9 +104,19 @@ def is_float(x: Expr) -> bool:
 
 
 def is_nan(x: Expr) -> Expr:
-    return tirx.isnan(x) if is_float(x) else tirx.const(False, "bool")
+    return tirx.isnan(cast(x, wide(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
 
 
 def select(condition: Expr, x: Expr, y: Expr) -> Expr:
     """Both sides are computed: vectorises, but must not guard."""
     return tirx.Select(condition, x, y)
+
+
+def libm(name: str) -> Callable[..., Expr]:
+    """A function of the C library (on CUDA, of the same name in its device library)."""
+
+    def call(*x: Expr) -> Expr:
+        dtype = dtype_of(x[0])
+        return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
+
+    return call

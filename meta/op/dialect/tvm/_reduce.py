@@ -90,10 +90,10 @@ def order_key(x: Expr, largest: bool) -> Expr:
     if not dtypes.is_float(dtype_of(x)):
         return x
     x = cast(x, wide(dtype_of(x)))
-    kind = _integer(x)
-    low, high = dtypes.int_range(kind)
-    bits = tirx.reinterpret(kind, x)
-    return select(tirx.isnan(x), tirx.const(high if largest else low, kind), _flip(bits))
+    # The quiet NaN without payload, which survives the rounding to bfloat16; its key is beyond those of the infinities.
+    kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
+    end = tirx.const(nan if largest else ~nan, kind)
+    return select(tirx.isnan(x), end, _flip(tirx.reinterpret(kind, x)))
 
 
 def from_order_key(key: Expr, dtype: str) -> Expr:
@@ -108,10 +108,6 @@ def from_order_key(key: Expr, dtype: str) -> Expr:
 def _flip(bits: Expr) -> Expr:
     """Between sign and magnitude and two's complement, which is its own inverse."""
     return select(bits < const(bits, 0), bits ^ const(bits, dtypes.int_range(dtype_of(bits))[1]), bits)
-
-
-def _integer(x: Expr) -> str:
-    return "int64" if dtype_of(x) == "float64" else "int32"
 
 
 def count(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:

@@ -81,6 +81,12 @@ def _family_file() -> str:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes: kernels built from an older version of it are not reused."""
+    """A hash of a file of computes and of the helpers here: kernels built from older versions of them are not
+    reused."""
     path = Path(source)
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    digest = hashlib.sha256(path.read_bytes())
+    for helper in sorted(Path(__file__).parent.glob("_*.py")):
+        digest.update(helper.read_bytes())
+    return digest.hexdigest()[:16]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
+from meta.op.dialect.tvm._adapter import IRBuilder, script_tirx, te, tirx
+
+Index = tuple[Any, ...]
 
 
 def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
@@ -15,27 +18,23 @@ def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     if not x.shape:
         return te.compute((), lambda: zero if exclusive else x(), "scan")
     length = x.shape[axis]
-    before, after = _volume(x.shape[:axis]), _volume(x.shape[axis + 1 :])
 
-    def loops(source: Any, target: Any) -> Any:
-        with tvm.IRBuilder() as builder:
-            # Extern buffers are indexed flat.
-            read, write = script_tirx.buffer_proxy(source), script_tirx.buffer_proxy(target)
-            with script_tirx.parallel(0, before * after) as row, script_tirx.serial(0, length) as step:
-                last = tirx.Max(step - _int(1), _int(0))
+    def row(index: Index, buffers: list[Any]) -> None:
+        read, write = buffers
+        with script_tirx.serial(0, length) as step:
 
-                def at(k: Any) -> Any:
-                    place = length - _int(1) - k if reverse else k
-                    return (row // after * length + place) * after + row % after
+            def at(k: Any) -> Index:
+                return (*index[:axis], length - _int(1) - k if reverse else k, *index[axis:])
 
-                total = tirx.if_then_else(step > _int(0), write[at(last)], zero)
-                if exclusive:
-                    write[at(step)] = tirx.if_then_else(step > _int(0), total + read[at(last)], zero)
-                else:
-                    write[at(step)] = total + read[at(step)]
-            return builder.get()
+            last = tirx.Max(step - _int(1), _int(0))
+            total = tirx.if_then_else(step > _int(0), write[at(last)], zero)
+            if exclusive:
+                write[at(step)] = tirx.if_then_else(step > _int(0), total + read[at(last)], zero)
+            else:
+                write[at(step)] = total + read[at(step)]
 
-    return te.extern([x.shape], [x], lambda ins, outs: loops(ins[0], outs[0]), dtype=dtype, name="scan")
+    others = [*x.shape[:axis], *x.shape[axis + 1 :]]
+    return te.extern([x.shape], [x], _nest(others, row), dtype=dtype, name="scan")
 
 
 def squarings(base: Any, exponent: Any, bits: int) -> Any:
@@ -43,27 +42,35 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
     dtype = str(base.dtype)
     one = tirx.const(1, dtype)
 
-    def loops(ins: Any, outs: Any) -> Any:
-        with tvm.IRBuilder() as builder:
-            start, power, result, square = (script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs))
-            with script_tirx.parallel(0, _volume(base.shape)) as i:
-                result[i] = one
-                square[i] = start[i]
-                with script_tirx.serial(0, bits) as bit:
-                    used = tirx.EQ((power[i] >> bit.astype(dtype)) & one, one)
-                    result[i] = result[i] * tirx.Select(used, square[i], one)
-                    square[i] = square[i] * square[i]
-            return builder.get()
+    def element(index: Index, buffers: list[Any]) -> None:
+        start, power, result, square = buffers
+        at = index or 0
+        result[at] = one
+        square[at] = start[at]
+        with script_tirx.serial(0, bits) as bit:
+            used = tirx.EQ((power[at] >> bit.astype(dtype)) & one, one)
+            result[at] = result[at] * tirx.Select(used, square[at], one)
+            square[at] = square[at] * square[at]
 
-    return te.extern([base.shape] * 2, [base, exponent], loops, dtype=[dtype] * 2, name="squarings")[0]
+    return te.extern(
+        [base.shape] * 2, [base, exponent], _nest(base.shape, element), dtype=[dtype] * 2, name="squarings"
+    )[0]
+
+
+def _nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
+    """The body of an extern: loops over `shape`, the first in parallel, around `body(index, input and output buffers)`."""
+
+    def loops(ins: Any, outs: Any) -> Any:
+        with IRBuilder() as builder:
+            buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
+            with ExitStack() as nest:
+                kinds = [script_tirx.parallel, *[script_tirx.serial] * len(shape)]
+                index = tuple(nest.enter_context(kind(0, size)) for kind, size in zip(kinds, shape, strict=False))
+                body(index, buffers)
+        return builder.get()
+
+    return loops
 
 
 def _int(value: int) -> Any:
     return tirx.const(value, "int64")
-
-
-def _volume(shape: Any) -> Any:
-    volume = _int(1)
-    for size in shape:
-        volume = volume * size
-    return volume

@@ -18,12 +18,13 @@ from meta.op.dialect.tvm._elementwise import (
     is_nan,
     is_number,
     let,
+    libm,
     select,
+    unequal,
 )
 from meta.op.dialect.tvm._math import dtype_of
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scan import squarings
-from meta.op.dialect.tvm.unary import libm
 
 Expr = Any
 
@@ -177,7 +178,7 @@ elementwise({
     "minimum_dx": partial(extremum_dx, less),
     "mod": mod,
     "multiply": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a * b,
-    "not_equal": ordered(tirx.NE),
+    "not_equal": ordered(unequal),
     "right_shift": right_shift,
     "subtract": lambda a, b: a - b,
 })  # fmt: skip

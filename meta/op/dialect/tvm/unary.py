@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from meta.op.dialect.tvm import _math
 from meta.op.dialect.tvm._adapter import tirx
-from meta.op.dialect.tvm._elementwise import const, elementwise, is_float, is_nan, let, select
+from meta.op.dialect.tvm._elementwise import const, elementwise, is_float, is_nan, let, libm, select
 from meta.op.dialect.tvm._math import dtype_of
 
 Expr = Any
@@ -19,16 +19,6 @@ _GELU_SCALE: Final = math.sqrt(2 / math.pi)
 _GELU_CUBIC: Final = 0.044715
 
 
-def libm(name: str) -> Callable[..., Expr]:
-    """A function of the C library (on CUDA, of the same name in its device library)."""
-
-    def call(*x: Expr) -> Expr:
-        dtype = dtype_of(x[0])
-        return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
-
-    return call
-
-
 def whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """A rounding: integers are what they are."""
     return lambda x: function(x) if is_float(x) else x
@@ -36,11 +26,8 @@ def whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 def sign(x: Expr) -> Expr:
     one, zero = const(x, 1), const(x, 0)
-    positive = select(x > zero, one, zero)
-    if dtype_of(x).startswith("u"):
-        return positive
-    # Adding x keeps NaN.
-    return select(x > zero, one, select(x < zero, -one, x))
+    negative = zero if dtype_of(x).startswith("u") else select(x < zero, -one, zero)
+    return select(x > zero, one, negative)
 
 
 def sigmoid_dx(y: Expr, dy: Expr) -> Expr:

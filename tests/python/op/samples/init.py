@@ -31,8 +31,10 @@ SAMPLES = [
         for shape, dtype in (((2, 3), "float32"), ((), "int64"), ((0, 2), "bool"), ((3,), "bfloat16"))
     ),
     *(
-        Sample("full", shape, value, dtype, ref=lambda shape, value, dtype: torch.full(shape, value, dtype=typed(dtype)))
-        for shape, value, dtype in (((2, 3), 0.1, "float32"), ((2,), 0.1, "float64"), ((), 7, "int64"), ((3,), True, "bool"),
+        Sample("full", shape, value, dtype, ref=lambda shape, value,
+               dtype: torch.full(shape, value, dtype=typed(dtype)))
+        for shape, value, dtype in (((2, 3), 0.1, "float32"), ((2,), 0.1, "float64"), ((), 7, "int64"),
+                                    ((3,), True, "bool"),
                                     ((2,), float("-inf"), "float16"), ((4,), 2.7, "int32"))
     ),
     Sample("ones_like", T(2, 3), ref=torch.ones_like),
@@ -47,7 +49,8 @@ SAMPLES = [
                              ((0, 5), {"dtype": "float64"}), ((1, 6, 2), {"dtype": "uint8"}))
     ),
     *(
-        Sample("linspace", *args, ref=lambda a, b, n, dtype="float32": torch.linspace(a, b, n, dtype=typed(dtype)), **kwargs)
+        Sample("linspace", *args, ref=lambda a, b, n, dtype="float32": torch.linspace(a, b, n, dtype=typed(dtype)),
+               **kwargs)
         for args, kwargs in (((0, 1, 11), {}), ((-2.5, 7, 1), {}), ((3, -3, 7), {"dtype": "float64"}), ((0, 1, 0), {}))
     ),
     Sample("eye", 3, ref=lambda n: torch.eye(n)),
@@ -56,7 +59,7 @@ SAMPLES = [
     Sample("one_hot", T(6, dtype="int32", low=-2, high=8), 5, "bool", ref=one_hot, id="outside"),
     Sample("one_hot", T(2, 3, dtype="uint8", low=0, high=4), 4, "int64", 1, ref=one_hot),
     Sample("one_hot", T(dtype="int64", low=0, high=3), 3, axis=0, ref=one_hot),
-]  # fmt: skip
+]
 ERRORS = [
     ErrorCase("zeros", (2, -1), error=TypeInferenceError, match="shape (2, -1) has a negative size"),
     ErrorCase("ones", "x", error=ArgumentError, match="argument 'shape' is str"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from meta.dtype import FLOATS
 from meta.errors import TypeInferenceError
 from meta.testing.samples import ErrorCase, Sample, T
 
@@ -25,10 +26,10 @@ def within(low: float, high: float) -> Callable[..., None]:
 
 
 SAMPLES = [
-    *(Sample("uniform", KEY, (3, 40), -2.0, 3.0, d, check=within(-2, 3)) for d in ("float32", "float64", "float16", "bfloat16")),
+    *(Sample("uniform", KEY, (3, 40), -2.0, 3.0, d, check=within(-2, 3)) for d in FLOATS),
     Sample("uniform", KEY, (), check=within(0, 1)),
     Sample("uniform", KEY, (2, 0), check=within(0, 1)),
-    *(Sample("normal", KEY, (3, 40), 5.0, 0.5, d, check=within(0, 10)) for d in ("float32", "float64", "float16", "bfloat16")),
+    *(Sample("normal", KEY, (3, 40), 5.0, 0.5, d, check=within(0, 10)) for d in FLOATS),
     *(Sample("randint", KEY, (3, 40), 2, 7, d, check=within(2, 7)) for d in ("int64", "int32", "uint8")),
     Sample("randint", KEY, (50,), -(2**62), 2**62, check=within(-(2**62), 2**62)),
     *(Sample("bernoulli", KEY, (3, 40), 0.5, d, check=within(0, 2)) for d in ("float32", "bool", "int64")),
