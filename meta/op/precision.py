@@ -6,8 +6,9 @@ that a small float32 operand (a bias, a scale) follows the activations instead o
 operands as they are.
 
 Only an operator's data is cast: the arguments that `Op.amp_args` names, or else all tensors. What it overwrites in
-place keeps its dtype, so an operator that updates its arguments and names no data is left alone. float64 is a choice of
-the user's, and stays, with everything that meets it.
+place keeps its dtype, which "never" then gives to the data (a gradient in the dtype of its parameter); an operator that
+updates its arguments and names no data is left alone. float64 is a choice of the user's, and stays, with everything
+that meets it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,17 @@ def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[st
     operands = [t for t in data if t.dtype in CASTABLE]
     if not operands or any(t.dtype == "float64" for t in data):
         return None
-    wanted = low if rule == "always" else "float32" if rule == "never" else max(operands, key=_weight).dtype
+    wanted = low if rule == "always" else _exact(op, types) if rule == "never" else max(operands, key=_weight).dtype
     return None if all(t.dtype == wanted for t in operands) else wanted
+
+
+def _exact(op: Op, types: tuple[Any, ...]) -> str:
+    """What "never" means: float32, but for an update the dtype of what it overwrites (the parameter of a step)."""
+    for name in op.inplace.values():
+        target = types[op.schema.index[name]]
+        if isinstance(target, TensorType) and dtypes.is_float(target.dtype):
+            return target.dtype
+    return "float32"
 
 
 def needs_cast(kind: Any, dtype: str) -> bool:

@@ -10,6 +10,8 @@ from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel, flat_typ
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     """Call the payload `function(*args in schema order) -> array(s)` on NumPy views of the tensors."""
+    import numpy as np
+
     from meta.storage import to_numpy
 
     function = implementation.payload
@@ -18,9 +20,11 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     def run(*tensors: Any) -> None:
         arrays = [to_numpy(x, t.dtype, t.shape, CPU) for x, t in zip(tensors, (*types, *call.outputs()), strict=True)]  # type: ignore[arg-type]
         inputs = iter(arrays[: len(types)])
-        results = function(*(_fill(arg, inputs) for arg in call.args))
-        for out, result in zip(arrays[len(types) :], results if isinstance(results, tuple) else (results,), strict=True):
-            out[...] = result
+        with np.errstate(all="ignore"):  # infinities and NaN are results like others
+            results = function(*(_fill(arg, inputs) for arg in call.args))
+            made = results if isinstance(results, tuple) else (results,)
+            for out, result in zip(arrays[len(types) :], made, strict=True):
+                out[...] = result
 
     return run
 
