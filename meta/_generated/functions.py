@@ -3686,7 +3686,7 @@ def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     """The standard deviation: the square root of `var`. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
+    correction: Taken off the number of elements: 1 for an estimate from a sample.
     keepdims: Keep reduced axes with size 1.
     """
     try:
@@ -3753,7 +3753,7 @@ def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     that is 0. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
+    correction: Taken off the number of elements: 1 for an estimate from a sample.
     keepdims: Keep reduced axes with size 1.
     """
     try:

@@ -490,7 +490,7 @@ class TensorMethods(TensorLike):
     def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
+        correction: Taken off the number of elements: 1 for an estimate from a sample.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.std(self, axis, correction, keepdims)
@@ -506,7 +506,7 @@ class TensorMethods(TensorLike):
         """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
         where that is 0. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Taken off the number of elements: 1 estimates from a sample, 0 describes the elements.
+        correction: Taken off the number of elements: 1 for an estimate from a sample.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.var(self, axis, correction, keepdims)
