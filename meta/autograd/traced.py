@@ -10,7 +10,7 @@ from meta import dtype as dtypes
 from meta.autograd.api import GradMode
 from meta.autograd.symbolic import Sweep, add_up, reached, run_sweep
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
-from meta.ir.expr import Atom, Var
+from meta.ir.expr import Atom, Call, Var
 from meta.schema._types import TensorLike
 from meta.scope import modes
 from meta.symbol import Symbol
@@ -88,9 +88,10 @@ def _run(
         raise GradientError("\n".join(dict.fromkeys(problems)))
     again = [b for b in sweep.visited if b.var in trace.freed]
     if again:
-        name = again[0].value.op_name  # type: ignore[union-attr]  # only calls are visited
+        call = again[0].value
+        assert isinstance(call, Call)
         raise GradientError(
-            message(name, "the graph was freed by an earlier backward", "one backward a graph",
+            message(call.op_name, "the graph was freed by an earlier backward", "one backward a graph",
                     "pass retain_graph=True to the first one")
         )  # fmt: skip
     if not retain:

@@ -33,11 +33,12 @@ def _producer(scope: Scope, atom: Any, op: str) -> Call | None:
 
 
 def _is_number(scope: Scope, value: Any, number: float) -> bool:
-    """Whether an operand is `number` everywhere: a Python scalar, a tensor full of it, or a constant of one element."""
+    """Whether an operand is `number` everywhere: a Python scalar, a tensor full of it, or a small constant."""
     if isinstance(value, (int, float)):
         return value == number
     if isinstance(value, Constant):
-        return value.type.size == 1 and float(_item(value)) == number
+        size = value.type.size
+        return isinstance(size, int) and 0 < size <= 64 and bool((_host(value) == number).all())
     made = scope.definition(value)
     if not isinstance(made, Call) or not isinstance(made.op, Op):
         return False
@@ -48,9 +49,9 @@ def _is_number(scope: Scope, value: Any, number: float) -> bool:
     )
 
 
-def _item(constant: Constant) -> Any:
+def _host(constant: Constant) -> Any:
     value = constant.value
-    return value.item() if isinstance(value, NDArray) else to_array(value).item()
+    return value.numpy() if isinstance(value, NDArray) else to_array(value)
 
 
 def _identity_operand(number: float, *, left: bool) -> Rule:
