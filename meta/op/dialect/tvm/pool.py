@@ -25,9 +25,14 @@ def _spatial(shape: Any) -> tuple[int, ...]:
     return tuple(int(d) for d in shape[2:])
 
 
-def _guarded(conditions: list[Any], value: Any, otherwise: Any) -> Any:
-    """`value`, evaluated only where the conditions hold."""
-    return tirx.if_then_else(tirx.all(*conditions), value, otherwise) if conditions else value
+def _where(conditions: list[Any], value: Any, otherwise: Any) -> Any:
+    """`value` where the conditions hold. Both are computed, as a branch would keep loops from being vectorised."""
+    return tirx.Select(tirx.all(*conditions), value, otherwise) if conditions else value
+
+
+def _within(i: Any, count: int) -> Any:
+    """The nearest index that exists."""
+    return tirx.max(tirx.min(i, count - 1), 0)
 
 
 def _lowest(dtype: str) -> Any:
@@ -44,9 +49,11 @@ def _reduction_axes(axes: _Axes) -> list[Any]:
 
 
 def _element(axes: _Axes, i: Any, r: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Where element r of window i is, and the conditions for it to exist."""
+    """Where element r of window i is (if it is nowhere, another place), and the conditions for it to exist."""
+    inside = [axis.inside(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
     at = [axis.position(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
-    return at, [c for axis, a, b in zip(axes, i, r, strict=True) for c in axis.inside(a, b)]
+    clamped = [_within(p, axis.size) if some else p for axis, p, some in zip(axes, at, inside, strict=True)]
+    return clamped, [condition for some in inside for condition in some]
 
 
 def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
@@ -63,7 +70,7 @@ def _max(x: Any, axes: _Axes) -> Any:
 
     def element(n: Any, c: Any, *i: Any) -> Any:
         at, inside = _element(axes, i, r)
-        return largest(_guarded(inside, widen(x(n, c, *at)), _lowest(dtype)), r)
+        return largest(_where(inside, widen(x(n, c, *at)), _lowest(dtype)), r)
 
     return te.compute(_pooled_shape(x, axes), element, "max_pool")
 
@@ -91,7 +98,7 @@ def _argmax(x: Any, axes: _Axes) -> Any:
         key = tirx.Select(value == largest(n, c, *i), place, nowhere)
         if dtypes.is_float(wide(x.dtype)):
             key = tirx.Select(tirx.isnan(value), tirx.const(-1, "int32") - place, key)
-        return te.min(_guarded(inside, key, nowhere), r)
+        return te.min(_where(inside, key, nowhere), r)
 
     def found(*i: Any) -> Any:
         key = ranks(*i)
@@ -119,7 +126,8 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
     def element(n: Any, c: Any, *h: Any) -> Any:
         found = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
         conditions = [condition for _, some in found for condition in some]
-        value = _guarded(conditions, share(h, n, c, [i for i, _ in found]), tirx.const(0, wide(dtype)))
+        i = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, found, strict=True)]
+        value = _where(conditions, share(h, n, c, i), tirx.const(0, wide(dtype)))
         return value if single else te.sum(value, j)
 
     return narrow(te.compute(shape, element, name), dtype)
@@ -152,7 +160,7 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
 
     def element(n: Any, c: Any, *i: Any) -> Any:
         at, inside = _element(axes, i, r)
-        return te.sum(_guarded(inside, widen(x(n, c, *at)), tirx.const(0, dtype)), r)
+        return te.sum(_where(inside, widen(x(n, c, *at)), tirx.const(0, dtype)), r)
 
     total = te.compute(_pooled_shape(x, axes), element, "sum_pool")
 
