@@ -7,9 +7,9 @@
 
     meta.scale(meta.array([1.0]), 3.0)
 
-Such an operator is a full one: it runs eagerly with autograd, is traced, compiled and cast like those that come with the
-package, and its formulas may use it and every other operator. Operators that belong to the package go into its files
-instead (docs/add-an-operator.md), where the generated functions are typed and their calls faster.
+Such an operator is a full one: it runs eagerly with autograd, is traced, compiled and cast like those that come with
+the package, and its formulas may use it and every other operator. Operators that belong to the package go into its
+files instead (docs/add-an-operator.md), where the generated functions are typed and their calls faster.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def _public(op: Op) -> Callable[..., Any]:
     known = state(op)
 
     def public(*args: Any, **kwargs: Any) -> Any:
-        return invoke(known, *(op.schema.bind(op.name, args, kwargs) if kwargs or len(args) < len(op.schema.args) else args))
+        if kwargs or len(args) != len(op.schema.args):
+            args = op.schema.bind(op.name, args, kwargs)
+        return invoke(known, *args)
 
     public.__name__ = public.__qualname__ = op.name
     public.__doc__ = op.doc

@@ -382,11 +382,12 @@ def _to_numpy(data: Any, dtype: Any) -> Any:
         raise ArgumentError(
             message("array", f"cannot make an array: {error}", "numbers in equal-length lists")
         ) from None
-    if host.dtype.kind == "O":
+    kind: Any = host.dtype
+    if kind.kind == "O":
         raise ArgumentError(message("array", f"{type(data).__name__} holds objects", "numbers in equal-length lists"))
     if dtype is None and not hasattr(data, "dtype") and host.dtype == np.float64:
         dtype = "float32"
-    wanted = dtypes.to_numpy(dtypes.canonical(host.dtype.name if dtype is None else dtype, "array"))
+    wanted = dtypes.to_numpy(dtypes.canonical(kind.name if dtype is None else dtype, "array"))
     return host if host.dtype == wanted else host.astype(wanted)
 
 

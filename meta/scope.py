@@ -7,7 +7,7 @@ them: it is consulted only when an argument is tracked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Lock, local
 from typing import Any
@@ -46,7 +46,7 @@ modes = Modes()
 
 
 @contextmanager
-def scoped(name: str, value: Any) -> Iterator[None]:
+def scoped(name: str, value: Any) -> Generator[None, None, None]:
     """Set an operator-choosing mode of this thread inside a `with` block."""
     before = getattr(modes, name)
     scopes.change(1)

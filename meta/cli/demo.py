@@ -10,7 +10,12 @@ from typing import Any
 from meta.cli import digits
 from meta.cli.train import Result, in_process
 
-WAYS: tuple[tuple[str, bool, str | None], ...] = (("eager", False, None), ("vm", True, None), ("vm bfloat16", True, "bfloat16"))
+WAYS: tuple[tuple[str, bool, str | None], ...] = (
+    ("eager", False, None),
+    ("vm", True, None),
+    ("vm bfloat16", True, "bfloat16"),
+)
+"""(name, on the VM, autocast dtype)"""
 AGREEMENT = 1e-4
 COMPARED_STEPS = 50
 

@@ -8,9 +8,9 @@ operands also come here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, cast
 
 from meta import storage
 from meta.autograd import tape
@@ -288,11 +288,11 @@ def _many(kernel: Kernel, call: CallInfo) -> Runner:
 def _view_runner(call: CallInfo) -> Runner:
     """The same memory under another shape."""
     out_type = call.outputs()[0]
-    shape, dtype = out_type.shape, out_type.dtype
+    view = storage.viewer(out_type)
 
     def run(x: NDArray, *_: Any) -> NDArray:
         out = x._alias()
-        out._data = storage.view(x._data, shape, dtype)  # type: ignore[arg-type]  # static in eager mode
+        out._data = view(x._data)
         out._type = out_type
         return out
 
@@ -325,5 +325,5 @@ def flat_data(args: Any) -> list[Any]:
         if isinstance(arg, NDArray):
             out.append(arg._data)
         elif isinstance(arg, (tuple, list)):
-            out.extend(item._data for item in arg)
+            out.extend(item._data for item in cast("Sequence[NDArray]", arg))
     return out

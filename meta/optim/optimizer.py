@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from meta import tracing
 from meta.autograd.api import no_grad
@@ -56,7 +56,8 @@ class Optimizer:
         mine = self.state_dict()
         if set(state) != set(mine):
             raise ArgumentError(
-                message("load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}")
+                message("load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}",
+                        f"expected {sorted(mine)}")
             )
         for name, x in mine.items():
             x.update(state[name])
@@ -109,7 +110,7 @@ class TrainStep:
 
     def __call__(self, *args: Any) -> Any:
         result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
-        results: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+        results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
         self.optimizer.zero_grad()
         results[0].backward()
         self.optimizer.step()

@@ -1,4 +1,4 @@
-"""`python -m scripts.src_codegen [--check]`: write the generated files, or fail when they are not what it would write."""
+"""`python -m scripts.src_codegen [--check]`: write the generated files, or fail when they are stale."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     stale = [path for path, text in texts.items() if _read(ROOT / path) != text]
     if check:
         for path in stale:
-            diff = difflib.unified_diff(
-                (_read(ROOT / path) or "").splitlines(), texts[path].splitlines(), f"{path} (on disk)", f"{path} (fresh)", lineterm=""
-            )
+            before = (_read(ROOT / path) or "").splitlines()
+            fresh = texts[path].splitlines()
+            diff = difflib.unified_diff(before, fresh, f"{path} (on disk)", f"{path} (fresh)", lineterm="")
             print("\n".join(list(diff)[:40]))
         print(f"{len(stale)} of {len(texts)} generated files are stale" if stale else "generated files are fresh")
         return int(bool(stale))

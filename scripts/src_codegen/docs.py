@@ -17,8 +17,10 @@ def render(ops: Sequence[Op]) -> str:
 
 
 def _entry(op: Op) -> str:
-    lines = [f"\n### {op.name}\n\n`{op.name}{repr(op.schema)[len(op.schema.name):]}`\n\n{' '.join(op.doc.split())}\n\n"]
+    signature = op.name + repr(op.schema)[len(op.schema.name) :]
+    lines = [f"\n### {op.name}\n\n`{signature}`\n\n{' '.join(op.doc.split())}\n\n"]
     lines.extend(f"- `{arg.name}`: {arg.doc}\n" for arg in op.schema.args if arg.doc)
     facts = [f"pattern {op.pattern}", f"mixed precision: {op.amp}"]
-    facts += [f"{name} `{value}`" for name, value in (("aten", op.aten), ("onnx", op.onnx), ("relay", op.relay)) if value]
+    elsewhere = {"aten": op.aten, "onnx": op.onnx, "relay": op.relay}
+    facts += [f"{name} `{value}`" for name, value in elsewhere.items() if value]
     return "".join(lines) + f"\n{'; '.join(facts)}.\n"

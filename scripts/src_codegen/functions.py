@@ -13,7 +13,8 @@ _IMPORTS = '''
 # ruff: noqa: A001, A002, E501
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportInvalidTypeVarUse=false
 
 from __future__ import annotations
 
@@ -66,10 +67,12 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
     head = definition(op.name, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
     names = ", ".join(op.schema.names)
     call = f"invoke(_s_{op.name}{', ' if names else ''}{names})"
-    lines = [f"\n_s_{op.name} = state(get(\"{op.name}\"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n", head + "\n", docstring(op, "    ")]
+    state = f"\n_s_{op.name} = state(get(\"{op.name}\"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n"
+    lines = [state, head + "\n", docstring(op, "    ")]
     if op.name in VALUE_OPS:
         return "".join([*lines, f"    return {call}\n\n"])
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
+    lines.extend(_wrap_int(arg) for arg in op.schema.args if arg.type.name.startswith("IntTuple"))
     lines.append(
         f"    try:\n        run = _r_{op.name}[{_key(op)}]\n"
         f"    except (KeyError, AttributeError, TypeError):\n        run = None\n"
@@ -82,6 +85,11 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
     comma = "," if len(op.schema.names) == 1 else ""
     lines.append(f"    if {tracked}:\n        return record(\"{op.name}\", _y, ({names}{comma}))\n    return _y\n\n")
     return "".join(lines)
+
+
+def _wrap_int(arg: Arg) -> str:
+    """An int where a tuple of ints belongs is common, and as a tuple it finds the runner of the fast path."""
+    return f"    if type({arg.name}) is int:\n        {arg.name} = ({arg.name},)\n"
 
 
 def _key(op: Op) -> str:

@@ -86,7 +86,8 @@ def _special(op: Op, name: str, *, reflected: bool) -> str:
     ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
     operands = "other, self" if reflected else "self, other"
     kind = annotation(rest[0], "Self")
-    return f"\n    def {name}(self, other: {kind}) -> Self:{ignore}\n        return _generated.functions.{op.name}({operands})\n"
+    head = f"\n    def {name}(self, other: {kind}) -> Self:{ignore}\n"
+    return f"{head}        return _generated.functions.{op.name}({operands})\n"
 
 
 def _method(op: Op) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from meta import dtype as dtypes
@@ -14,18 +15,40 @@ from meta.schema import binary, reduce, unary
 Accepts = Literal["any", "number", "discrete", "int", "float"]
 Result = Literal["same", "float", "bool", "sum"]
 
-_CHECKS = {
-    "any": lambda name, arg, t: None,
+
+def _anything(name: str, arg: str, t: TensorType) -> None:
+    del name, arg, t
+
+
+def _itself(dtype: str) -> str:
+    return dtype
+
+
+def _floating(dtype: str) -> str:
+    return dtype if dtypes.is_float(dtype) else "float32"
+
+
+def _summed(dtype: str) -> str:
+    return dtype if dtypes.is_float(dtype) else "int64"
+
+
+def _boolean(dtype: str) -> str:
+    del dtype
+    return "bool"
+
+
+_CHECKS: Mapping[str, Callable[[str, str, TensorType], None]] = {
+    "any": _anything,
     "number": rules.require_number,
     "discrete": rules.require_discrete,
     "int": rules.require_int,
     "float": rules.require_float,
 }
-_RESULTS = {
-    "same": lambda dtype: dtype,
-    "float": lambda dtype: dtype if dtypes.is_float(dtype) else "float32",
-    "sum": lambda dtype: dtype if dtypes.is_float(dtype) else "int64",
-    "bool": lambda dtype: "bool",
+_RESULTS: Mapping[str, Callable[[str], str]] = {
+    "same": _itself,
+    "float": _floating,
+    "sum": _summed,
+    "bool": _boolean,
 }
 _NOTES = {
     "same": "",

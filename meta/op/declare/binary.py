@@ -1,5 +1,8 @@
 """Declarations of elementwise operators of two operands, and of the choice between two."""
 
+# The functions of the operator module are untyped.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import math
@@ -21,75 +24,235 @@ def _power(a: Any, b: Any) -> Any:
 
 # Arithmetic.
 standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", aten="add.Tensor", relay="add", onnx="Add")
-standard_binary("atan2", "The angle in radians of the point (x2, x1), in [-pi, pi].", result="float", scalar=math.atan2,
-                amp="never", aten="atan2")  # fmt: skip
-standard_binary("divide", "x1 / x2.", result="float", scalar=operator.truediv, operator="__truediv__",
-                aten="div.Tensor",
-                relay="divide", onnx="Div")  # fmt: skip
-standard_binary("floor_divide", "The greatest integer not above x1 / x2. Integers divided by 0 give 0.",
-                accepts="number",
-                scalar=operator.floordiv, operator="__floordiv__", aten="floor_divide",
-                relay="floor_divide")  # fmt: skip
-standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", relay="maximum",
-                onnx="Max")  # fmt: skip
-standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", relay="minimum",
-                onnx="Min")  # fmt: skip
-standard_binary("mod", "x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.", accepts="number",
-                scalar=operator.mod, operator="__mod__", aten="remainder.Tensor", relay="floor_mod",
-                onnx="Mod")  # fmt: skip
-standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", relay="multiply",
-                onnx="Mul")  # fmt: skip
-standard_binary("power", "x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative "
-                "powers are truncated: 1 and -1 keep their size, all others give 0.", accepts="number", scalar=_power,
-                operator="__pow__", amp="never", aten="pow.Tensor_Tensor", relay="power", onnx="Pow")  # fmt: skip
-standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__", aten="sub.Tensor",
-                relay="subtract", onnx="Sub")  # fmt: skip
+standard_binary(
+    "atan2",
+    "The angle in radians of the point (x2, x1), in [-pi, pi].",
+    result="float",
+    scalar=math.atan2,
+    amp="never",
+    aten="atan2",
+)
+standard_binary(
+    "divide",
+    "x1 / x2.",
+    result="float",
+    scalar=operator.truediv,
+    operator="__truediv__",
+    aten="div.Tensor",
+    relay="divide",
+    onnx="Div",
+)
+standard_binary(
+    "floor_divide",
+    "The greatest integer not above x1 / x2. Integers divided by 0 give 0.",
+    accepts="number",
+    scalar=operator.floordiv,
+    operator="__floordiv__",
+    aten="floor_divide",
+    relay="floor_divide",
+)
+standard_binary(
+    "maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", relay="maximum", onnx="Max"
+)
+standard_binary(
+    "minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", relay="minimum", onnx="Min"
+)
+standard_binary(
+    "mod",
+    "x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.",
+    accepts="number",
+    scalar=operator.mod,
+    operator="__mod__",
+    aten="remainder.Tensor",
+    relay="floor_mod",
+    onnx="Mod",
+)
+standard_binary(
+    "multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", relay="multiply", onnx="Mul"
+)
+standard_binary(
+    "power",
+    "x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative "
+    "powers are truncated: 1 and -1 keep their size, all others give 0.",
+    accepts="number",
+    scalar=_power,
+    operator="__pow__",
+    amp="never",
+    aten="pow.Tensor_Tensor",
+    relay="power",
+    onnx="Pow",
+)
+standard_binary(
+    "subtract",
+    "x1 - x2.",
+    accepts="number",
+    scalar=operator.sub,
+    operator="__sub__",
+    aten="sub.Tensor",
+    relay="subtract",
+    onnx="Sub",
+)
 
 # Comparisons. Operands are compared in their common dtype.
-standard_binary("equal", "x1 == x2; false for NaN.", result="bool", amp="keep", scalar=operator.eq, operator="__eq__",
-                aten="eq.Tensor",
-                relay="equal", onnx="Equal")  # fmt: skip
-standard_binary("greater", "x1 > x2; false for NaN.", result="bool", amp="keep", scalar=operator.gt, operator="__gt__",
-                aten="gt.Tensor", relay="greater", onnx="Greater")  # fmt: skip
-standard_binary("greater_equal", "x1 >= x2; false for NaN.", result="bool", amp="keep", scalar=operator.ge,
-                operator="__ge__",
-                aten="ge.Tensor", relay="greater_equal", onnx="GreaterOrEqual")  # fmt: skip
-standard_binary("less", "x1 < x2; false for NaN.", result="bool", amp="keep", scalar=operator.lt, operator="__lt__",
-                aten="lt.Tensor",
-                relay="less", onnx="Less")  # fmt: skip
-standard_binary("less_equal", "x1 <= x2; false for NaN.", result="bool", amp="keep", scalar=operator.le,
-                operator="__le__",
-                aten="le.Tensor", relay="less_equal", onnx="LessOrEqual")  # fmt: skip
-standard_binary("not_equal", "x1 != x2; true for NaN.", result="bool", amp="keep", scalar=operator.ne,
-                operator="__ne__",
-                aten="ne.Tensor", relay="not_equal")  # fmt: skip
+standard_binary(
+    "equal",
+    "x1 == x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.eq,
+    operator="__eq__",
+    aten="eq.Tensor",
+    relay="equal",
+    onnx="Equal",
+)
+standard_binary(
+    "greater",
+    "x1 > x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.gt,
+    operator="__gt__",
+    aten="gt.Tensor",
+    relay="greater",
+    onnx="Greater",
+)
+standard_binary(
+    "greater_equal",
+    "x1 >= x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.ge,
+    operator="__ge__",
+    aten="ge.Tensor",
+    relay="greater_equal",
+    onnx="GreaterOrEqual",
+)
+standard_binary(
+    "less",
+    "x1 < x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.lt,
+    operator="__lt__",
+    aten="lt.Tensor",
+    relay="less",
+    onnx="Less",
+)
+standard_binary(
+    "less_equal",
+    "x1 <= x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.le,
+    operator="__le__",
+    aten="le.Tensor",
+    relay="less_equal",
+    onnx="LessOrEqual",
+)
+standard_binary(
+    "not_equal",
+    "x1 != x2; true for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.ne,
+    operator="__ne__",
+    aten="ne.Tensor",
+    relay="not_equal",
+)
+
+
+def _both(a: float, b: float) -> bool:
+    return bool(a) and bool(b)
+
+
+def _either(a: float, b: float) -> bool:
+    return bool(a) or bool(b)
+
+
+def _one(a: float, b: float) -> bool:
+    return bool(a) != bool(b)
+
 
 # Logic on truth values (anything but 0 is true), and on bits.
-standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=lambda a, b: bool(a and b),
-                aten="logical_and",
-                relay="logical_and", onnx="And")  # fmt: skip
-standard_binary("logical_or", "Whether one is true, or both.", result="bool", amp="keep", scalar=lambda a,
-                b: bool(a or b),
-                aten="logical_or", relay="logical_or", onnx="Or")  # fmt: skip
-standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=lambda a,
-                b: bool(a) != bool(b),
-                aten="logical_xor", relay="logical_xor", onnx="Xor")  # fmt: skip
-standard_binary("bitwise_and", "The bits that both have, of integers or booleans.", accepts="discrete",
-                scalar=operator.and_,
-                operator="__and__", aten="bitwise_and.Tensor", relay="bitwise_and", onnx="BitwiseAnd")  # fmt: skip
-standard_binary("bitwise_or", "The bits that either has, of integers or booleans.", accepts="discrete",
-                scalar=operator.or_,
-                operator="__or__", aten="bitwise_or.Tensor", relay="bitwise_or", onnx="BitwiseOr")  # fmt: skip
-standard_binary("bitwise_xor", "The bits that exactly one has, of integers or booleans.", accepts="discrete",
-                scalar=operator.xor, operator="__xor__", aten="bitwise_xor.Tensor", relay="bitwise_xor",
-                onnx="BitwiseXor")  # fmt: skip
-standard_binary("left_shift", "The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.",
-                accepts="int", scalar=operator.lshift, operator="__lshift__", aten="bitwise_left_shift.Tensor",
-                relay="left_shift")  # fmt: skip
-standard_binary("right_shift", "The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width "
-                "less one where it is negative or larger.", accepts="int", scalar=operator.rshift,
-                operator="__rshift__",
-                aten="bitwise_right_shift.Tensor", relay="right_shift")  # fmt: skip
+standard_binary(
+    "logical_and",
+    "Whether both are true.",
+    result="bool",
+    amp="keep",
+    scalar=_both,
+    aten="logical_and",
+    relay="logical_and",
+    onnx="And",
+)
+standard_binary(
+    "logical_or",
+    "Whether one is true, or both.",
+    result="bool",
+    amp="keep",
+    scalar=_either,
+    aten="logical_or",
+    relay="logical_or",
+    onnx="Or",
+)
+standard_binary(
+    "logical_xor",
+    "Whether exactly one is true.",
+    result="bool",
+    amp="keep",
+    scalar=_one,
+    aten="logical_xor",
+    relay="logical_xor",
+    onnx="Xor",
+)
+standard_binary(
+    "bitwise_and",
+    "The bits that both have, of integers or booleans.",
+    accepts="discrete",
+    scalar=operator.and_,
+    operator="__and__",
+    aten="bitwise_and.Tensor",
+    relay="bitwise_and",
+    onnx="BitwiseAnd",
+)
+standard_binary(
+    "bitwise_or",
+    "The bits that either has, of integers or booleans.",
+    accepts="discrete",
+    scalar=operator.or_,
+    operator="__or__",
+    aten="bitwise_or.Tensor",
+    relay="bitwise_or",
+    onnx="BitwiseOr",
+)
+standard_binary(
+    "bitwise_xor",
+    "The bits that exactly one has, of integers or booleans.",
+    accepts="discrete",
+    scalar=operator.xor,
+    operator="__xor__",
+    aten="bitwise_xor.Tensor",
+    relay="bitwise_xor",
+    onnx="BitwiseXor",
+)
+standard_binary(
+    "left_shift",
+    "The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.",
+    accepts="int",
+    scalar=operator.lshift,
+    operator="__lshift__",
+    aten="bitwise_left_shift.Tensor",
+    relay="left_shift",
+)
+standard_binary(
+    "right_shift",
+    "The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width "
+    "less one where it is negative or larger.",
+    accepts="int",
+    scalar=operator.rshift,
+    operator="__rshift__",
+    aten="bitwise_right_shift.Tensor",
+    relay="right_shift",
+)
 
 
 def _extremum_dx(name: str, x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
@@ -116,8 +279,13 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
 @declare("where", schema=binary.where, pattern="broadcast", aten="where.self", relay="where", onnx="Where")
 def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
-    rules.require("where", condition.dtype == "bool", f"'condition' has dtype {condition.dtype}", "allowed: bool",
-                  "compare it: condition != 0")  # fmt: skip
+    rules.require(
+        "where",
+        condition.dtype == "bool",
+        f"'condition' has dtype {condition.dtype}",
+        "allowed: bool",
+        "compare it: condition != 0",
+    )
     rules.same_device("where", *[t for t in (condition, x, y) if isinstance(t, TensorType)])
     shapes = [t.shape for t in (condition, x, y) if isinstance(t, TensorType)]
     shape = rules.broadcast_shapes("where", *shapes)

@@ -17,15 +17,23 @@ def _conv_shape(
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
     layout = ", ".join(("depth", "height", "width")[3 - rank :])
     rules.require(op, len(x) == rank + 2, f"'x' has shape {rules.show(x)}", f"(batch, channels, {layout})")
-    rules.require(op, len(w) == rank + 2, f"'w' has shape {rules.show(w)}",
-                  f"(out channels, channels / groups, {layout})")  # fmt: skip
+    rules.require(
+        op, len(w) == rank + 2, f"'w' has shape {rules.show(w)}", f"(out channels, channels / groups, {layout})"
+    )
     _not_empty(op, x, w)
     rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
-    rules.require(op, same_dim(w[1] * groups, x[1]),
-                  f"x has {x[1]} channels, w takes {w[1]} in each of {groups} group(s)",
-                  f"w.shape[1] * groups == {x[1]}")  # fmt: skip
-    rules.require(op, same_dim((w[0] // groups) * groups, w[0]), f"w has {w[0]} out channels in {groups} groups",
-                  "a multiple of groups")  # fmt: skip
+    rules.require(
+        op,
+        same_dim(w[1] * groups, x[1]),
+        f"x has {x[1]} channels, w takes {w[1]} in each of {groups} group(s)",
+        f"w.shape[1] * groups == {x[1]}",
+    )
+    rules.require(
+        op,
+        same_dim((w[0] // groups) * groups, w[0]),
+        f"w has {w[0]} out channels in {groups} groups",
+        "a multiple of groups",
+    )
     steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
     spatial = tuple(
         window.window_count(op, size, kernel, step, pad, spread)
@@ -36,8 +44,12 @@ def _conv_shape(
 
 def _not_empty(op: str, x: Shape, w: Shape) -> None:
     """Only the batch may have no elements."""
-    rules.require(op, 0 not in w and 0 not in x[1:], f"shapes are {rules.show(x)} and {rules.show(w)}",
-                  "nothing but the batch may be empty")  # fmt: skip
+    rules.require(
+        op,
+        0 not in w and 0 not in x[1:],
+        f"shapes are {rules.show(x)} and {rules.show(w)}",
+        "nothing but the batch may be empty",
+    )
 
 
 def _operands(op: str, **types: TensorType) -> None:
@@ -51,8 +63,15 @@ def _operands(op: str, **types: TensorType) -> None:
 def _declare_conv(rank: int, **facts: str) -> None:
     name = f"conv{rank}d"
 
-    @declare(name, schema=schema.conv(rank), pattern="out_ewise_fusable", amp="always", aten=name, onnx="Conv",
-             relay=f"nn.{name}")  # fmt: skip
+    @declare(
+        name,
+        schema=schema.conv(rank),
+        pattern="out_ewise_fusable",
+        amp="always",
+        aten=name,
+        onnx="Conv",
+        relay=f"nn.{name}",
+    )
     def conv(x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> TensorType:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
         window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`."""
@@ -81,8 +100,15 @@ def _declare_conv(rank: int, **facts: str) -> None:
         rules.require_same_shape(op, y=dy.with_shape(forward), dy=dy)
         return x.with_shape(shape)
 
-    @declare(f"{name}_transpose", schema=schema.conv_transpose(rank), pattern="out_ewise_fusable", amp="always",
-             aten=f"conv_transpose{rank}d.input", onnx="ConvTranspose", relay=f"nn.{name}_transpose")  # fmt: skip
+    @declare(
+        f"{name}_transpose",
+        schema=schema.conv_transpose(rank),
+        pattern="out_ewise_fusable",
+        amp="always",
+        aten=f"conv_transpose{rank}d.input",
+        onnx="ConvTranspose",
+        relay=f"nn.{name}_transpose",
+    )
     def conv_transpose(
         x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
     ) -> TensorType:
@@ -97,13 +123,18 @@ def _declare_conv(rank: int, **facts: str) -> None:
 def _transposed_shape(
     op: str, rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, extra: _Ints, dilation: _Ints, groups: int
 ) -> Shape:
-    rules.require(op, len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}",
-                  f"rank {rank + 2} each")  # fmt: skip
+    rules.require(
+        op, len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}", f"rank {rank + 2} each"
+    )
     _not_empty(op, x, w)
     rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(op, same_dim(w[0], x[1]), f"x has {x[1]} channels, w takes {w[0]}", f"w.shape[0] == {x[1]}")
-    rules.require(op, same_dim((x[1] // groups) * groups, x[1]), f"x has {x[1]} channels in {groups} groups",
-                  "a multiple of groups")  # fmt: skip
+    rules.require(
+        op,
+        same_dim((x[1] // groups) * groups, x[1]),
+        f"x has {x[1]} channels in {groups} groups",
+        "a multiple of groups",
+    )
     steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
     more = window.per_axis(op, "output_padding", extra, rank, least=0)
     for added, step in zip(more, steps, strict=True):
@@ -115,9 +146,13 @@ def _transposed_shape(
         )
     )
     for size in sizes:
-        rules.require(op, not isinstance(size, int) or size >= 1,
-                      f"the result would have spatial shape {rules.show(sizes)}", "at least one element an axis",
-                      "cut off less padding")  # fmt: skip
+        rules.require(
+            op,
+            not isinstance(size, int) or size >= 1,
+            f"the result would have spatial shape {rules.show(sizes)}",
+            "at least one element an axis",
+            "cut off less padding",
+        )
     return (x[0], w[1] * groups, *sizes)
 
 

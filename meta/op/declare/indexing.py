@@ -13,8 +13,15 @@ WHOLE = 2**62
 """An `end` past every size."""
 
 
-@declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True, aten="slice.Tensor",
-         relay="strided_slice", onnx="Slice")  # fmt: skip
+@declare(
+    "strided_slice",
+    schema=indexing.strided_slice,
+    pattern="injective",
+    method=True,
+    aten="slice.Tensor",
+    relay="strided_slice",
+    onnx="Slice",
+)
 def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
     return x.with_shape(_sliced("strided_slice", x, begin, end, strides))
@@ -25,8 +32,12 @@ def _sliced(
 ) -> tuple[Dim, ...]:
     steps = strides or (1,) * len(begin)
     fits = len(begin) == len(end) == len(steps) and len(begin) <= x.ndim and 0 not in steps
-    rules.require(op, fits, f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
-                  "one of each an axis, at most as many as the rank, strides not zero")  # fmt: skip
+    rules.require(
+        op,
+        fits,
+        f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
+        "one of each an axis, at most as many as the rank, strides not zero",
+    )
     sizes = tuple(_length(*of_axis) for of_axis in zip(begin, end, steps, x.shape, strict=False))
     return (*sizes, *x.shape[len(begin) :])
 
@@ -58,8 +69,12 @@ def strided_set(
     rules.require_same_dtype("strided_set", x=x, v=v)
     target = _sliced("strided_set", x, begin, end, strides)
     full = rules.broadcast_shapes("strided_set", v.shape, target)
-    rules.require("strided_set", rules.same_shape(full, target), f"v has shape {rules.show(v.shape)}",
-                  f"shapes that broadcast to that of the slice, {rules.show(target)}")  # fmt: skip
+    rules.require(
+        "strided_set",
+        rules.same_shape(full, target),
+        f"v has shape {rules.show(v.shape)}",
+        f"shapes that broadcast to that of the slice, {rules.show(target)}",
+    )
     return x
 
 
@@ -71,8 +86,13 @@ def _require_number(op: str, name: str, t: TensorType) -> None:
 
 
 def _require_indices(op: str, indices: TensorType, x: TensorType) -> None:
-    rules.require(op, dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",
-                  f"allowed: {', '.join(dtypes.INTS)}", 'cast it: indices.cast("int64")')  # fmt: skip
+    rules.require(
+        op,
+        dtypes.is_int(indices.dtype),
+        f"'indices' has dtype {indices.dtype}",
+        f"allowed: {', '.join(dtypes.INTS)}",
+        'cast it: indices.cast("int64")',
+    )
     rules.same_device(op, x, indices)
 
 
@@ -94,8 +114,12 @@ def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
 
 def _require_elements(op: str, size: Dim, indices: TensorType, x: TensorType) -> None:
     """An axis that positions point into has some."""
-    rules.require(op, size != 0 or indices.size == 0, f"x of shape {rules.show(x.shape)} is empty where indices point",
-                  "no positions in an empty axis")  # fmt: skip
+    rules.require(
+        op,
+        size != 0 or indices.size == 0,
+        f"x of shape {rules.show(x.shape)} is empty where indices point",
+        "no positions in an empty axis",
+    )
 
 
 def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
@@ -118,8 +142,15 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
     return x
 
 
-@declare("gather", schema=indexing.gather, pattern="injective", method=True, aten="gather", relay="gather",
-         onnx="GatherElements")  # fmt: skip
+@declare(
+    "gather",
+    schema=indexing.gather,
+    pattern="injective",
+    method=True,
+    aten="gather",
+    relay="gather",
+    onnx="GatherElements",
+)
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
 
@@ -137,9 +168,12 @@ def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
         _require_elements(op, x.shape[at], indices, x)
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
         small = isinstance(size, int) and isinstance(count, int) and count <= size
-        rules.require(op, i == at or small or same_dim(size, count),
-                      f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}",
-                      f"no larger than x except along axis {at}")  # fmt: skip
+        rules.require(
+            op,
+            i == at or small or same_dim(size, count),
+            f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}",
+            f"no larger than x except along axis {at}",
+        )
 
 
 @declare("gather_dx", schema=indexing.gather_dx, amp="never")
@@ -163,8 +197,12 @@ def gather_nd(x: TensorType, indices: TensorType) -> TensorType:
 def _gathered_nd(op: str, x: TensorType, indices: TensorType) -> tuple[Dim, ...]:
     _require_indices(op, indices, x)
     count = indices.shape[0].__index__() if indices.ndim else 0
-    rules.require(op, 1 <= count <= x.ndim, f"indices of shape {rules.show(indices.shape)} for x of rank {x.ndim}",
-                  "at least one and at most as many coordinates (first axis of indices) as axes of x")  # fmt: skip
+    rules.require(
+        op,
+        1 <= count <= x.ndim,
+        f"indices of shape {rules.show(indices.shape)} for x of rank {x.ndim}",
+        "at least one and at most as many coordinates (first axis of indices) as axes of x",
+    )
     for size in x.shape[:count]:
         _require_elements(op, size, indices, x)
     return (*indices.shape[1:], *x.shape[count:])
@@ -179,8 +217,14 @@ def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...]) ->
     return x
 
 
-@declare("scatter_add", schema=indexing.scatter_add, method=True, aten="scatter_add", relay="scatter_elements",
-         onnx="ScatterElements")  # fmt: skip
+@declare(
+    "scatter_add",
+    schema=indexing.scatter_add,
+    method=True,
+    aten="scatter_add",
+    relay="scatter_elements",
+    onnx="ScatterElements",
+)
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
 
@@ -207,9 +251,12 @@ def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> Tensor
     _require_indices("embedding_dx", indices, dy)
     _require_number("embedding_dx", "dy", dy)
     lead = indices.ndim
-    rules.require("embedding_dx", dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
-                  f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
-                  "a shape of dy that begins with that of indices")  # fmt: skip
+    rules.require(
+        "embedding_dx",
+        dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
+        f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
+        "a shape of dy that begins with that of indices",
+    )
     table = dy.with_shape((num_weight, *dy.shape[lead:]))
     _require_elements("embedding_dx", num_weight, indices, table)
     return table

@@ -58,14 +58,25 @@ def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     return _like(x, dtype)
 
 
-@declare("arange", schema=init.arange, pattern="injective", amp="never", aten="arange.start_step", relay="arange",
-         onnx="Range")  # fmt: skip
+@declare(
+    "arange",
+    schema=init.arange,
+    pattern="injective",
+    amp="never",
+    aten="arange.start_step",
+    relay="arange",
+    onnx="Range",
+)
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
     """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
     rules.require("arange", step != 0, "'step' is 0", "a step that is not")
-    rules.require("arange", all(map(math.isfinite, (first, last, step))), f"start={first}, stop={last}, step={step}",
-                  "finite numbers")  # fmt: skip
+    rules.require(
+        "arange",
+        all(map(math.isfinite, (first, last, step))),
+        f"start={first}, stop={last}, step={step}",
+        "finite numbers",
+    )
     if dtype is None:
         dtype = "float32" if any(isinstance(v, float) for v in (first, last, step)) else "int64"
     exact = all(isinstance(v, int) for v in (first, last, step))
@@ -85,12 +96,18 @@ def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     return _created("eye", (n, n if m is None else m), dtype, device)
 
 
-@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot",
-         onnx="OneHot")  # fmt: skip
+@declare(
+    "one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot", onnx="OneHot"
+)
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
     """For each index a vector of zeros with a one at its place, along a new axis."""
-    rules.require("one_hot", dtypes.is_int(indices.dtype), f"'indices' has dtype {indices.dtype}",
-                  f"allowed: {', '.join(dtypes.INTS)}", 'cast it: indices.cast("int64")')  # fmt: skip
+    rules.require(
+        "one_hot",
+        dtypes.is_int(indices.dtype),
+        f"'indices' has dtype {indices.dtype}",
+        f"allowed: {', '.join(dtypes.INTS)}",
+        'cast it: indices.cast("int64")',
+    )
     rules.require_sizes("one_hot", (depth,))
     at = rules.axis_index("one_hot", axis, indices.ndim + 1)
     return indices.with_shape((*indices.shape[:at], depth, *indices.shape[at:])).with_dtype(dtype)

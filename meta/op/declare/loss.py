@@ -88,12 +88,21 @@ def _logits(
         rules.require_same_dtype(op, x=x, **{name: value})
         rules.same_device(op, x, value)
         full = rules.broadcast_shapes(op, x.shape, value.shape)
-        rules.require(op, rules.same_shape(full, x.shape), f"'{name}' has shape {rules.show(value.shape)}",
-                      f"a shape that broadcasts to that of x, {rules.show(x.shape)}")  # fmt: skip
+        rules.require(
+            op,
+            rules.same_shape(full, x.shape),
+            f"'{name}' has shape {rules.show(value.shape)}",
+            f"a shape that broadcasts to that of x, {rules.show(x.shape)}",
+        )
 
 
-@declare("binary_cross_entropy_with_logits", schema=loss.logits, pattern="reduce", amp="never",
-         aten="binary_cross_entropy_with_logits")  # fmt: skip
+@declare(
+    "binary_cross_entropy_with_logits",
+    schema=loss.logits,
+    pattern="reduce",
+    amp="never",
+    aten="binary_cross_entropy_with_logits",
+)
 def binary_cross_entropy_with_logits(
     x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None, reduction: str
 ) -> TensorType:
@@ -105,9 +114,13 @@ def binary_cross_entropy_with_logits(
 
 @declare("binary_cross_entropy_with_logits_dx", schema=loss.logits_dx, pattern="elemwise", amp="never")
 def binary_cross_entropy_with_logits_dx(
-    x: TensorType, target: TensorType, dy: TensorType, weight: TensorType | None, pos_weight: TensorType | None,
+    x: TensorType,
+    target: TensorType,
+    dy: TensorType,
+    weight: TensorType | None,
+    pos_weight: TensorType | None,
     reduction: str,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     """Gradient of binary_cross_entropy_with_logits with respect to x."""
     _logits("binary_cross_entropy_with_logits_dx", x, target, weight, pos_weight)
     return _gradient("binary_cross_entropy_with_logits_dx", x, x.shape, dy, reduction)
@@ -122,32 +135,53 @@ def _classes(
     op: str, shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float
 ) -> Shape:
     """Check a loss over classes; the shape of the losses, which is that of the targets."""
-    rules.require(op, dtypes.is_float(dtype), f"'x' has dtype {dtype}", f"allowed: {', '.join(dtypes.FLOATS)}",
-                  'cast it: x.cast("float32")')  # fmt: skip
+    rules.require(
+        op,
+        dtypes.is_float(dtype),
+        f"'x' has dtype {dtype}",
+        f"allowed: {', '.join(dtypes.FLOATS)}",
+        'cast it: x.cast("float32")',
+    )
     rules.require(op, len(shape) > 0, "'x' is 0-d", "an axis of classes")
     rules.require_int(op, "target", target)
     axis = class_axis(len(shape))
     rules.require(op, shape[axis] != 0, f"'x' has shape {rules.show(shape)}", f"at least one class along axis {axis}")
     losses = (*shape[:axis], *shape[axis + 1 :])
-    rules.require(op, rules.same_shape(losses, target.shape), f"'target' has shape {rules.show(target.shape)}",
-                  f"{rules.show(losses)}: that of x, {rules.show(shape)}, without axis {axis}")  # fmt: skip
+    rules.require(
+        op,
+        rules.same_shape(losses, target.shape),
+        f"'target' has shape {rules.show(target.shape)}",
+        f"{rules.show(losses)}: that of x, {rules.show(shape)}, without axis {axis}",
+    )
     rules.require(op, 0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     if weight is None:
         return losses
-    rules.require(op, weight.ndim == 1 and same_dim(weight.shape[0], shape[axis]),
-                  f"'weight' has shape {rules.show(weight.shape)}",
-                  f"{rules.show((shape[axis],))}, one for each class")  # fmt: skip
-    rules.require(op, weight.dtype == dtype, f"'weight' is {weight.dtype}, 'x' is {dtype}", "one dtype for both",
-                  f'cast one: weight.cast("{dtype}")')  # fmt: skip
+    rules.require(
+        op,
+        weight.ndim == 1 and same_dim(weight.shape[0], shape[axis]),
+        f"'weight' has shape {rules.show(weight.shape)}",
+        f"{rules.show((shape[axis],))}, one for each class",
+    )
+    rules.require(
+        op,
+        weight.dtype == dtype,
+        f"'weight' is {weight.dtype}, 'x' is {dtype}",
+        "one dtype for both",
+        f'cast one: weight.cast("{dtype}")',
+    )
     rules.same_device(op, target, weight)
     return losses
 
 
 @declare("nll_loss", schema=loss.class_loss, pattern="reduce", amp="never", aten="nll_loss")
 def nll_loss(
-    x: TensorType, target: TensorType, weight: TensorType | None, reduction: str, ignore_index: int,
+    x: TensorType,
+    target: TensorType,
+    weight: TensorType | None,
+    reduction: str,
+    ignore_index: int,
     label_smoothing: float,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     """Minus the log-probability, given by x, of the right class, times the weight of that class. The mean is divided by
     the sum of these weights. A target that is no class, other than ignore_index, gives NaN."""
     rules.same_device("nll_loss", x, target)
@@ -156,9 +190,14 @@ def nll_loss(
 
 @declare("nll_loss_dx", schema=loss.nll_loss_dx, pattern="reduce", amp="never")
 def nll_loss_dx(
-    dy: TensorType, target: TensorType, weight: TensorType | None, shape: Shape, reduction: str, ignore_index: int,
+    dy: TensorType,
+    target: TensorType,
+    weight: TensorType | None,
+    shape: Shape,
+    reduction: str,
+    ignore_index: int,
     label_smoothing: float,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     """Gradient of nll_loss with respect to x, which is the same for every x."""
     losses = _classes("nll_loss_dx", shape, dy.dtype, target, weight, label_smoothing)
     rules.same_device("nll_loss_dx", dy, target)
@@ -168,9 +207,13 @@ def nll_loss_dx(
 
 @declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never", aten="cross_entropy_loss")
 def cross_entropy(
-    x: TensorType, target: TensorType, weight: TensorType | None, reduction: str, ignore_index: int,
+    x: TensorType,
+    target: TensorType,
+    weight: TensorType | None,
+    reduction: str,
+    ignore_index: int,
     label_smoothing: float,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN."""
     rules.same_device("cross_entropy", x, target)
@@ -179,9 +222,14 @@ def cross_entropy(
 
 @declare("cross_entropy_dx", schema=loss.cross_entropy_dx, pattern="softmax", amp="never")
 def cross_entropy_dx(
-    x: TensorType, target: TensorType, dy: TensorType, weight: TensorType | None, reduction: str, ignore_index: int,
+    x: TensorType,
+    target: TensorType,
+    dy: TensorType,
+    weight: TensorType | None,
+    reduction: str,
+    ignore_index: int,
     label_smoothing: float,
-) -> TensorType:  # fmt: skip
+) -> TensorType:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy."""
     losses = _classes("cross_entropy_dx", x.shape, x.dtype, target, weight, label_smoothing)
     rules.same_device("cross_entropy_dx", x, target)

@@ -9,8 +9,14 @@ from meta.op.registry import declare
 from meta.schema import movement
 
 
-@declare("repeat", schema=movement.repeat, pattern="injective", method=True, aten="repeat_interleave.self_int",
-         relay="repeat")  # fmt: skip
+@declare(
+    "repeat",
+    schema=movement.repeat,
+    pattern="injective",
+    method=True,
+    aten="repeat_interleave.self_int",
+    relay="repeat",
+)
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     """Each element several times in a row along an axis, as numpy.repeat does."""
     rules.require("repeat", repeats >= 0, f"repeats is {repeats}", "zero or more")
@@ -53,10 +59,19 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
 )
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float) -> TensorType:
     """The tensor framed with elements of one value."""
-    rules.require("pad", len(pad_width) == 2 * x.ndim, f"pad_width {pad_width} for rank {x.ndim}",
-                  f"{x.ndim} pairs (before, after)")  # fmt: skip
-    rules.require("pad", all(w >= 0 for w in pad_width), f"pad_width is {pad_width}", "zero or more of each",
-                  "use strided_slice to remove elements")  # fmt: skip
+    rules.require(
+        "pad",
+        len(pad_width) == 2 * x.ndim,
+        f"pad_width {pad_width} for rank {x.ndim}",
+        f"{x.ndim} pairs (before, after)",
+    )
+    rules.require(
+        "pad",
+        all(w >= 0 for w in pad_width),
+        f"pad_width is {pad_width}",
+        "zero or more of each",
+        "use strided_slice to remove elements",
+    )
     return x.with_shape(tuple(d + a + b for d, a, b in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True)))
 
 

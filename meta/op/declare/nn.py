@@ -24,8 +24,16 @@ def _softmax_dx_type(op: str, y: TensorType, dy: TensorType, axis: int) -> Tenso
     return y
 
 
-@declare("softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True, aten="softmax.int",
-         relay="nn.softmax", onnx="Softmax")  # fmt: skip
+@declare(
+    "softmax",
+    schema=nn.softmax,
+    pattern="softmax",
+    amp="never",
+    method=True,
+    aten="softmax.int",
+    relay="nn.softmax",
+    onnx="Softmax",
+)
 def softmax(x: TensorType, axis: int) -> TensorType:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
     return _softmax_type("softmax", x, axis)
@@ -37,8 +45,16 @@ def softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     return _softmax_dx_type("softmax_dx", y, dy, axis)
 
 
-@declare("log_softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True, aten="log_softmax.int",
-         relay="nn.log_softmax", onnx="LogSoftmax")  # fmt: skip
+@declare(
+    "log_softmax",
+    schema=nn.softmax,
+    pattern="softmax",
+    amp="never",
+    method=True,
+    aten="log_softmax.int",
+    relay="nn.log_softmax",
+    onnx="LogSoftmax",
+)
 def log_softmax(x: TensorType, axis: int) -> TensorType:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow."""
     return _softmax_type("log_softmax", x, axis)
@@ -58,9 +74,12 @@ def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
     rules.require_rank("bias_add", "bias", bias, 1)
     rules.require_same_dtype("bias_add", x=x, bias=bias)
     rules.same_device("bias_add", x, bias)
-    rules.require("bias_add", x.ndim > 0 and same_dim(bias.shape[0], x.shape[at]),
-                  f"bias has shape {rules.show(bias.shape)}, x {rules.show(x.shape)}",
-                  f"as many elements as x has along axis {at}")  # fmt: skip
+    rules.require(
+        "bias_add",
+        x.ndim > 0 and same_dim(bias.shape[0], x.shape[at]),
+        f"bias has shape {rules.show(bias.shape)}, x {rules.show(x.shape)}",
+        f"as many elements as x has along axis {at}",
+    )
     return x
 
 
@@ -74,8 +93,13 @@ def dropout(x: TensorType, key: TensorType, p: float) -> TupleType:
     2014). The mask, true where an element is kept, depends on the key and the position alone, not on the device."""
     rules.require_float("dropout", "x", x)
     _probability("dropout", p)
-    rules.require("dropout", key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2), f"'key' is {key!r}",
-                  "int64 of shape (2,)", "get one from meta.random")  # fmt: skip
+    rules.require(
+        "dropout",
+        key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2),
+        f"'key' is {key!r}",
+        "int64 of shape (2,)",
+        "get one from meta.random",
+    )
     rules.same_device("dropout", x, key)
     return TupleType((x, x.with_dtype("bool")))
 

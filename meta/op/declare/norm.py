@@ -21,11 +21,20 @@ def _parameter(op: str, name: str, value: TensorType | None, x: TensorType, shap
     """Check a parameter that goes with x: its shape, and that its dtype is that of x or of statistics of x."""
     if value is None:
         return
-    rules.require(op, rules.same_shape(value.shape, shape), f"'{name}' has shape {rules.show(value.shape)}",
-                  f"{rules.show(shape)}, {what}")  # fmt: skip
+    rules.require(
+        op,
+        rules.same_shape(value.shape, shape),
+        f"'{name}' has shape {rules.show(value.shape)}",
+        f"{rules.show(shape)}, {what}",
+    )
     allowed = dict.fromkeys((x.dtype, wide(x.dtype)))
-    rules.require(op, value.dtype in allowed, f"'{name}' is {value.dtype}, 'x' is {x.dtype}", " or ".join(allowed),
-                  f'cast it: {name}.cast("{x.dtype}")')  # fmt: skip
+    rules.require(
+        op,
+        value.dtype in allowed,
+        f"'{name}' is {value.dtype}, 'x' is {x.dtype}",
+        " or ".join(allowed),
+        f'cast it: {name}.cast("{x.dtype}")',
+    )
     rules.same_device(op, x, value)
 
 
@@ -36,11 +45,16 @@ def _normalised(op: str, x: TensorType, axis: _Ints) -> Shape:
     return tuple(x.shape[a] for a in rules.axis_indices(op, axis, x.ndim))
 
 
-@declare("layer_norm", schema=norm.layer_norm, pattern="softmax", amp="never", aten="native_layer_norm",
-         onnx="LayerNormalization", relay="nn.layer_norm")  # fmt: skip
-def layer_norm(
-    x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float
-) -> TensorType:
+@declare(
+    "layer_norm",
+    schema=norm.layer_norm,
+    pattern="softmax",
+    amp="never",
+    aten="native_layer_norm",
+    onnx="LayerNormalization",
+    relay="nn.layer_norm",
+)
+def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
     J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32."""
     shape = _normalised("layer_norm", x, axis)
@@ -84,13 +98,26 @@ def _channel_parameters(op: str, x: TensorType, axis: int, **parameters: TensorT
     return shape
 
 
-@declare("batch_norm_train", schema=norm.batch_norm_train, pattern="opaque", amp_args=("x",),
-         inplace={1: "running_mean", 2: "running_var"}, aten="native_batch_norm", onnx="BatchNormalization",
-         outputs=("y", "new_mean", "new_var", "mean", "invstd"))  # fmt: skip
+@declare(
+    "batch_norm_train",
+    schema=norm.batch_norm_train,
+    pattern="opaque",
+    amp_args=("x",),
+    inplace={1: "running_mean", 2: "running_var"},
+    aten="native_batch_norm",
+    onnx="BatchNormalization",
+    outputs=("y", "new_mean", "new_var", "mean", "invstd"),
+)
 def batch_norm_train(
-    x: TensorType, running_mean: TensorType, running_var: TensorType, w: TensorType | None, b: TensorType | None,
-    momentum: float, eps: float, axis: int,
-) -> TupleType:  # fmt: skip
+    x: TensorType,
+    running_mean: TensorType,
+    running_var: TensorType,
+    w: TensorType | None,
+    b: TensorType | None,
+    momentum: float,
+    eps: float,
+    axis: int,
+) -> TupleType:
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015).
 
@@ -101,14 +128,24 @@ def batch_norm_train(
     op = "batch_norm_train"
     shape = _channel_parameters(op, x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     others = product(d for i, d in enumerate(x.shape) if i != axis % x.ndim)
-    rules.require(op, others != 1, f"'x' has shape {rules.show(x.shape)}: one element a channel",
-                  "more than one, or the variance says nothing", "use a larger batch, or batch_norm_infer")  # fmt: skip
+    rules.require(
+        op,
+        others != 1,
+        f"'x' has shape {rules.show(x.shape)}: one element a channel",
+        "more than one, or the variance says nothing",
+        "use a larger batch, or batch_norm_infer",
+    )
     stats = x.with_shape(shape).with_dtype(wide(x.dtype))
     return TupleType((x, running_mean, running_var, stats, stats))
 
 
-@declare("batch_norm_train_dxwb", schema=norm.batch_norm_train_dxwb, pattern="opaque", amp_args=("dy", "x"),
-         outputs=("dx", "dw", "db"))  # fmt: skip
+@declare(
+    "batch_norm_train_dxwb",
+    schema=norm.batch_norm_train_dxwb,
+    pattern="opaque",
+    amp_args=("dy", "x"),
+    outputs=("dx", "dw", "db"),
+)
 def batch_norm_train_dxwb(
     dy: TensorType, x: TensorType, w: TensorType | None, mean: TensorType, invstd: TensorType, axis: int
 ) -> TupleType:
@@ -125,9 +162,14 @@ def batch_norm_train_dxwb(
 
 @declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",), relay="nn.batch_norm")
 def batch_norm_infer(
-    x: TensorType, running_mean: TensorType, running_var: TensorType, w: TensorType | None, b: TensorType | None,
-    eps: float, axis: int,
-) -> TensorType:  # fmt: skip
+    x: TensorType,
+    running_mean: TensorType,
+    running_var: TensorType,
+    w: TensorType | None,
+    b: TensorType | None,
+    eps: float,
+    axis: int,
+) -> TensorType:
     """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
     no gradient flows to them."""
     _channel_parameters("batch_norm_infer", x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)

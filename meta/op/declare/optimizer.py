@@ -23,8 +23,15 @@ def _require(name: str, x: TensorType, dx: TensorType, *numbers: Any, **states: 
     rules.same_device(name, x, dx, *states.values(), *scalars)
 
 
-@declare("sgd", schema=optimizer.sgd, pattern="elemwise", amp="never", amp_args=("dx",),
-         inplace={0: "x", 1: "v"}, outputs=("x", "v"))  # fmt: skip
+@declare(
+    "sgd",
+    schema=optimizer.sgd,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "v"},
+    outputs=("x", "v"),
+)
 def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: Any) -> TupleType:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then
     x <- x - learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate
@@ -34,9 +41,15 @@ def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: An
     return TupleType((x, v))
 
 
-@declare("adam", schema=optimizer.adam, pattern="elemwise", amp="never", amp_args=("dx",),
-         inplace={0: "x", 1: "m", 2: "v"},
-         outputs=("x", "m", "v"))  # fmt: skip
+@declare(
+    "adam",
+    schema=optimizer.adam,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "m", 2: "v"},
+    outputs=("x", "m", "v"),
+)
 def adam(
     x: TensorType, dx: TensorType, m: TensorType, v: TensorType, step: Any, learning_rate: Any, *_: Any
 ) -> TupleType:

@@ -13,8 +13,12 @@ _Ints = tuple[int, ...]
 
 def _spatial(op: str, rank: int, shape: Shape) -> tuple[int, ...]:
     """The spatial part of an input's shape. Raises TypeInferenceError unless it is known and not empty."""
-    rules.require(op, len(shape) == rank + 2, f"'x' has shape {rules.show(shape)}",
-                  f"rank {rank + 2}: (batch, channels, *spatial)")  # fmt: skip
+    rules.require(
+        op,
+        len(shape) == rank + 2,
+        f"'x' has shape {rules.show(shape)}",
+        f"rank {rank + 2}: (batch, channels, *spatial)",
+    )
     spatial = shape[2:]
     rules.require(op, is_static(spatial), f"'x' has the symbolic spatial shape {rules.show(spatial)}", "static sizes")
     rules.require(op, 0 not in shape[1:], f"'x' has shape {rules.show(shape)}", "nothing but the batch may be empty")
@@ -45,8 +49,14 @@ def _alike(op: str, **types: TensorType) -> None:
 def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
-    @declare(largest, schema=schema.max_pool(rank), pattern="out_ewise_fusable", aten=largest, onnx="MaxPool",
-             relay=f"nn.{largest}")  # fmt: skip
+    @declare(
+        largest,
+        schema=schema.max_pool(rank),
+        pattern="out_ewise_fusable",
+        aten=largest,
+        onnx="MaxPool",
+        relay=f"nn.{largest}",
+    )
     def max_pool(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
     ) -> TensorType:
@@ -77,12 +87,23 @@ def _declare_windowed(rank: int) -> None:
         rules.require_same_shape(op, x=x, v=v)
         return v.with_shape(_pooled(op, rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
-    @declare(mean, schema=schema.avg_pool(rank), pattern="out_ewise_fusable", aten=mean, onnx="AveragePool",
-             relay=f"nn.{mean}")  # fmt: skip
+    @declare(
+        mean,
+        schema=schema.avg_pool(rank),
+        pattern="out_ewise_fusable",
+        aten=mean,
+        onnx="AveragePool",
+        relay=f"nn.{mean}",
+    )
     def avg_pool(
-        x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool,
+        x: TensorType,
+        kernel: _Ints,
+        stride: _Ints,
+        padding: _Ints,
+        dilation: _Ints,
+        ceil_mode: bool,
         count_include_pad: bool,
-    ) -> TensorType:  # fmt: skip
+    ) -> TensorType:
         """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts.
         Half precisions accumulate in float32."""
         rules.require_float(mean, "x", x)
@@ -90,9 +111,15 @@ def _declare_windowed(rank: int) -> None:
 
     @declare(f"{mean}_dx", schema=schema.avg_pool_dx(rank), pattern="out_ewise_fusable")
     def avg_pool_dx(
-        dy: TensorType, shape: Shape, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool,
+        dy: TensorType,
+        shape: Shape,
+        kernel: _Ints,
+        stride: _Ints,
+        padding: _Ints,
+        dilation: _Ints,
+        ceil_mode: bool,
         count_include_pad: bool,
-    ) -> TensorType:  # fmt: skip
+    ) -> TensorType:
         """Gradient of average pooling: every dy in equal parts to the elements of its window."""
         op = f"{mean}_dx"
         rules.require_float(op, "dy", dy)
@@ -151,4 +178,3 @@ def _declare_adaptive(rank: int) -> None:
 for _rank in (1, 2, 3):
     _declare_windowed(_rank)
     _declare_adaptive(_rank)
-

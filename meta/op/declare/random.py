@@ -8,7 +8,7 @@ are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy 
 from __future__ import annotations
 
 from meta import dtype as dtypes
-from meta.ir.dim import same_dim
+from meta.ir.dim import Dim, same_dim
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.op.registry import declare
@@ -42,21 +42,24 @@ def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dt
 @declare("normal", schema=random.normal, pattern="injective", aten="normal_functional")
 def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
     """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
-    deviations
-    from the mean in float32 and less precise dtypes, 8.6 in float64."""
-    rules.require("normal", not isinstance(std, (int, float)) or std >= 0, f"std is {std}", "0 or more")
+    deviations from the mean in float32 and less precise dtypes, 8.6 in float64."""
+    rules.require("normal", std >= 0, f"std is {std}", "0 or more")
     return _floating("normal", key, shape, dtype)
 
 
 @declare("randint", schema=random.randint, pattern="injective", aten="randint.low")
-def randint(key: TensorType, shape: tuple[int, ...], low: int, high: int, dtype: str) -> TensorType:
+def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype: str) -> TensorType:
     """Integers uniform in [low, high)."""
     rules.require("randint", dtypes.is_int(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.INTS)}")
     rules.require_ordered("randint", low, high, strictly=True)
     if isinstance(low, int) and isinstance(high, int):
         least, greatest = dtypes.int_range(dtype)
-        rules.require("randint", least <= low and high - 1 <= greatest, f"[{low}, {high}) is asked for in {dtype}",
-                      f"values from {least} to {greatest}")  # fmt: skip
+        rules.require(
+            "randint",
+            least <= low and high - 1 <= greatest,
+            f"[{low}, {high}) is asked for in {dtype}",
+            f"values from {least} to {greatest}",
+        )
     return _random("randint", key, shape, dtype)
 
 

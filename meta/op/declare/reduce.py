@@ -15,28 +15,75 @@ from meta.schema import reduce
 
 standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim", relay="all")
 standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim", relay="any")
-standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False,
-                aten="amax",
-                relay="max", onnx="ReduceMax")  # fmt: skip
-standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never", aten="mean.dim",
-                relay="mean",
-                onnx="ReduceMean")  # fmt: skip
-standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False,
-                aten="amin",
-                relay="min", onnx="ReduceMin")  # fmt: skip
-standard_reduce("prod", "The product; 1 of no elements.", result="sum", amp="never", aten="prod.dim_int", relay="prod",
-                onnx="ReduceProd")  # fmt: skip
-standard_reduce("sum", "The sum; 0 of no elements.", result="sum", amp="never", aten="sum.dim_IntList", relay="sum",
-                onnx="ReduceSum")  # fmt: skip
-standard_reduce("logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float",
-                amp="never",
-                aten="logsumexp", onnx="ReduceLogSumExp")  # fmt: skip
-standard_reduce("std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment,
-                amp="never",
-                aten="std.correction")  # fmt: skip
-standard_reduce("var", "The mean squared distance from the mean, with the number of elements less `correction` as "
-                "divisor; NaN where that is 0.", result="float", schema=reduce.moment, amp="never",
-                aten="var.correction", relay="variance")  # fmt: skip
+standard_reduce(
+    "max",
+    "The largest element; NaN where there is one. Equal ones share the gradient.",
+    empty=False,
+    aten="amax",
+    relay="max",
+    onnx="ReduceMax",
+)
+standard_reduce(
+    "mean",
+    "The arithmetic mean; NaN of no elements.",
+    result="float",
+    amp="never",
+    aten="mean.dim",
+    relay="mean",
+    onnx="ReduceMean",
+)
+standard_reduce(
+    "min",
+    "The smallest element; NaN where there is one. Equal ones share the gradient.",
+    empty=False,
+    aten="amin",
+    relay="min",
+    onnx="ReduceMin",
+)
+standard_reduce(
+    "prod",
+    "The product; 1 of no elements.",
+    result="sum",
+    amp="never",
+    aten="prod.dim_int",
+    relay="prod",
+    onnx="ReduceProd",
+)
+standard_reduce(
+    "sum",
+    "The sum; 0 of no elements.",
+    result="sum",
+    amp="never",
+    aten="sum.dim_IntList",
+    relay="sum",
+    onnx="ReduceSum",
+)
+standard_reduce(
+    "logsumexp",
+    "log(sum(exp(x))), computed without overflow; -inf of no elements.",
+    result="float",
+    amp="never",
+    aten="logsumexp",
+    onnx="ReduceLogSumExp",
+)
+standard_reduce(
+    "std",
+    "The standard deviation: the square root of `var`.",
+    result="float",
+    schema=reduce.moment,
+    amp="never",
+    aten="std.correction",
+)
+standard_reduce(
+    "var",
+    "The mean squared distance from the mean, with the number of elements less `correction` as "
+    "divisor; NaN where that is 0.",
+    result="float",
+    schema=reduce.moment,
+    amp="never",
+    aten="var.correction",
+    relay="variance",
+)
 
 
 def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
@@ -46,8 +93,9 @@ def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> Ten
     return x.with_shape(rules.reduced_shape(name, x.shape, axes, keepdims)).with_dtype("int64")
 
 
-@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax",
-         onnx="ArgMax")  # fmt: skip
+@declare(
+    "argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax", onnx="ArgMax"
+)
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -55,8 +103,9 @@ def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return _position("argmax", x, axis, keepdims)
 
 
-@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin",
-         onnx="ArgMin")  # fmt: skip
+@declare(
+    "argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin", onnx="ArgMin"
+)
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -64,8 +113,16 @@ def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return _position("argmin", x, axis, keepdims)
 
 
-@declare("cumsum", schema=reduce.scan, pattern="opaque", amp="never", method=True, aten="cumsum", relay="cumsum",
-         onnx="CumSum")  # fmt: skip
+@declare(
+    "cumsum",
+    schema=reduce.scan,
+    pattern="opaque",
+    amp="never",
+    method=True,
+    aten="cumsum",
+    relay="cumsum",
+    onnx="CumSum",
+)
 def cumsum(x: TensorType, axis: int, *_: Any) -> TensorType:
     """Sums of the elements up to each one along an axis. Integers and booleans give int64."""
     rules.axis_index("cumsum", axis, x.ndim)
@@ -100,6 +157,10 @@ def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting."""
     rules.require_number("sum_to", "x", x)
     full = rules.broadcast_shapes("sum_to", x.shape, shape)
-    rules.require("sum_to", rules.same_shape(full, x.shape),
-                  f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}", "a shape that does")  # fmt: skip
+    rules.require(
+        "sum_to",
+        rules.same_shape(full, x.shape),
+        f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}",
+        "a shape that does",
+    )
     return x.with_shape(shape)

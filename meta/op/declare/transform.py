@@ -13,15 +13,30 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aten="_to_copy", relay="cast",
-         onnx="Cast")  # fmt: skip
+@declare(
+    "cast",
+    schema=transform.cast,
+    amp="keep",
+    pattern="elemwise",
+    method=True,
+    aten="_to_copy",
+    relay="cast",
+    onnx="Cast",
+)
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)
 
 
-@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise", aten="type_as", relay="cast_like",
-         onnx="CastLike")  # fmt: skip
+@declare(
+    "cast_like",
+    schema=transform.x_like,
+    amp="keep",
+    pattern="elemwise",
+    aten="type_as",
+    relay="cast_like",
+    onnx="CastLike",
+)
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
@@ -48,22 +63,45 @@ def shape(x: TensorType) -> Value:
 # --- other shapes for the same elements ------------------------------------------------------------------------------
 
 
-@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aten="reshape",
-         relay="reshape", onnx="Reshape")  # fmt: skip
+@declare(
+    "reshape",
+    schema=transform.reshape,
+    pattern="injective",
+    view=True,
+    method=True,
+    aten="reshape",
+    relay="reshape",
+    onnx="Reshape",
+)
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in the same order, under another shape."""
     return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
 
 
-@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True, relay="reshape_like",
-         aten="view_as")  # fmt: skip
+@declare(
+    "reshape_like",
+    schema=transform.x_like,
+    amp="keep",
+    pattern="injective",
+    view=True,
+    relay="reshape_like",
+    aten="view_as",
+)
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in the same order, under the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape("reshape_like", x.shape, like.shape))
 
 
-@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True,
-         aten="unsqueeze", relay="expand_dims", onnx="Unsqueeze")  # fmt: skip
+@declare(
+    "expand_dims",
+    schema=transform.expand_dims,
+    pattern="injective",
+    view=True,
+    method=True,
+    aten="unsqueeze",
+    relay="expand_dims",
+    onnx="Unsqueeze",
+)
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
     added = rules.axis_indices("expand_dims", axis, x.ndim + len(axis))
@@ -73,28 +111,53 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     return x.with_shape(tuple(sizes))
 
 
-@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True, aten="squeeze",
-         relay="squeeze", onnx="Squeeze")  # fmt: skip
+@declare(
+    "squeeze",
+    schema=transform.squeeze,
+    pattern="injective",
+    view=True,
+    method=True,
+    aten="squeeze",
+    relay="squeeze",
+    onnx="Squeeze",
+)
 def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
         return x.with_shape(tuple(d for d in x.shape if d != 1))
     gone = rules.axis_indices("squeeze", axis, x.ndim)
     for at in gone:
-        rules.require("squeeze", x.ndim > 0 and same_dim(x.shape[at], 1),
-                      f"axis {at} of shape {rules.show(x.shape)} is not 1", "axes of size 1")  # fmt: skip
+        rules.require(
+            "squeeze",
+            x.ndim > 0 and same_dim(x.shape[at], 1),
+            f"axis {at} of shape {rules.show(x.shape)} is not 1",
+            "axes of size 1",
+        )
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True, aten="expand",
-         relay="broadcast_to", onnx="Expand")  # fmt: skip
+@declare(
+    "broadcast_to",
+    schema=transform.broadcast_to,
+    pattern="broadcast",
+    method=True,
+    aten="expand",
+    relay="broadcast_to",
+    onnx="Expand",
+)
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
     return _broadcast("broadcast_to", x, shape)
 
 
-@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast", relay="broadcast_to_like",
-         aten="expand_as")  # fmt: skip
+@declare(
+    "broadcast_to_like",
+    schema=transform.x_like,
+    amp="keep",
+    pattern="broadcast",
+    relay="broadcast_to_like",
+    aten="expand_as",
+)
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
     return _broadcast("broadcast_to_like", x, like.shape)
@@ -102,23 +165,35 @@ def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
 
 def _broadcast(op: str, x: TensorType, shape: Sequence[Dim]) -> TensorType:
     full = rules.broadcast_shapes(op, x.shape, tuple(shape))
-    rules.require(op, rules.same_shape(full, tuple(shape)), f"x has shape {rules.show(x.shape)}",
-                  f"shapes that broadcast to {rules.show(tuple(shape))}")  # fmt: skip
+    rules.require(
+        op,
+        rules.same_shape(full, tuple(shape)),
+        f"x has shape {rules.show(x.shape)}",
+        f"shapes that broadcast to {rules.show(tuple(shape))}",
+    )
     return x.with_shape(tuple(shape))
 
 
 # --- another order of the axes ---------------------------------------------------------------------------------------
 
 
-@declare("transpose", schema=transform.transpose, pattern="injective", method=True, aten="permute", relay="transpose",
-         onnx="Transpose")  # fmt: skip
+@declare(
+    "transpose",
+    schema=transform.transpose,
+    pattern="injective",
+    method=True,
+    aten="permute",
+    relay="transpose",
+    onnx="Transpose",
+)
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
         return x.with_shape(x.shape[::-1])
     order = tuple(rules.axis_index("transpose", axis, x.ndim) for axis in axes)
-    rules.require("transpose", sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}",
-                  "each axis exactly once")  # fmt: skip
+    rules.require(
+        "transpose", sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}", "each axis exactly once"
+    )
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
@@ -142,8 +217,12 @@ def swapped(op: str, axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
 
 def moved(op: str, source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     """The order of axes after `source` moved to `destination`."""
-    rules.require(op, len(source) == len(destination), f"source {source} and destination {destination}",
-                  "as many of one as of the other")  # fmt: skip
+    rules.require(
+        op,
+        len(source) == len(destination),
+        f"source {source} and destination {destination}",
+        "as many of one as of the other",
+    )
     _distinct(op, source, ndim)
     _distinct(op, destination, ndim)
     taken = {
@@ -160,8 +239,9 @@ def _distinct(op: str, axes: tuple[int, ...], ndim: int) -> None:
 # --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
-@declare("concatenate", schema=transform.concatenate, pattern="injective", aten="cat", relay="concatenate",
-         onnx="Concat")  # fmt: skip
+@declare(
+    "concatenate", schema=transform.concatenate, pattern="injective", aten="cat", relay="concatenate", onnx="Concat"
+)
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike("concatenate", xs)
@@ -171,8 +251,12 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
         fits = x.ndim == head.ndim and all(
             d == at or same_dim(a, b) for d, (a, b) in enumerate(zip(x.shape, head.shape, strict=True))
         )
-        rules.require("concatenate", fits, f"xs[{i}] has shape {rules.show(x.shape)}, xs[0] {rules.show(head.shape)}",
-                      f"equal sizes except along axis {at}")  # fmt: skip
+        rules.require(
+            "concatenate",
+            fits,
+            f"xs[{i}] has shape {rules.show(x.shape)}, xs[0] {rules.show(head.shape)}",
+            f"equal sizes except along axis {at}",
+        )
     total = head.shape[at]
     for x in xs[1:]:
         total = total + x.shape[at]
@@ -198,8 +282,16 @@ def _alike(op: str, xs: tuple[TensorType, ...]) -> TensorType:
     return xs[0]
 
 
-@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",),
-         aten="tensor_split.sections", relay="split", onnx="Split")  # fmt: skip
+@declare(
+    "split",
+    schema=transform.split,
+    pattern="injective",
+    method=True,
+    outputs=("*",),
+    aten="tensor_split.sections",
+    relay="split",
+    onnx="Split",
+)
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
     """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
 
@@ -216,12 +308,20 @@ def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> lis
     if isinstance(indices_or_sections, tuple):
         cuts = [0, *indices_or_sections, size]
         known = [c for c in cuts if isinstance(c, int)]
-        rules.require("split", known == sorted(known), f"positions {indices_or_sections} on an axis of size {size}",
-                      f"ascending positions from 0 to {size}")  # fmt: skip
+        rules.require(
+            "split",
+            known == sorted(known),
+            f"positions {indices_or_sections} on an axis of size {size}",
+            f"ascending positions from 0 to {size}",
+        )
         return cuts
     count = indices_or_sections
     rules.require("split", count > 0, f"{count} sections", "at least one")
     section = size // count
-    rules.require("split", same_dim(section * count, size), f"size {size} does not split into {count} equal sections",
-                  "a divisor of the size, or a tuple of positions")  # fmt: skip
+    rules.require(
+        "split",
+        same_dim(section * count, size),
+        f"size {size} does not split into {count} equal sections",
+        "a divisor of the size, or a tuple of positions",
+    )
     return [section * i for i in range(count + 1)]

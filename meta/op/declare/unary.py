@@ -11,39 +11,104 @@ from meta.op.registry import declare
 from meta.schema import unary
 
 # Arithmetic, and roundings. The result has the dtype of x.
-standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aten="abs", relay="abs",
-               onnx="Abs")  # fmt: skip
-standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number", aten="ceil",
-               relay="ceil", onnx="Ceil")  # fmt: skip
-standard_unary("copy", "The same values in memory of their own.", result="same", operator="__pos__", aten="clone",
-               relay="copy", onnx="Identity")  # fmt: skip
-standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number", aten="floor",
-               relay="floor", onnx="Floor")  # fmt: skip
-standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__", aten="neg",
-               relay="negative", onnx="Neg")  # fmt: skip
-standard_unary("round", "The nearest integer, the even one of two equally near.", result="same", accepts="number",
-               aten="round", relay="round", onnx="Round")  # fmt: skip
-standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number",
-               aten="sign", relay="sign", onnx="Sign")  # fmt: skip
+standard_unary(
+    "abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aten="abs", relay="abs", onnx="Abs"
+)
+standard_unary(
+    "ceil",
+    "The least integer not below each element.",
+    result="same",
+    accepts="number",
+    aten="ceil",
+    relay="ceil",
+    onnx="Ceil",
+)
+standard_unary(
+    "copy",
+    "The same values in memory of their own.",
+    result="same",
+    operator="__pos__",
+    aten="clone",
+    relay="copy",
+    onnx="Identity",
+)
+standard_unary(
+    "floor",
+    "The greatest integer not above each element.",
+    result="same",
+    accepts="number",
+    aten="floor",
+    relay="floor",
+    onnx="Floor",
+)
+standard_unary(
+    "negative",
+    "Minus each element.",
+    result="same",
+    accepts="number",
+    operator="__neg__",
+    aten="neg",
+    relay="negative",
+    onnx="Neg",
+)
+standard_unary(
+    "round",
+    "The nearest integer, the even one of two equally near.",
+    result="same",
+    accepts="number",
+    aten="round",
+    relay="round",
+    onnx="Round",
+)
+standard_unary(
+    "sign",
+    "-1, 0 or 1 by the sign of each element; 0 for NaN.",
+    result="same",
+    accepts="number",
+    aten="sign",
+    relay="sign",
+    onnx="Sign",
+)
 standard_unary("square", "x * x.", result="same", accepts="number", aten="square", relay="square")
-standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number", aten="trunc",
-               relay="trunc")  # fmt: skip
+standard_unary(
+    "trunc", "Each element without its fraction.", result="same", accepts="number", aten="trunc", relay="trunc"
+)
 
 # Functions of analysis.
-standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aten="acos", relay="acos",
-               onnx="Acos")  # fmt: skip
-standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aten="acosh", relay="acosh",
-               onnx="Acosh")  # fmt: skip
-standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never", aten="asin",
-               relay="asin", onnx="Asin")  # fmt: skip
+standard_unary(
+    "acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aten="acos", relay="acos", onnx="Acos"
+)
+standard_unary(
+    "acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aten="acosh", relay="acosh", onnx="Acosh"
+)
+standard_unary(
+    "asin",
+    "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].",
+    amp="never",
+    aten="asin",
+    relay="asin",
+    onnx="Asin",
+)
 standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aten="asinh", relay="asinh", onnx="Asinh")
 standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aten="atan", relay="atan", onnx="Atan")
-standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never", aten="atanh",
-               relay="atanh", onnx="Atanh")  # fmt: skip
+standard_unary(
+    "atanh",
+    "Inverse hyperbolic tangent; NaN outside of [-1, 1].",
+    amp="never",
+    aten="atanh",
+    relay="atanh",
+    onnx="Atanh",
+)
 standard_unary("cos", "Cosine of an angle in radians.", aten="cos", relay="cos", onnx="Cos")
 standard_unary("cosh", "Hyperbolic cosine.", amp="never", aten="cosh", relay="cosh", onnx="Cosh")
-standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never",
-               aten="erf", relay="erf", onnx="Erf")  # fmt: skip
+standard_unary(
+    "erf",
+    "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
+    amp="never",
+    aten="erf",
+    relay="erf",
+    onnx="Erf",
+)
 standard_unary("exp", "e raised to each element.", amp="never", aten="exp", relay="exp", onnx="Exp")
 standard_unary("exp2", "2 raised to each element.", amp="never", aten="exp2")
 standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never", aten="expm1")
@@ -60,33 +125,84 @@ standard_unary("tan", "Tangent of an angle in radians.", amp="never", aten="tan"
 standard_unary("tanh", "Hyperbolic tangent.", aten="tanh", relay="tanh", onnx="Tanh")
 
 # Activations.
-standard_unary("elu", "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).", result="same",
-               accepts="float", schema=unary.elu, aten="elu", onnx="Elu")  # fmt: skip
-standard_unary("gelu", 'x * Phi(x), Phi the normal distribution function; with approximate="tanh", '
-               "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).",
-               result="same", accepts="float", schema=unary.gelu, aten="gelu", onnx="Gelu")  # fmt: skip
-standard_unary("leaky_relu", "x above 0, alpha * x below.", result="same", accepts="float", schema=unary.leaky_relu,
-               aten="leaky_relu", relay="nn.leaky_relu", onnx="LeakyRelu")  # fmt: skip
+standard_unary(
+    "elu",
+    "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).",
+    result="same",
+    accepts="float",
+    schema=unary.elu,
+    aten="elu",
+    onnx="Elu",
+)
+standard_unary(
+    "gelu",
+    'x * Phi(x), Phi the normal distribution function; with approximate="tanh", '
+    "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).",
+    result="same",
+    accepts="float",
+    schema=unary.gelu,
+    aten="gelu",
+    onnx="Gelu",
+)
+standard_unary(
+    "leaky_relu",
+    "x above 0, alpha * x below.",
+    result="same",
+    accepts="float",
+    schema=unary.leaky_relu,
+    aten="leaky_relu",
+    relay="nn.leaky_relu",
+    onnx="LeakyRelu",
+)
 standard_unary("relu", "max(x, 0).", result="same", accepts="number", aten="relu", relay="nn.relu", onnx="Relu")
 standard_unary("sigmoid", "1 / (1 + exp(-x)).", aten="sigmoid", relay="sigmoid", onnx="Sigmoid")
 standard_unary("silu", "x * sigmoid(x), also called swish.", result="same", accepts="float", aten="silu")
-standard_unary("softplus", "log(1 + exp(beta * x)) / beta.", result="same", accepts="float", schema=unary.softplus,
-               amp="never", aten="softplus", onnx="Softplus")  # fmt: skip
-standard_unary("threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number",
-               schema=unary.threshold, aten="threshold")  # fmt: skip
+standard_unary(
+    "softplus",
+    "log(1 + exp(beta * x)) / beta.",
+    result="same",
+    accepts="float",
+    schema=unary.softplus,
+    amp="never",
+    aten="softplus",
+    onnx="Softplus",
+)
+standard_unary(
+    "threshold",
+    "x above `threshold`, `value` elsewhere.",
+    result="same",
+    accepts="number",
+    schema=unary.threshold,
+    aten="threshold",
+)
 
 # Predicates.
-standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", aten="isfinite",
-               relay="isfinite")  # fmt: skip
-standard_unary("isinf", "Whether each element is an infinity.", result="bool", aten="isinf", relay="isinf",
-               onnx="IsInf")  # fmt: skip
+standard_unary(
+    "isfinite", "Whether each element is neither infinite nor NaN.", result="bool", aten="isfinite", relay="isfinite"
+)
+standard_unary(
+    "isinf", "Whether each element is an infinity.", result="bool", aten="isinf", relay="isinf", onnx="IsInf"
+)
 standard_unary("isnan", "Whether each element is NaN.", result="bool", aten="isnan", relay="isnan", onnx="IsNaN")
-standard_unary("logical_not", "Whether each element is zero (or false).", result="bool", aten="logical_not",
-               relay="logical_not", onnx="Not")  # fmt: skip
+standard_unary(
+    "logical_not",
+    "Whether each element is zero (or false).",
+    result="bool",
+    aten="logical_not",
+    relay="logical_not",
+    onnx="Not",
+)
 
-standard_unary("bitwise_not", "Each bit of an integer flipped; the opposite of a boolean.", result="same",
-               accepts="discrete",
-               operator="__invert__", aten="bitwise_not", relay="bitwise_not", onnx="BitwiseNot")  # fmt: skip
+standard_unary(
+    "bitwise_not",
+    "Each bit of an integer flipped; the opposite of a boolean.",
+    result="same",
+    accepts="discrete",
+    operator="__invert__",
+    aten="bitwise_not",
+    relay="bitwise_not",
+    onnx="BitwiseNot",
+)
 
 
 @declare("clip", schema=unary.clip, pattern="elemwise", method=True, aten="clamp", relay="clip", onnx="Clip")

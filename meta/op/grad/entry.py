@@ -94,7 +94,7 @@ def function_source(entry: Entry) -> str:
 
 
 def rule_facts(entry: Entry) -> dict[str, Any]:
-    """The fields of the operator's GradRule besides its name, function and positions, without those at their default."""
+    """The fields of the operator's GradRule besides name, function and positions, without those at their default."""
     op = entry.op
     values = {v for formula in entry.formulas.values() for v in formula.values}
     ys = result_names(op, "y")

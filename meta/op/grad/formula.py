@@ -1,9 +1,9 @@
 """Gradient formulas: parsed, checked against the registry, compiled to Python, with what they read worked out.
 
 A formula is an expression over operators (calls by name), helpers of meta.op.grad.support, the names of the forward
-arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and `needs` (which gradients are wanted). An operator
-that itself has an argument `y` or `dy` (the backward operators) calls its result `z` and the gradient `dz`. A bare
-name is a function in meta/op/grad/<family>.py; its parameter names say what it reads, and a parameter annotated
+arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and `needs` (which gradients are wanted). An
+operator that itself has an argument `y` or `dy` (the backward operators) calls its result `z` and the gradient `dz`. A
+bare name is a function in meta/op/grad/<family>.py; its parameter names say what it reads, and a parameter annotated
 `TensorType` asks for the type alone.
 """
 
@@ -28,6 +28,13 @@ _OPERATORS: Mapping[type, str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
     ast.MatMult: "matmul", ast.FloorDiv: "floor_divide",
 }  # fmt: skip
+
+_SYMBOLS: Mapping[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@", ast.FloorDiv: "//",
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not",
+}  # fmt: skip
+"""Operators between attributes, as Python writes them."""
 
 
 class FormulaError(RegistryError):
@@ -168,7 +175,7 @@ class _Compiler:
         (left, a), (right, b) = self.visit(node.left), self.visit(node.right)
         if "tensor" in (a, b):
             return f"f.{name}({left}, {right})", "tensor"
-        return f"({ast.unparse(ast.BinOp(ast.Name('A'), node.op, ast.Name('B'))).replace('A', left).replace('B', right)})", "attr"
+        return f"({left} {_SYMBOLS[type(node.op)]} {right})", "attr"
 
     def visit_IfExp(self, node: ast.IfExp) -> tuple[str, str]:
         test, body, orelse = self.visit(node.test)[0], self.visit(node.body), self.visit(node.orelse)
@@ -176,10 +183,11 @@ class _Compiler:
 
     def visit_Compare(self, node: ast.Compare) -> tuple[str, str]:
         parts = [self.visit(e)[0] for e in (node.left, *node.comparators)]
-        symbols = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not"}
         out = parts[0]
         for op, part in zip(node.ops, parts[1:], strict=True):
-            out += f" {symbols[type(op)]} {part}"
+            if type(op) not in _SYMBOLS:
+                raise self.fail(f"{type(op).__name__} is not allowed in a formula")
+            out += f" {_SYMBOLS[type(op)]} {part}"
         return f"({out})", "attr"
 
     def visit_Call(self, node: ast.Call) -> tuple[str, str]:

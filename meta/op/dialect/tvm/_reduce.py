@@ -112,4 +112,5 @@ def _flip(bits: Expr) -> Expr:
 
 def count(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
     """The number of elements along `axes`, as a float."""
-    return math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64")).astype(dtype)
+    total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
+    return total.astype(dtype)

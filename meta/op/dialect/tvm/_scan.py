@@ -58,7 +58,7 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
 
 
 def _nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
-    """The body of an extern: loops over `shape`, the first in parallel, around `body(index, input and output buffers)`."""
+    """The body of an extern: loops over `shape`, the first in parallel, around `body(index, buffers)`."""
 
     def loops(ins: Any, outs: Any) -> Any:
         with IRBuilder() as builder:
