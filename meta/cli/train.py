@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import time
 from collections import Counter
@@ -116,6 +117,8 @@ def _label(candidate: Candidate) -> str:
 
 def in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: Any) -> Result:
     """`train` in a process of its own, so that its peak memory owes nothing to what ran before."""
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")  # the network is too small for more: threads would wait for each other
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(there, name, data, options), daemon=True)
