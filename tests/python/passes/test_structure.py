@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sys
 
 import pytest
 
@@ -230,14 +230,23 @@ def test_passes_are_linear_in_the_program():
 
         return program(f, X)
 
-    def seconds(n):
-        module = chain(n)
-        start = time.perf_counter()
-        passes.standard()(passes.auto_cast()(passes.auto_diff()(module)))
-        return time.perf_counter() - start
+    def calls(n):
+        """Calls of Python functions: the same number in every run, unlike seconds."""
+        module, count = chain(n), 0
 
-    small, large = min(seconds(100) for _ in range(3)), min(seconds(400) for _ in range(3))
-    assert large < 12 * small  # four times the program; a quadratic pass would take 16 times as long
+        def event(frame, kind, arg):
+            nonlocal count
+            count += kind == "call"
+
+        sys.setprofile(event)
+        try:
+            passes.standard()(passes.auto_cast()(passes.auto_diff()(module)))
+        finally:
+            sys.setprofile(None)
+        return count
+
+    calls(2)  # what is loaded and cached once
+    assert calls(80) < 5 * calls(20)  # four times the program; a quadratic pass would need 16 times as many
 
 
 def test_gradients_of_a_long_program_agree_with_eager():
