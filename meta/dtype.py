@@ -34,6 +34,21 @@ def canonical(dtype: object, where: str = "dtype") -> str:
     Raises ArgumentError when it names no supported dtype."""
     if isinstance(dtype, str) and dtype in _BITS:
         return dtype
+    try:
+        return _known[dtype.__class__, dtype]
+    except (KeyError, TypeError):  # met for the first time, or not hashable
+        pass
+    found = _named(dtype, where)
+    if dtype.__class__.__hash__ is not None:
+        _known[dtype.__class__, dtype] = found
+    return found
+
+
+_known: dict[tuple[type, object], str] = {}
+"""Names of dtype objects of other libraries, which are slow to print."""
+
+
+def _named(dtype: object, where: str) -> str:
     if isinstance(dtype, type) and dtype in (bool, int, float):
         return {bool: "bool", int: "int64", float: "float32"}[dtype]  # type: ignore[index]
     name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))

@@ -140,6 +140,13 @@ def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return _memory.view(data, shape, dtype)
 
 
+def viewer(t: Any) -> Any:
+    """A function that gives the memory of a tensor the shape of TensorType `t`, as fast as can be."""
+    from meta.op.dialect.tvm import _memory
+
+    return _memory.viewer(t.shape, t.dtype)
+
+
 def allocator(t: Any) -> Any:
     """A function of no arguments that allocates an uninitialised tensor of TensorType `t`, as fast as can be."""
     from meta.op.dialect.tvm import _memory

@@ -53,10 +53,18 @@ def getitem(x: Any, index: Index) -> Any:
 
     Raises PositionError for what is no index, for positions out of range and for too many of them; TraceError for a
     mask whose values are not known while tracing."""
+    if type(index) is int and x.ndim:
+        return _row(x, index)
     items = _expanded(x, index)
     if not any(map(_is_array, items)):
         return _basic(x, slices(x.shape, items))
     return _advanced(x, items)
+
+
+def _row(x: Any, position: int) -> Any:
+    """`x[position]`, the index that loops over arrays take, without the general machinery."""
+    begin, end, step, _ = _bound(position, x.shape[0], 0)
+    return meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:])
 
 
 def _basic(x: Any, found: Slices) -> Any:
@@ -112,6 +120,8 @@ def check_value(shape: Sequence[Dim], target: Sequence[Dim]) -> None:
 
 def host_index(x: Any, index: Index) -> tuple[Any, ...]:
     """The index, checked, in a form that NumPy takes for an array of the shape of x."""
+    import numpy as np
+
     sizes, axis = iter(x.shape), count()
     out: list[Any] = []
     for item in _expanded(x, index):
@@ -120,7 +130,7 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
             continue
         size, at = next(sizes), next(axis)
         if _is_array(item):
-            item = _in_range(item, size, at)[0]
+            item = np.asarray(_in_range(item, size, at)[0])
         else:
             _bound(item, size, at)
         out.append(item)
@@ -188,17 +198,17 @@ def _array_item(item: Any) -> Any:
 
 
 def _tensor_item(item: Any) -> Any:
-    """Arrays whose values are at hand become NumPy arrays, whose range is checked; others stay as they are."""
+    """A mask becomes a NumPy array, which needs its values."""
     if dtypes.is_float(item.dtype):
         raise PositionError(message("index", f"a tensor of {item.dtype}", f"allowed: {_ALLOWED}", 'x.cast("int64")'))
-    eager = isinstance(item, meta.NDArray)
-    if item.dtype == "bool" and not eager:
+    if item.dtype != "bool":
+        return item
+    if not isinstance(item, meta.NDArray):
         raise TraceError(
             message("index", "a mask is needed by value while tracing, and the shape of the result depends on it",
                     "integer indices", "use meta.where(mask, x, 0)")
         )  # fmt: skip
-    at_hand = item.dtype == "bool" or (eager and item.device.kind == "cpu" and modes.trace is None)
-    return _array_item(item) if at_hand else item
+    return _array_item(item)
 
 
 def _is_tensor(item: Any) -> bool:
@@ -316,11 +326,14 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wr
     """Positions and how take treats negative ones; those with known values are checked and made non-negative."""
     import numpy as np
 
-    if _is_tensor(item):
+    if _is_tensor(item) and not _at_hand(item):
         return item, "wrap"
-    index = np.asarray(item, np.int64)
+    index = np.asarray(item)
     if not isinstance(size, int):
-        return index, "wrap"
+        return index.astype(np.int64), "wrap"
+    if index.size and 0 <= index.min() and index.max() < size:
+        return item if _is_tensor(item) else index.astype(np.int64), "clip"
+    index = index.astype(np.int64)
     wrong: Any = index[(index < -size) | (index >= size)]
     if wrong.size:
         raise PositionError(
@@ -330,8 +343,13 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wr
     return np.where(index < 0, index + size, index), "clip"
 
 
+def _at_hand(item: Any) -> bool:
+    """Whether the values of a tensor can be read without waiting for a device."""
+    return isinstance(item, meta.NDArray) and item.device.kind == "cpu" and modes.trace is None
+
+
 def _as_tensor(index: Any, x: Any) -> Any:
-    return index if _is_tensor(index) else meta.array(index, device=x.device)
+    return index if _is_tensor(index) else meta.array(index, dtype="int64", device=x.device)
 
 
 def _gathered(x: Any, axes: list[int], positions: Positions) -> Any:
@@ -354,7 +372,8 @@ def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
 
     shape = _broadcast_shape([tuple(index.shape) for index, _ in positions])
     if all(mode == "clip" for _, mode in positions):
-        return meta.array(np.stack([np.broadcast_to(index, shape) for index, _ in positions]), device=x.device)
+        host = [np.broadcast_to(np.asarray(index, np.int64), shape) for index, _ in positions]
+        return meta.array(np.stack(host), device=x.device)
     parts = [_as_tensor(index, x).cast("int64") for index, _ in positions]
     wrapped = [meta.mod(part, size) for part, size in zip(parts, sizes, strict=True)]
     return meta.stack([meta.broadcast_to(part, shape) for part in wrapped])

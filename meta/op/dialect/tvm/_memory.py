@@ -45,6 +45,12 @@ def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return tvm.create_view(data, tvm.Shape(shape), tvm_dtype(dtype), 0)
 
 
+def viewer(shape: tuple[int, ...], dtype: str) -> Callable[[Any], Any]:
+    """`view` with everything but the tensor known beforehand."""
+    create, target, kind = tvm.create_view, tvm.Shape(shape), tvm_dtype(dtype)
+    return lambda data: create(data, target, kind, 0)
+
+
 def copy_into(source: Any, target: Any) -> None:
     """Copy the elements; the tensors may be on different devices."""
     tvm.copy_from_to(source, target)
