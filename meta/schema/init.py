@@ -19,8 +19,9 @@ arange = Schema(
     Arg("start", Number, doc="First value; with `stop` left out, the end, and the first value is 0."),
     Arg("stop", Optional(Number), None, doc="End, which is not included."),
     Arg("step", Number, 1, doc="Difference of neighbours, not zero."),
-    Arg("dtype", Optional(DType), None,
-        doc="Dtype of the result; None for int64, or float32 when a number is a float."),
+    Arg(
+        "dtype", Optional(DType), None, doc="Dtype of the result; None for int64, or float32 when a number is a float."
+    ),
     _device,
 )
 linspace = Schema(

@@ -33,9 +33,7 @@ def _count(x: TensorType, axis: tuple[int, ...] | None) -> Any:
     return math.prod(x.shape[a] for a in axes) or 1
 
 
-def max_dx_dy(
-    x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any
-) -> Any:
+def max_dx_dy(x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
     """The mean of dz over the elements that share the maximum: the transpose of the backward operator, which is
     linear."""
     shares = meta.max_dx(x, y, meta.ones_like(y), axis, keepdims)

@@ -13,14 +13,50 @@ import pytest
 import torch
 
 import meta
-from meta.dtype import FLOATS, int_range
+from meta.dtype import FLOATS, HALVES, int_range
 
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 1e-30, -1e-30, 1e30, 88.0, 89.0, -104.0, 700.0, -700.0,
           math.inf, -math.inf, math.nan, 0.999999, 1.000001, 20.0, -20.0]  # fmt: skip
 RELATIVE = {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 
-UNARY = """abs ceil floor round trunc sign exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sin cos tan asin acos
-atan sinh cosh tanh asinh acosh atanh sigmoid relu erf isnan isinf isfinite logical_not""".split()
+UNARY = [
+    "abs",
+    "ceil",
+    "floor",
+    "round",
+    "trunc",
+    "sign",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "relu",
+    "erf",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "logical_not",
+]
 BINARY: dict[str, Callable[..., Any]] = {
     "add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div, "power": torch.pow,
     "maximum": torch.maximum, "minimum": torch.minimum, "atan2": torch.atan2, "equal": torch.eq, "not_equal": torch.ne,
@@ -59,7 +95,11 @@ def assert_same(got: meta.NDArray, wanted: Any, dtype: str) -> None:
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name: str, dtype: str) -> None:
     x = torch.tensor(VALUES).to(getattr(torch, dtype))
-    assert_same(getattr(meta, name)(array(x, dtype)), getattr(torch, name)(x), dtype)
+    wanted = getattr(torch, name)(x)
+    if dtype in HALVES and wanted.is_floating_point():
+        # Rounded once: some of torch's own kernels flush small values.
+        wanted = getattr(torch, name)(x.double()).to(x.dtype)
+    assert_same(getattr(meta, name)(array(x, dtype)), wanted, dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -67,6 +107,9 @@ def test_unary(name: str, dtype: str) -> None:
 def test_binary(name: str, dtype: str) -> None:
     pairs = torch.tensor(list(itertools.product(VALUES, VALUES))).to(getattr(torch, dtype))
     a, b = pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
+    if name == "mod":
+        # torch's vectorised fmod gives NaN where the quotient overflows.
+        a, b = (t[~(a / b).isinf() | (b == 0) | a.isinf()] for t in (a, b))
     assert_same(getattr(meta, name)(array(a, dtype), array(b, dtype)), BINARY[name](a, b), dtype)
 
 

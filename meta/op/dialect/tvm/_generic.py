@@ -7,6 +7,7 @@ kernel for the static shapes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -32,7 +33,7 @@ def kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     lifted = _lift_scalars(call, scalars)
     if payload.generic and payload.vectors is not None:
         return _with_vectors(payload, call, lifted, scalars)
-    built = _build(payload, lifted)
+    built = _build(payload, call, {i: lifted.args[i] for i in scalars})
     return _with_constants(built, call, lifted, scalars) if scalars else built
 
 
@@ -58,19 +59,23 @@ def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, s
     return _with_constants(built, replace(call, args=tuple(given)), lifted, constants) if constants else built
 
 
-def _build(payload: TEImplementation, call: CallInfo) -> Kernel:
+def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType]) -> Kernel:
     if payload.generic:
         try:
-            return build(spec(payload, call, symbolic=True))
+            return build(spec(payload, call, symbolic=True, numbers=numbers))
         except (MetaError, ValueError, TypeError, RuntimeError):
             # The declaration or the compute wants numbers; the static build below reports what is really wrong.
             pass
-    return build(spec(payload, call, symbolic=False))
+    return build(spec(payload, call, symbolic=False, numbers=numbers))
 
 
-def spec(payload: TEImplementation, call: CallInfo, *, symbolic: bool) -> KernelSpec:
-    """What to build for `call`, with symbolic extents or with its own."""
+def spec(
+    payload: TEImplementation, call: CallInfo, *, symbolic: bool, numbers: Mapping[int, TensorType] | None = None
+) -> KernelSpec:
+    """What to build for `call`, with symbolic extents or with its own; `numbers`: the types of the numbers that the
+    kernel takes at run time, by position."""
     args, outs = _symbolic(payload, call) if symbolic else (call.args, call.outputs())
+    args = tuple((numbers or {}).get(i, arg) for i, arg in enumerate(args))
     return _kernel_spec(payload, call, args, outs)
 
 

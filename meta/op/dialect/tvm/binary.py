@@ -55,9 +55,7 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
 
     def rounded(quotient: Expr) -> Expr:
         # It is an integer but for the rounding of the division, which can put it a little below.
-        return let(
-            tirx.floor(quotient), lambda q: select(quotient - q > const(q, 0.5), q + const(q, 1), q)
-        )
+        return let(tirx.floor(quotient), lambda q: select(quotient - q > const(q, 0.5), q + const(q, 1), q))
 
     return select(tirx.EQ(b, const(b, 0)), a / b, let(libm("fmod")(a, b), body))
 

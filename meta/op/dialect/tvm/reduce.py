@@ -181,6 +181,4 @@ def sum_to(x: Any, shape: tuple[int, ...], *, out: Any) -> Any:
     lead = len(x.shape) - len(target)
     axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (is_one(target[d - lead]) and not is_one(n)))
     total = reduced(x, axes, te.sum, widened(x), "sum_to_sum")
-    return te.compute(
-        target, lambda *i: cast(at(total, axes, [0] * lead + list(i)), out[0].dtype), "sum_to"
-    )
+    return te.compute(target, lambda *i: cast(at(total, axes, [0] * lead + list(i)), out[0].dtype), "sum_to")

@@ -12,6 +12,7 @@ from meta.testing.samples import ErrorCase, Sample, T
 
 INTS = ("int32", "int64", "uint8")
 
+
 def floor_divide(x1: Any, x2: Any) -> Any:
     """torch.floor_divide, which has no gradient, in a form that has."""
     return torch.div(x1, x2, rounding_mode="floor")
@@ -60,22 +61,34 @@ SAMPLES = [
     # Integers run in the first row of an operator, so those with a remainder have rows of their own for them.
     *(Sample(name, T(3, 5, **a), T(3, 5, **b), ref=ref) for name, (ref, a, b) in ARITHMETIC.items()),
     *(Sample(name, T(3, 1, 2, **a), T(5, 2, **b), ref=ref) for name, (ref, a, b) in ARITHMETIC.items()),
-    *(Sample(name, T(**a), T(4, **b), ref=ref) for name,
-      (ref, a, b) in ARITHMETIC.items() if name in ("add", "divide")),
+    *(
+        Sample(name, T(**a), T(4, **b), ref=ref)
+        for name, (ref, a, b) in ARITHMETIC.items()
+        if name in ("add", "divide")
+    ),
     *(
         Sample(name, T(3, 5, **a), 2.0, ref=lambda x1, x2, f=ref: f(x1, torch.tensor(x2, dtype=x1.dtype)), id="number")
         for name, (ref, a, _) in ARITHMETIC.items()
         if name != "mod"
     ),
     *(
-        Sample(name, 2.0, T(3, 5, **b), ref=lambda x1, x2, f=ref: f(torch.tensor(x1, dtype=x2.dtype), x2),
-               id="number-first")
+        Sample(
+            name,
+            2.0,
+            T(3, 5, **b),
+            ref=lambda x1, x2, f=ref: f(torch.tensor(x1, dtype=x2.dtype), x2),
+            id="number-first",
+        )
         for name, (ref, _, b) in ARITHMETIC.items()
         if name not in ("mod", "floor_divide")
     ),
     *(
-        Sample(name, T(40, dtype=dtype, low=0 if dtype == "uint8" else -9, high=9), T(40, dtype=dtype, low=1, high=5),
-               ref=ref)
+        Sample(
+            name,
+            T(40, dtype=dtype, low=0 if dtype == "uint8" else -9, high=9),
+            T(40, dtype=dtype, low=1, high=5),
+            ref=ref,
+        )
         for name, ref in {"floor_divide": torch.floor_divide, "mod": torch.remainder}.items()
         for dtype in INTS
     ),
@@ -89,16 +102,25 @@ SAMPLES = [
     Sample("add", T(3, dtype="int32"), T(3), ref=torch.add, id="mixed"),
     Sample("add", T(3, dtype="bool"), T(3, dtype="uint8"), ref=torch.add, id="bool-mixed"),
     Sample("divide", T(9, dtype="int32"), T(9, dtype="int64", low=1, high=5), ref=torch.div, id="ints"),
-    *(Sample(name, T(3, 5, dtype="int64", low=-2, high=2), T(5, dtype="int64", low=-2, high=2), ref=ref)
-      for name, ref in COMPARISONS.items()),
+    *(
+        Sample(name, T(3, 5, dtype="int64", low=-2, high=2), T(5, dtype="int64", low=-2, high=2), ref=ref)
+        for name, ref in COMPARISONS.items()
+    ),
     *(Sample(name, T(3, 5), T(5), ref=ref) for name, ref in COMPARISONS.items()),
-    *(Sample(name, T(3, 5), 0.25, ref=lambda x1, x2, f=ref: f(x1, torch.tensor(x2, dtype=x1.dtype)), id="number")
-      for name, ref in COMPARISONS.items()),
-    *(Sample(name, T(9, dtype=d), T(9, dtype=d), ref=ref) for name,
-      ref in BITS.items() for d in ("int32", "uint8", "bool")),
-    *(Sample(name, T(9, dtype=d, low=-99 if d != "uint8" else 0, high=99), T(9, dtype=d, low=0, high=9), ref=ref)
-      for name, ref in {"left_shift": torch.bitwise_left_shift, "right_shift": torch.bitwise_right_shift}.items()
-      for d in INTS),
+    *(
+        Sample(name, T(3, 5), 0.25, ref=lambda x1, x2, f=ref: f(x1, torch.tensor(x2, dtype=x1.dtype)), id="number")
+        for name, ref in COMPARISONS.items()
+    ),
+    *(
+        Sample(name, T(9, dtype=d), T(9, dtype=d), ref=ref)
+        for name, ref in BITS.items()
+        for d in ("int32", "uint8", "bool")
+    ),
+    *(
+        Sample(name, T(9, dtype=d, low=-99 if d != "uint8" else 0, high=99), T(9, dtype=d, low=0, high=9), ref=ref)
+        for name, ref in {"left_shift": torch.bitwise_left_shift, "right_shift": torch.bitwise_right_shift}.items()
+        for d in INTS
+    ),
     Sample("maximum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.gt)),
     Sample("minimum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.lt)),
     Sample("where", T(3, 5, dtype="bool"), T(3, 5), T(3, 5), ref=_where),

@@ -31,11 +31,17 @@ SAMPLES = [
         for shape, dtype in (((2, 3), "float32"), ((), "int64"), ((0, 2), "bool"), ((3,), "bfloat16"))
     ),
     *(
-        Sample("full", shape, value, dtype, ref=lambda shape, value,
-               dtype: torch.full(shape, value, dtype=typed(dtype)))
-        for shape, value, dtype in (((2, 3), 0.1, "float32"), ((2,), 0.1, "float64"), ((), 7, "int64"),
-                                    ((3,), True, "bool"),
-                                    ((2,), float("-inf"), "float16"), ((4,), 2.7, "int32"))
+        Sample(
+            "full", shape, value, dtype, ref=lambda shape, value, dtype: torch.full(shape, value, dtype=typed(dtype))
+        )
+        for shape, value, dtype in (
+            ((2, 3), 0.1, "float32"),
+            ((2,), 0.1, "float64"),
+            ((), 7, "int64"),
+            ((3,), True, "bool"),
+            ((2,), float("-inf"), "float16"),
+            ((4,), 2.7, "int32"),
+        )
     ),
     Sample("ones_like", T(2, 3), ref=torch.ones_like),
     Sample("ones_like", T(2, 3), "int32", ref=lambda x, dtype: torch.ones_like(x, dtype=typed(dtype))),
@@ -45,12 +51,24 @@ SAMPLES = [
     Sample("full_like", T(2, 3), 3, "int64", ref=lambda x, value, dtype: torch.full_like(x, value, dtype=typed(dtype))),
     *(
         Sample("arange", *args, ref=arange, **kwargs)
-        for args, kwargs in (((5,), {}), ((2, 7), {}), ((7, 2, -2), {}), ((0, 1, 0.1), {}), ((3.5,), {}), ((2, 2), {}),
-                             ((0, 5), {"dtype": "float64"}), ((1, 6, 2), {"dtype": "uint8"}))
+        for args, kwargs in (
+            ((5,), {}),
+            ((2, 7), {}),
+            ((7, 2, -2), {}),
+            ((0, 1, 0.1), {}),
+            ((3.5,), {}),
+            ((2, 2), {}),
+            ((0, 5), {"dtype": "float64"}),
+            ((1, 6, 2), {"dtype": "uint8"}),
+        )
     ),
     *(
-        Sample("linspace", *args, ref=lambda a, b, n, dtype="float32": torch.linspace(a, b, n, dtype=typed(dtype)),
-               **kwargs)
+        Sample(
+            "linspace",
+            *args,
+            ref=lambda a, b, n, dtype="float32": torch.linspace(a, b, n, dtype=typed(dtype)),
+            **kwargs,
+        )
         for args, kwargs in (((0, 1, 11), {}), ((-2.5, 7, 1), {}), ((3, -3, 7), {"dtype": "float64"}), ((0, 1, 0), {}))
     ),
     Sample("eye", 3, ref=lambda n: torch.eye(n)),

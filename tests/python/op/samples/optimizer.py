@@ -35,8 +35,9 @@ def adam(
 SHAPE = T(3, 5)
 SAMPLES = [
     Sample("sgd", SHAPE, SHAPE, SHAPE, 0.1, 0.9, ref=sgd),
-    Sample("sgd", SHAPE, SHAPE, SHAPE, T(dtype="float32", low=0.1, high=0.2), 0.5, 0.01, True, ref=sgd,
-           id="tensor-rate"),
+    Sample(
+        "sgd", SHAPE, SHAPE, SHAPE, T(dtype="float32", low=0.1, high=0.2), 0.5, 0.01, True, ref=sgd, id="tensor-rate"
+    ),
     Sample("sgd", T(), T(), T(), 0.5, ref=sgd),
     Sample("adam", SHAPE, SHAPE, SHAPE, T(3, 5, low=0.1, high=1), 3, 0.01, ref=adam),
     Sample("adam", SHAPE, SHAPE, SHAPE, T(3, 5, low=0.1, high=1), 1, 0.01, weight_decay=0.1, ref=adam),
@@ -45,6 +46,7 @@ SAMPLES = [
 ERRORS = [
     ErrorCase("sgd", T(3), T(4), T(3), 0.1, error=TypeInferenceError, match="'x' has shape (3,), 'dx' has (4,)"),
     ErrorCase("sgd", T(3), T(3), T(3), T(2), error=TypeInferenceError, match="a number has shape (2,)"),
-    ErrorCase("adam", T(3, dtype="int64"), T(3), T(3), T(3), 1, 0.1, error=TypeInferenceError,
-              match="'x' has dtype int64"),
+    ErrorCase(
+        "adam", T(3, dtype="int64"), T(3), T(3), T(3), 1, 0.1, error=TypeInferenceError, match="'x' has dtype int64"
+    ),
 ]

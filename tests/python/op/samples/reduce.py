@@ -18,9 +18,8 @@ def axes(x: Any, axis: Any) -> tuple[int, ...]:
 
 def by_axes(function: Callable[..., Any]) -> Callable[..., Any]:
     """A torch reduction over several dims at once as (x, axis, keepdims)."""
-    return lambda x, axis=None, keepdims=False: function(x, dim=axes(x, axis),
-                                                         keepdim=keepdims) if axis != () else function(
-        x[None], dim=0
+    return lambda x, axis=None, keepdims=False: (
+        function(x, dim=axes(x, axis), keepdim=keepdims) if axis != () else function(x[None], dim=0)
     )
 
 
@@ -99,8 +98,11 @@ SAMPLES = [
         for axis, keepdims in ((None, False), (1, False), (-1, True), ((0, 2), False), ((2, 0), True))
     ),
     *(Sample(name, T(**spread), ref=ref) for name, (ref, spread) in FUNCTIONS.items()),
-    *(Sample(name, T(70, 33, **spread), 0, ref=ref, grad=False) for name,
-      (ref, spread) in FUNCTIONS.items() if name != "prod"),
+    *(
+        Sample(name, T(70, 33, **spread), 0, ref=ref, grad=False)
+        for name, (ref, spread) in FUNCTIONS.items()
+        if name != "prod"
+    ),
     Sample("sum", T(3, 4), (), ref=lambda x, axis: x, id="no-axis"),
     Sample("max", T(40, dtype="int32", low=-9, high=9), ref=by_axes(torch.amax)),
     Sample("min", T(40, dtype="uint8", low=0, high=9), ref=by_axes(torch.amin)),

@@ -69,10 +69,16 @@ def _backward(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 SAMPLES = [
     *(Sample(name, T(3, 5, **spread), ref=ref) for name, (ref, spread) in FUNCTIONS.items()),
-    *(Sample(name, T(**spread), ref=ref) for name,
-      (ref, spread) in FUNCTIONS.items() if name in ("exp", "relu", "sign")),
-    *(Sample(name, T(2, 1, 3, 2, **spread), ref=ref) for name,
-      (ref, spread) in FUNCTIONS.items() if name in ("tanh", "abs")),
+    *(
+        Sample(name, T(**spread), ref=ref)
+        for name, (ref, spread) in FUNCTIONS.items()
+        if name in ("exp", "relu", "sign")
+    ),
+    *(
+        Sample(name, T(2, 1, 3, 2, **spread), ref=ref)
+        for name, (ref, spread) in FUNCTIONS.items()
+        if name in ("tanh", "abs")
+    ),
     Sample("bitwise_not", T(7, dtype="int32"), ref=torch.bitwise_not),
     Sample("bitwise_not", T(7, dtype="bool"), ref=torch.bitwise_not),
     Sample("clip", T(3, 5, low=-2, high=2, avoid=(-1, 1)), -1.0, 1.0, ref=torch.clamp),
@@ -111,6 +117,7 @@ ERRORS = [
     ErrorCase("bitwise_not", T(3), error=TypeInferenceError, match="'x' has dtype float32"),
     ErrorCase("clip", T(3), error=TypeInferenceError, match="both bounds are None"),
     ErrorCase("relu_dx", T(3), T(4), error=TypeInferenceError, match="'y' has shape (3,), 'dy' has (4,)"),
-    ErrorCase("tanh_dx", T(3), T(3, dtype="float64"), error=TypeInferenceError,
-              match="'y' is float32, 'dy' is float64"),
+    ErrorCase(
+        "tanh_dx", T(3), T(3, dtype="float64"), error=TypeInferenceError, match="'y' is float32, 'dy' is float64"
+    ),
 ]
