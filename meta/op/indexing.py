@@ -331,7 +331,7 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wr
     index = np.asarray(item)
     if not isinstance(size, int):
         return index.astype(np.int64), "wrap"
-    if index.size and 0 <= index.min() and index.max() < size:
+    if index.size and index.min() >= 0 and index.max() < size:
         return item if _is_tensor(item) else index.astype(np.int64), "clip"
     index = index.astype(np.int64)
     wrong: Any = index[(index < -size) | (index >= size)]

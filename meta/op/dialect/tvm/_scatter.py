@@ -6,21 +6,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from meta.dtype import HALVES
 from meta.op.dialect.tvm import _adapter as tvm
 
-HALVES = ("float16", "bfloat16")
+Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
+"""(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
 
 
-def scatter_add(
-    shape: Sequence[Any],
-    updates: Any,
-    indices: Any,
-    place: Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]],
-    start: Any = None,
-) -> Any:
+def scatter_add(shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None) -> Any:
     """A tensor of `shape` with every element of `updates` added at the place that `place` says.
 
-    place: (index into updates, read) -> index into the result; `read(i...)` is an element of `indices` as int64.
     start: what is added to, of `shape`; None for zeros.  Halves are accumulated in float32.
     """
     wide = "float32" if updates.dtype in HALVES else updates.dtype
@@ -28,18 +23,19 @@ def scatter_add(
     buffer = tvm.tirx.decl_buffer(list(shape), wide, "scattered")
 
     def loops(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        source, positions, *begin = [tvm.script_tirx.buffer_proxy(b) for b in ins]
-        target = tvm.script_tirx.buffer_proxy(outs[0])
+        source, positions, *begin = ins
+        (target,) = outs
 
         def read(*i: Any) -> Any:
-            return positions[_offset(i, indices.shape)].astype("int64")
+            return _at(positions, i).astype("int64")
 
-        with tvm.IRBuilder() as fill, tvm.script_tirx.serial(0, _volume(shape)) as i:
-            target[i] = begin[0][i].astype(wide) if begin else tvm.tirx.const(0, wide)
+        with tvm.IRBuilder() as fill, ExitStack() as nest:
+            i = _loops(nest, shape)
+            _store(target, _at(begin[0], i).astype(wide) if begin else tvm.tirx.const(0, wide), i)
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
-            index = tuple(nest.enter_context(tvm.script_tirx.serial(0, d)) for d in updates.shape)
-            at = _offset(tuple(place(index, read)), shape)
-            target[at] = target[at] + source[_offset(index, updates.shape)].astype(wide)
+            i = _loops(nest, updates.shape)
+            at = tuple(place(i, read))
+            _store(target, _at(target, at) + _at(source, i).astype(wide), at)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
 
     total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter_add")
@@ -48,16 +44,14 @@ def scatter_add(
     return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_add_cast")
 
 
-def _offset(index: Sequence[Any], shape: Sequence[Any]) -> Any:
-    """The row-major offset of an element."""
-    offset: Any = tvm.tirx.const(0, "int64")
-    for i, size in zip(index, shape, strict=True):
-        offset = offset * size + i
-    return offset
+def _loops(nest: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Open a loop for each axis; their variables."""
+    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size)) for size in shape)
 
 
-def _volume(shape: Sequence[Any]) -> Any:
-    volume: Any = tvm.tirx.const(1, "int64")
-    for size in shape:
-        volume = volume * size
-    return volume
+def _at(buffer: Any, index: Sequence[Any]) -> Any:
+    return buffer[tuple(index)]
+
+
+def _store(buffer: Any, value: Any, index: Sequence[Any]) -> None:
+    tvm.script_tirx.buffer_store(buffer, value, list(index))
