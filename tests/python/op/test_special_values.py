@@ -20,6 +20,8 @@ VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 1e-30, -1e-30, 1
 RELATIVE = {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 UNARY = [
+    ,
+]  # fmt: skip
     "abs",
     "ceil",
     "floor",
@@ -168,12 +170,14 @@ def test_no_elements(shape: tuple[int, ...]) -> None:
         assert y.shape == shape
 
 
-SPECIAL_METHODS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
-                   operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]  # fmt: skip
+ARITHMETIC_METHODS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+]  # fmt: skip
 BIT_METHODS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
 
 
-@pytest.mark.parametrize("op", [*SPECIAL_METHODS, *BIT_METHODS], ids=lambda op: op.__name__)
+@pytest.mark.parametrize("op", [*ARITHMETIC_METHODS, *BIT_METHODS], ids=lambda op: op.__name__)
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_python_operators(op: Callable[[Any, Any], Any], dtype: str) -> None:
     if op in BIT_METHODS and dtype == "float32":
