@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -34,18 +35,31 @@ def by_turns(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`by_turns` of a truth value, which a scalar is not yet."""
+    return lambda x, axis=None, keepdims=False: by_turns(function)(x, axis, keepdims).bool()
+
+
 def moment(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, axis=None, correction=1, keepdims=False: function(
-        x, dim=axes(x, axis), correction=correction, keepdim=keepdims
-    )
+    def run(x: Any, axis: Any = None, correction: int = 1, keepdims: bool = False) -> Any:
+        with warnings.catch_warnings():
+            # Of too few elements torch says that the NaN it gives is one.
+            warnings.filterwarnings("ignore", message=".*degrees of freedom")
+            return function(floating(x), dim=axes(x, axis), correction=correction, keepdim=keepdims)
+
+    return run
+
+
+def floating(x: Any) -> Any:
+    return x if x.is_floating_point() else x.float()
 
 
 def mean(x: Any, dim: Any, keepdim: bool = False) -> Any:
-    return torch.mean(x if x.is_floating_point() else x.float(), dim=dim, keepdim=keepdim)
+    return torch.mean(floating(x), dim=dim, keepdim=keepdim)
 
 
 def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
-    return torch.logsumexp(x if x.is_floating_point() else x.float(), dim=dim, keepdim=keepdim)
+    return torch.logsumexp(floating(x), dim=dim, keepdim=keepdim)
 
 
 def position(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,8 +95,8 @@ def scan(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -> A
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "all": (by_turns(torch.all), {}),
-    "any": (by_turns(torch.any), {}),
+    "all": (truth(torch.all), {}),
+    "any": (truth(torch.any), {}),
     "logsumexp": (by_axes(logsumexp), {"low": -5, "high": 5}),
     "max": (by_axes(torch.amax), {"distinct": True}),
     "mean": (by_axes(mean), {}),
