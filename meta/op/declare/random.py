@@ -53,6 +53,7 @@ def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype:
     rules.require("randint", dtypes.is_int(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.INTS)}")
     rules.require_ordered("randint", low, high, strictly=True)
     if isinstance(low, int) and isinstance(high, int):
+        rules.require("randint", high - low < 2**63, f"[{low}, {high}) has {high - low} values", "less than 2**63")
         least, greatest = dtypes.int_range(dtype)
         rules.require(
             "randint",
@@ -66,5 +67,5 @@ def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype:
 @declare("bernoulli", schema=random.bernoulli, pattern="injective", aten="bernoulli.p")
 def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> TensorType:
     """Ones with probability p, else zeros."""
-    rules.require("bernoulli", not isinstance(p, float) or 0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
+    rules.require("bernoulli", 0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
     return _random("bernoulli", key, shape, dtype)

@@ -31,7 +31,7 @@ SAMPLES = [
     Sample("uniform", KEY, (2, 0), check=within(0, 1)),
     *(Sample("normal", KEY, (3, 40), 5.0, 0.5, d, check=within(0, 10)) for d in FLOATS),
     *(Sample("randint", KEY, (3, 40), 2, 7, d, check=within(2, 7)) for d in ("int64", "int32", "uint8")),
-    Sample("randint", KEY, (50,), -(2**62), 2**62, check=within(-(2**62), 2**62)),
+    Sample("randint", KEY, (50,), -(2**61), 2**62, check=within(-(2**61), 2**62)),
     *(Sample("bernoulli", KEY, (3, 40), 0.5, d, check=within(0, 2)) for d in ("float32", "bool", "int64")),
 ]
 ERRORS = [
@@ -41,5 +41,6 @@ ERRORS = [
     ErrorCase("normal", KEY, (3,), dtype="int64", error=TypeInferenceError, match="dtype is int64"),
     ErrorCase("randint", KEY, (3,), 2, 2, error=TypeInferenceError, match="low is 2, high is 2"),
     ErrorCase("randint", KEY, (3,), 0, 300, "uint8", error=TypeInferenceError, match="[0, 300) is asked for in uint8"),
+    ErrorCase("randint", KEY, (3,), -(2**62), 2**62, error=TypeInferenceError, match="less than 2**63"),
     ErrorCase("bernoulli", KEY, (3,), 1.5, error=TypeInferenceError, match="p is 1.5"),
 ]
