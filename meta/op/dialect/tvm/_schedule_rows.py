@@ -114,13 +114,12 @@ def _along_rows(b: Block) -> bool:
 def _split_sums(sch: Any, found: list[Block]) -> set[str]:
     """Give each reduction along rows one accumulator per vector lane; the names of the blocks that fill them."""
     partials: set[str] = set()
-    for b in found:
+    sums = [b for b in found if b.reduction and _along_rows(b) and len(b.node.writes) == 1]
+    for b in found if sums else ():
         # `rfactor` fails on a block beside the one that it splits which is in no loop: a result without axes.
         if not sch.get_loops(b.rv):
             sch.add_unit_loop(b.rv)
-    for b in found:
-        if not b.reduction or not _along_rows(b) or len(b.node.writes) != 1:
-            continue
+    for b in sums:
         native = _target.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
         extent = b.extents[-1]
         if isinstance(extent, int) and extent < 2 * native:
