@@ -37,7 +37,9 @@ def prod(value: Expr, axis: Any) -> Any:
 
 def reduced(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
     """`reducer` over `value(*index)` along `axes` of the shape of x, which stay as axes of size 1."""
-    shape = [1 if d in axes else n for d, n in enumerate(x.shape)]
+    # As wide as every other extent: a block whose loops differ in width cannot be split.
+    one = tirx.const(1, "int64")
+    shape = [one if d in axes else n for d, n in enumerate(x.shape)]
     if not axes:
         return te.compute(shape, value, name)
     over = {d: te.reduce_axis((0, x.shape[d]), f"{name}_k{d}") for d in axes}
