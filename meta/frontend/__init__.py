@@ -1,0 +1,1 @@
+"""Readers of models that were written for other systems."""
