@@ -74,7 +74,7 @@ Type: TypeAlias = TensorType | TupleType | FuncType | RefType | NamedType | Unkn
 
 # --- attributes ------------------------------------------------------------------------------------------------------
 
-Attribute: TypeAlias = "None | bool | int | float | str | tuple[Attribute, ...] | Mapping[str, Attribute] | Constant"
+Attribute: TypeAlias = "bool | int | float | str | tuple[Attribute, ...] | Mapping[str, Attribute] | Constant | None"
 """Values of attributes. Lists become tuples, attribute objects (`meta[relay.attrs.ScanopAttrs][0]`) are spread into the
 attributes of the call that they belong to, empty strings and null objects are None where Relay means "not given"."""
 
