@@ -3799,6 +3799,29 @@ def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     return run(x)
 
 
+_s_cumprod = state(get("cumprod"))
+_r_cumprod = _s_cumprod.fast
+
+
+def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+    """Products of the elements up to each one along an axis. Integers and booleans give int64.
+    x: Input of any shape.
+    axis: Axis to run along.
+    exclusive: Leave each element out of its own result.
+    reverse: Run from the end.
+    """
+    try:
+        run = _r_cumprod[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cumprod, x, axis, exclusive, reverse)
+    _y = run(x)
+    if x._node is not None:
+        return record("cumprod", _y, (x, axis, exclusive, reverse))
+    return _y
+
+
 _s_cumsum = state(get("cumsum"))
 _r_cumsum = _s_cumsum.fast
 
@@ -3807,7 +3830,7 @@ def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T
     """Sums of the elements up to each one along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to run along.
-    exclusive: Leave each element out of its own sum.
+    exclusive: Leave each element out of its own result.
     reverse: Run from the end.
     """
     try:
@@ -4088,6 +4111,74 @@ def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     _y = run(x)
     if x._node is not None:
         return record("var", _y, (x, axis, correction, keepdims))
+    return _y
+
+
+# --- sort -------------------------------------------------------------------------------------------------------------
+
+_s_argsort = state(get("argsort"))
+_r_argsort = _s_argsort.fast
+
+
+def argsort(x: T, axis: int = -1, descending: bool = False) -> T:
+    """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
+    counts as larger than every number.
+    x: Input of any shape.
+    axis: The axis along which to order.
+    descending: The largest first.
+    """
+    try:
+        run = _r_argsort[x._type, axis, axis.__class__, descending, descending.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_argsort, x, axis, descending)
+    return run(x)
+
+
+_s_sort = state(get("sort"))
+_r_sort = _s_sort.fast
+
+
+def sort(x: T, axis: int = -1, descending: bool = False) -> T:
+    """The elements along an axis in order. NaN counts as larger than every number.
+    x: Input of any shape.
+    axis: The axis along which to order.
+    descending: The largest first.
+    """
+    try:
+        run = _r_sort[x._type, axis, axis.__class__, descending, descending.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sort, x, axis, descending)
+    _y = run(x)
+    if x._node is not None:
+        return record("sort", _y, (x, axis, descending))
+    return _y
+
+
+_s_topk = state(get("topk"))
+_r_topk = _s_topk.fast
+
+
+def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
+    """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements
+    the first come first; NaN counts as larger than every number.
+    x: Input of any shape.
+    k: How many elements to keep; at most the size of the axis.
+    axis: The axis along which to order.
+    largest: The largest elements, the largest first; else the smallest, the smallest first.
+    """
+    try:
+        run = _r_topk[x._type, k, k.__class__, axis, axis.__class__, largest, largest.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_topk, x, k, axis, largest)
+    _y = run(x)
+    if x._node is not None:
+        return record("topk", _y, (x, k, axis, largest))
     return _y
 
 

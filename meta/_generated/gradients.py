@@ -449,6 +449,10 @@ def _max_pool3d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, paddin
     return (f.max_pool3d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
 
 
+def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.cumprod_grad(x, axis, exclusive, reverse, y, dy),)
+
+
 def _cumsum(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.cumsum(dy, axis, exclusive, (not reverse)),)
 
@@ -495,6 +499,14 @@ def _sum_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 def _var(needs: Any, x: Any, axis: Any, correction: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.var_grad(x, axis, correction, keepdims, dy),)
+
+
+def _sort(needs: Any, x: Any, axis: Any, descending: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_dx(dy, axis, f.argsort(x, axis, descending), x.shape),)
+
+
+def _topk(needs: Any, x: Any, k: Any, axis: Any, largest: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (f.gather_dx(dy_0, axis, y_1, x.shape),)
 
 
 def _broadcast_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -878,6 +890,7 @@ RULES: dict[str, GradRule] = {
     "max_pool3d": GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
     "max_pool3d_at": GradRule("max_pool3d_at", _max_pool3d_at, (1,), saved_args=frozenset({0})),
     "max_pool3d_dx": GradRule("max_pool3d_dx", _max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    "cumprod": GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     "cumsum": GradRule("cumsum", _cumsum, (0,)),
     "logsumexp": GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     "max": GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
@@ -890,6 +903,8 @@ RULES: dict[str, GradRule] = {
     "sum": GradRule("sum", _sum, (0,)),
     "sum_to": GradRule("sum_to", _sum_to, (0,)),
     "var": GradRule("var", _var, (0,), saved_args=frozenset({0})),
+    "sort": GradRule("sort", _sort, (0,), saved_args=frozenset({0})),
+    "topk": GradRule("topk", _topk, (0,), saved_outputs=frozenset({1}), outputs=2),
     "broadcast_to": GradRule("broadcast_to", _broadcast_to, (0,)),
     "broadcast_to_like": GradRule("broadcast_to_like", _broadcast_to_like, (0,)),
     "cast": GradRule("cast", _cast, (0,)),

@@ -444,10 +444,18 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.argmin(self, axis, keepdims)
 
+    def cumprod(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
+        """Products of the elements up to each one along an axis. Integers and booleans give int64.
+        axis: Axis to run along.
+        exclusive: Leave each element out of its own result.
+        reverse: Run from the end.
+        """
+        return _generated.functions.cumprod(self, axis, exclusive, reverse)
+
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Sums of the elements up to each one along an axis. Integers and booleans give int64.
         axis: Axis to run along.
-        exclusive: Leave each element out of its own sum.
+        exclusive: Leave each element out of its own result.
         reverse: Run from the end.
         """
         return _generated.functions.cumsum(self, axis, exclusive, reverse)
@@ -510,6 +518,30 @@ class TensorMethods(TensorLike):
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.var(self, axis, correction, keepdims)
+
+    def argsort(self, axis: int = -1, descending: bool = False) -> Self:
+        """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order;
+        NaN counts as larger than every number.
+        axis: The axis along which to order.
+        descending: The largest first.
+        """
+        return _generated.functions.argsort(self, axis, descending)
+
+    def sort(self, axis: int = -1, descending: bool = False) -> Self:
+        """The elements along an axis in order. NaN counts as larger than every number.
+        axis: The axis along which to order.
+        descending: The largest first.
+        """
+        return _generated.functions.sort(self, axis, descending)
+
+    def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
+        """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal
+        elements the first come first; NaN counts as larger than every number.
+        k: How many elements to keep; at most the size of the axis.
+        axis: The axis along which to order.
+        largest: The largest elements, the largest first; else the smallest, the smallest first.
+        """
+        return _generated.functions.topk(self, k, axis, largest)
 
     def broadcast_to(self, shape: int | Sequence[Dim]) -> Self:
         """x repeated along axes of size 1 and new leading axes, to a larger shape.

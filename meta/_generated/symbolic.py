@@ -1026,6 +1026,10 @@ def argmin(bb: Builder, x: Atom, axis: int | None = None, keepdims: bool = False
     return _call(bb, "argmin", x, axis, keepdims)
 
 
+def cumprod(bb: Builder, x: Atom, axis: int, exclusive: bool = False, reverse: bool = False) -> Var:
+    return _call(bb, "cumprod", x, axis, exclusive, reverse)
+
+
 def cumsum(bb: Builder, x: Atom, axis: int, exclusive: bool = False, reverse: bool = False) -> Var:
     return _call(bb, "cumsum", x, axis, exclusive, reverse)
 
@@ -1091,6 +1095,18 @@ def var(
     keepdims: bool = False,
 ) -> Var:
     return _call(bb, "var", x, axis, correction, keepdims)
+
+
+def argsort(bb: Builder, x: Atom, axis: int = -1, descending: bool = False) -> Var:
+    return _call(bb, "argsort", x, axis, descending)
+
+
+def sort(bb: Builder, x: Atom, axis: int = -1, descending: bool = False) -> Var:
+    return _call(bb, "sort", x, axis, descending)
+
+
+def topk(bb: Builder, x: Atom, k: int, axis: int = -1, largest: bool = True) -> Var:
+    return _call(bb, "topk", x, k, axis, largest)
 
 
 def broadcast_to(bb: Builder, x: Atom, shape: int | Sequence[Dim]) -> Var:

@@ -18,7 +18,7 @@ scan = Schema(
     "scan",
     _x,
     Arg("axis", Int, doc="Axis to run along."),
-    Arg("exclusive", Bool, False, doc="Leave each element out of its own sum."),
+    Arg("exclusive", Bool, False, doc="Leave each element out of its own result."),
     Arg("reverse", Bool, False, doc="Run from the end."),
 )
 sum_to = Schema(

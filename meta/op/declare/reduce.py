@@ -113,20 +113,20 @@ def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return _position("argmin", x, axis, keepdims)
 
 
-@declare(
-    "cumsum",
-    schema=reduce.scan,
-    pattern="opaque",
-    amp="never",
-    method=True,
-    aten="cumsum",
-    relay="cumsum",
-    onnx="CumSum",
-)
-def cumsum(x: TensorType, axis: int, *_: Any) -> TensorType:
-    """Sums of the elements up to each one along an axis. Integers and booleans give int64."""
-    rules.axis_index("cumsum", axis, x.ndim)
-    return x.with_dtype(result_dtype("sum", x.dtype))
+def _scan(name: str, doc: str, **facts: str) -> None:
+    def typed(x: TensorType, axis: int, *_: Any) -> TensorType:
+        rules.axis_index(name, axis, x.ndim)
+        return x.with_dtype(result_dtype("sum", x.dtype))
+
+    doc += " Integers and booleans give int64."
+    declare(
+        name, schema=reduce.scan, doc=doc, family="reduce", pattern="opaque", amp="never", method=True, aten=name,
+        relay=name, **facts,
+    )(typed)  # fmt: skip
+
+
+_scan("cumprod", "Products of the elements up to each one along an axis.")
+_scan("cumsum", "Sums of the elements up to each one along an axis.", onnx="CumSum")
 
 
 @declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")

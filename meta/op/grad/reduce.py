@@ -91,3 +91,13 @@ def prod_dx_dy(x: Any, axis: tuple[int, ...] | None, keepdims: bool, dy: Any, dz
     """sum_i dz_i prod(x_j for j != i)."""
     partial = meta.prod_dx(x, meta.ones_like(dy), axis, keepdims)
     return meta.sum(partial * dz, axis, keepdims)
+
+
+def cumprod_grad(x: Any, axis: int, exclusive: bool, reverse: bool, y: Any, dy: Any) -> Any:
+    """dx_i = sum_j (dy_j y_j) / x_i over the products y_j that x_i is part of. For the first 0, whose products all are
+    0, they are those with a 1 in its place; after it all is 0."""
+    zero = meta.equal(x, 0)
+    first = meta.logical_and(zero, meta.equal(meta.cumsum(zero, axis, False, reverse), 1))
+    others = meta.cumprod(meta.where(first, 1, x), axis, exclusive, reverse)
+    regular = meta.cumsum(dy * y, axis, exclusive, not reverse) / meta.where(zero, 1, x)
+    return meta.where(first, meta.cumsum(dy * others, axis, exclusive, not reverse), regular)

@@ -52,15 +52,21 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     return back * _spread(dy, x, axis)
 
 
-def cumsum(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
-    if x.ndim == 0:
-        return np.zeros_like(x) if exclusive else x
-    x = wide(x)
-    x = x if x.dtype.kind == "f" else x.astype(np.int64)
-    x = np.flip(x, axis) if reverse else x
-    out = np.cumsum(x, axis=axis)
-    out = out - x if exclusive else out
-    return np.flip(out, axis) if reverse else out
+def scan(function: Callable[..., Array], nothing: int) -> Callable[..., Array]:
+    """`function`, a cumulation, from either end, with or without the element itself."""
+
+    def run(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+        if x.ndim == 0:
+            return np.full_like(x, nothing) if exclusive else x
+        x = wide(x)
+        x = np.moveaxis(x if x.dtype.kind == "f" else x.astype(np.int64), axis, -1)
+        x = x[..., ::-1] if reverse else x
+        if exclusive:
+            x = np.concatenate([np.full((*x.shape[:-1], 1), nothing, x.dtype), x], -1)[..., : x.shape[-1]]
+        out = function(x, axis=-1)
+        return np.moveaxis(out[..., ::-1] if reverse else out, -1, axis)
+
+    return run
 
 
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
@@ -84,7 +90,8 @@ plain({
     "any": _truth(np.any),
     "argmax": _reduce(np.argmax),
     "argmin": _reduce(np.argmin),
-    "cumsum": cumsum,
+    "cumprod": scan(np.cumprod, 1),
+    "cumsum": scan(np.cumsum, 0),
     "logsumexp": logsumexp,
     "max": _reduce(np.max),
     "max_dx": max_dx,

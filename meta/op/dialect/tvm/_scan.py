@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -11,12 +12,15 @@ from meta.op.dialect.tvm._adapter import IRBuilder, script_tirx, te, tirx
 Index = tuple[Any, ...]
 
 
-def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    """Sums of the elements of x up to each (or before it), from the front or from the end, in the dtype of x."""
+def scan(
+    x: Any, axis: int, exclusive: bool, reverse: bool, combine: Callable[[Any, Any], Any] = operator.add, start: int = 0
+) -> Any:
+    """The elements of x up to each (or before it), combined (by default, added up) from the front or from the end, in
+    the dtype of x; `start` is what no elements combine to."""
     dtype = str(x.dtype)
-    zero = tirx.const(0, dtype)
+    nothing = tirx.const(start, dtype)
     if not x.shape:
-        return te.compute((), lambda: zero if exclusive else x(), "scan")
+        return te.compute((), lambda: nothing if exclusive else x(), "scan")
     length = x.shape[axis]
 
     def row(index: Index, buffers: list[Any]) -> None:
@@ -27,14 +31,14 @@ def scan(x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
                 return (*index[:axis], length - _int(1) - k if reverse else k, *index[axis:])
 
             last = tirx.Max(step - _int(1), _int(0))
-            total = tirx.if_then_else(step > _int(0), write[at(last)], zero)
+            total = tirx.if_then_else(step > _int(0), write[at(last)], nothing)
             if exclusive:
-                write[at(step)] = tirx.if_then_else(step > _int(0), total + read[at(last)], zero)
+                write[at(step)] = tirx.if_then_else(step > _int(0), combine(total, read[at(last)]), nothing)
             else:
-                write[at(step)] = total + read[at(step)]
+                write[at(step)] = combine(total, read[at(step)])
 
     others = [*x.shape[:axis], *x.shape[axis + 1 :]]
-    return te.extern([x.shape], [x], _nest(others, row), dtype=dtype, name="scan")
+    return te.extern([x.shape], [x], nest(others, row), dtype=dtype, name="scan")
 
 
 def squarings(base: Any, exponent: Any, bits: int) -> Any:
@@ -53,19 +57,21 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
             square[at] = square[at] * square[at]
 
     return te.extern(
-        [base.shape] * 2, [base, exponent], _nest(base.shape, element), dtype=[dtype] * 2, name="squarings"
+        [base.shape] * 2, [base, exponent], nest(base.shape, element), dtype=[dtype] * 2, name="squarings"
     )[0]
 
 
-def _nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
+def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
     """The body of an extern: loops over `shape`, the first in parallel, around `body(index, buffers)`."""
 
     def loops(ins: Any, outs: Any) -> Any:
         with IRBuilder() as builder:
             buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
-            with ExitStack() as nest:
+            with ExitStack() as opened:
                 kinds = [script_tirx.parallel, *[script_tirx.serial] * len(shape)]
-                index = tuple(nest.enter_context(kind(0, size)) for kind, size in zip(kinds, shape, strict=False))
+                index = tuple(opened.enter_context(kind(0, size)) for kind, size in zip(kinds, shape, strict=False))
+                if not index:
+                    opened.enter_context(script_tirx.serial(0, 1))  # to hold a body of several statements
                 body(index, buffers)
         return builder.get()
 

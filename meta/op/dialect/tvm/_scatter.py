@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -13,10 +14,14 @@ Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
 """(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
 
 
-def scatter_add(shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None) -> Any:
-    """A tensor of `shape` with every element of `updates` added at the place that `place` says.
+def scatter(
+    shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None,
+    combine: Callable[[Any, Any], Any] = operator.add,
+) -> Any:  # fmt: skip
+    """A tensor of `shape` with every element of `updates`, in order, put at the place that `place` says.
 
-    start: what is added to, of `shape`; None for zeros.  Halves are accumulated in float32.
+    start: what is there before, of `shape`; None for zeros.
+    combine: (what is there, update) -> what is there then; by default the sum.  Halves are combined in float32.
     """
     wide = "float32" if updates.dtype in HALVES else updates.dtype
     inputs = [updates, indices] if start is None else [updates, indices, start]
@@ -35,13 +40,13 @@ def scatter_add(shape: Sequence[Any], updates: Any, indices: Any, place: Place, 
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
             i = _loops(nest, updates.shape)
             at = tuple(place(i, read))
-            _store(target, _at(target, at) + _at(source, i).astype(wide), at)
+            _store(target, combine(_at(target, at), _at(source, i).astype(wide)), at)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
 
-    total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter_add")
+    total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter")
     if wide == updates.dtype:
         return total
-    return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_add_cast")
+    return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_cast")
 
 
 def _loops(nest: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.op.dialect.tvm._adapter import te, tirx
 from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scatter import scatter_add as scattered
+from meta.op.dialect.tvm._scatter import scatter as scattered
 from meta.op.dialect.tvm.movement import modulo, unflattened
 from meta.op.dialect.tvm.transform import is_one
 from meta.op.dispatch import CallInfo

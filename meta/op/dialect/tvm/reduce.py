@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -178,11 +179,16 @@ _moment("var", lambda value: value)
 _moment("std", tirx.sqrt)
 
 
-@compute("cumsum", pattern="opaque")
-def cumsum(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-    dtype = wide(out[0].dtype)
-    total = scan(te.compute(x.shape, widened(x, dtype), "summand"), axis % max(len(x.shape), 1), exclusive, reverse)
-    return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), "cumsum")
+def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
+    @compute(name, pattern="opaque")
+    def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
+        wider = te.compute(x.shape, widened(x, wide(out[0].dtype)), "element")
+        total = scan(wider, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
+        return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
+
+
+_scan("cumprod", operator.mul, 1)
+_scan("cumsum", operator.add, 0)
 
 
 @compute("sum_to", sizes=("shape",))

@@ -94,6 +94,14 @@ def scan(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -> A
     return out.flip(axis) if reverse else out
 
 
+def cumprod(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -> Any:
+    x = x.flip(axis) if reverse else x
+    if exclusive:
+        x = torch.cat([torch.ones_like(x.narrow(axis, 0, 1)), x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+    out = torch.cumprod(x, axis)
+    return out.flip(axis) if reverse else out
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "all": (truth(torch.all), {}),
     "any": (truth(torch.any), {}),
@@ -134,6 +142,8 @@ SAMPLES = [
         for name, ref in {"std": torch.std, "var": torch.var}.items()
         for axis, correction, keepdims in ((None, 1, False), (1, 0, False), ((0, -1), 1, True), (2, 2, False))
     ),
+    Sample("cumprod", T(3, 4, 5, low=0.5, high=2), 1, ref=cumprod),
+    Sample("cumprod", T(3, 5, low=0.5, high=2), -1, True, True, ref=cumprod),
     Sample("cumsum", T(3, 4, 5), 1, ref=scan),
     Sample("cumsum", T(7), -1, True, ref=scan),
     Sample("cumsum", T(3, 4), 0, False, True, ref=scan),
@@ -152,6 +162,7 @@ ERRORS = [
     ErrorCase("max", T(3, 0), 1, error=TypeInferenceError, match="axis 1 of shape (3, 0) has no elements"),
     ErrorCase("argmin", T(0), error=TypeInferenceError, match="axis 0 of shape (0,) has no elements"),
     ErrorCase("argmax", T(3, dtype="bool"), error=TypeInferenceError, match="'x' has dtype bool"),
+    ErrorCase("cumprod", T(3), -2, error=TypeInferenceError, match="axis -2 is out of range"),
     ErrorCase("cumsum", T(3), 1, error=TypeInferenceError, match="axis 1 is out of range"),
     ErrorCase("sum_to", T(3), (2,), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase("sum_to", T(1), (2,), error=TypeInferenceError, match="(2,) does not broadcast to (1,)"),

@@ -1,0 +1,40 @@
+"""Sorting by ATen, stable like the other dialects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.op.dialect.torch import DIALECT
+from meta.op.dispatch import CallInfo
+
+SMALL = 4096
+"""Elements up to which views of the operands cost more on the CPU than sorting does."""
+
+
+def _worth_it(call: CallInfo) -> str | None:
+    (x,) = call.tensors()
+    if call.device.kind != "cpu" or not x.is_static:
+        return None
+    count: Any = x.size
+    return f"{count} elements, too few: up to {SMALL} the call itself costs more" if count <= SMALL else None
+
+
+def argsort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
+    torch.sort(x, stable=True, dim=axis, descending=descending, out=(torch.empty_like(x), out))
+
+
+def sort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
+    torch.sort(x, stable=True, dim=axis, descending=descending, out=(out, torch.empty_like(x, dtype=torch.int64)))
+
+
+def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> None:
+    ordered = torch.sort(x, stable=True, dim=axis, descending=largest)
+    for result, whole in zip(out, ordered, strict=True):
+        result.copy_(whole.narrow(axis, 0, k))
+
+
+DIALECT.implement("argsort", argsort, accepts=_worth_it)
+DIALECT.implement("sort", sort, accepts=_worth_it)
+DIALECT.implement("topk", topk, accepts=_worth_it)

@@ -1,0 +1,103 @@
+"""Sorting: a stable merge sort of positions, row by row, as loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
+from meta.op.dialect.tvm._elementwise import const, select
+from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._reduce import order_key
+from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm._scan import Index, nest
+
+
+@compute("argsort")
+def argsort(x: Any, axis: int, descending: bool) -> Any:
+    order, at = _order(x, axis, descending)
+    return te.compute(x.shape, lambda *i: order(*_last(i, at)), "argsort")
+
+
+@compute("sort")
+def sort(x: Any, axis: int, descending: bool) -> Any:
+    order, at = _order(x, axis, descending)
+    return te.compute(x.shape, lambda *i: x(*_replaced(i, at, order(*_last(i, at)))), "sort")
+
+
+@compute("topk")
+def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> Any:
+    order, at = _order(x, axis, largest)
+    indices = te.compute(out[1].shape, lambda *i: order(*_last(i, at)), "topk_indices")
+    return te.compute(out[0].shape, lambda *i: x(*_replaced(i, at, indices(*i))), "topk_values"), indices
+
+
+def _last(index: Index, at: int) -> Index:
+    """An index with that of axis `at` moved to the end."""
+    return (*index[:at], *index[at + 1 :], *index[at : at + 1])
+
+
+def _replaced(index: Index, at: int, position: Any) -> Index:
+    return (*index[:at], position, *index[at + 1 :]) if index else index
+
+
+def _order(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
+    """The positions in order, along the last axis, and the axis of x that they count along."""
+    if not x.shape:
+        return te.compute((), lambda: _int(0), "order"), 0
+    at = axis % len(x.shape)
+    *others, size = _last(tuple(x.shape), at)
+    keys = te.compute((*others, size), lambda *i: _key(x(*i[:at], i[-1], *i[at:-1])), "keys")
+    merged = te.extern([[2, *others, size]], [keys], nest(others, _merge_sort(size, descending)), dtype="int64")
+    return te.compute((*others, size), lambda *i: merged(0, *i), "order"), at
+
+
+def _key(x: Any) -> Any:
+    """An integer that sorts like x; zeros of both signs are equal."""
+    zero = const(x, 0)
+    return order_key(x if dtype_of(x) == "bool" else select(tirx.EQ(x, zero), zero, x), largest=True)
+
+
+def _merge_sort(size: Any, descending: bool) -> Any:
+    """Sort the positions of one row from the bottom up: runs of 1, 2, 4, ... elements are merged from one half of the
+    buffer into the other. Passes come in pairs, so that the result is in the first half."""
+
+    def row(index: Index, buffers: list[Any]) -> None:
+        keys, order = buffers
+        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), "int64", scope="local"))
+        left, right, width = range(3)
+
+        def before(b: Any, a: Any) -> Any:
+            first, second = keys[(*index, b)], keys[(*index, a)]
+            return first > second if descending else first < second
+
+        def merge(half: int, run: Any) -> None:
+            with script_tirx.serial(0, tirx.floordiv(size + 2 * run - 1, 2 * run)) as pair:
+                start = pair * 2 * run
+                middle, end = tirx.min(start + run, size), tirx.min(start + 2 * run, size)
+                state[left] = start
+                state[right] = middle
+                with script_tirx.serial(0, end - start) as step:
+                    a = order[(half, *index, tirx.min(state[left], size - 1))]
+                    b = order[(half, *index, tirx.min(state[right], size - 1))]
+                    from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, before(b, a)))
+                    with script_tirx.If(from_right):
+                        with script_tirx.Then():
+                            order[(1 - half, *index, start + step)] = b
+                            state[right] = state[right] + 1
+                        with script_tirx.Else():
+                            order[(1 - half, *index, start + step)] = a
+                            state[left] = state[left] + 1
+
+        with script_tirx.serial(0, size) as position:
+            order[(0, *index, position)] = position
+        state[width] = _int(1)
+        with script_tirx.While(state[width] < size):
+            merge(0, state[width])
+            merge(1, state[width] * 2)
+            state[width] = state[width] * 4
+
+    return row
+
+
+def _int(value: int) -> Any:
+    return tirx.const(value, "int64")

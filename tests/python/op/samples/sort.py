@@ -1,0 +1,45 @@
+"""Samples of operators that put the elements along an axis in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.errors import TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+
+def _argsort(x: Any, axis: int = -1, descending: bool = False) -> Any:
+    return torch.sort(x, dim=axis, descending=descending, stable=True).indices
+
+
+def _sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
+    return torch.sort(x, dim=axis, descending=descending, stable=True).values
+
+
+def _topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
+    ordered = torch.sort(x, dim=axis, descending=largest, stable=True)
+    return ordered.values.narrow(axis, 0, k), ordered.indices.narrow(axis, 0, k)
+
+
+SAMPLES = [
+    Sample("argsort", T(3, 5, distinct=True), ref=_argsort),
+    Sample("argsort", T(9, 3, dtype="int32", low=-2, high=2), 0, True, ref=_argsort, id="ties"),
+    Sample("argsort", T(), ref=_argsort),
+    Sample("sort", T(3, 5, distinct=True), ref=_sort),
+    Sample("sort", T(2, 7, 2, distinct=True), 1, True, ref=_sort),
+    Sample("sort", T(70, 65, distinct=True), 0, ref=_sort, grad=False),
+    Sample("sort", T(6, dtype="bool"), ref=_sort),
+    Sample("topk", T(3, 5, distinct=True), 2, ref=_topk),
+    Sample("topk", T(6, 2, distinct=True), 3, 0, False, ref=_topk),
+    Sample("topk", T(9, dtype="uint8", high=3), 9, ref=_topk, id="ties"),
+    Sample("topk", T(5, 1000, dtype="int64", low=0, high=9), 3, ref=_topk, id="many-ties"),
+]
+
+ERRORS = [
+    ErrorCase("argsort", T(3), 1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("sort", T(3, 4), -3, error=TypeInferenceError, match="axis -3 is out of range"),
+    ErrorCase("topk", T(3), 4, error=TypeInferenceError, match="k is 4, axis 0 of x has size 3"),
+    ErrorCase("topk", T(), 1, error=TypeInferenceError, match="the tensor is 0-d"),
+]
