@@ -70,11 +70,22 @@ class UnknownType:
 
 
 Type: TypeAlias = TensorType | TupleType | FuncType | RefType | NamedType | UnknownType
+TYPES = (TensorType, TupleType, FuncType, RefType, NamedType, UnknownType)
 
 
 # --- attributes ------------------------------------------------------------------------------------------------------
 
-Attribute: TypeAlias = "bool | int | float | str | tuple[Attribute, ...] | Mapping[str, Attribute] | Constant | None"
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An object that an attribute holds and that has no form here, by Relay's name of its class: "Target"."""
+
+    kind: str
+
+
+Attribute: TypeAlias = (
+    "bool | int | float | str | tuple[Attribute, ...] | Mapping[str, Attribute] | Constant | Opaque | None"
+)
 """Values of attributes. Lists become tuples, attribute objects (`meta[relay.attrs.ScanopAttrs][0]`) are spread into the
 attributes of the call that they belong to, empty strings and null objects are None where Relay means "not given"."""
 

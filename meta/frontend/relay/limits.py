@@ -1,0 +1,22 @@
+"""How large and how deep an untrusted program may be before a reader refuses it."""
+
+from __future__ import annotations
+
+MAX_TEXT = 256 << 20
+"""Characters of a text or JSON source."""
+
+MAX_NESTING = 400
+"""Brackets within brackets, function types within function types, let within let, branches of one else-if chain. What
+the printer of Relay nests is the scopes of a program; a chain of a million bindings has depth 1."""
+
+MAX_DIGITS = 400
+"""Characters of one number."""
+
+MAX_DIMENSIONS = 64
+"""Dimensions of a tensor; NumPy has the same limit."""
+
+MAX_DIMENSION = 2**63 - 1
+
+MAX_VALUE_SIZE = 1_000_000
+"""Leaves of one type or attribute of a JSON source, counted as often as they are reached: shared parts of a node graph
+can stand for exponentially large values."""

@@ -1,0 +1,88 @@
+"""The one door of the readers: whatever holds a Relay program -> Program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from meta.errors import ArgumentError, message
+from meta.frontend.relay.errors import RelayError
+from meta.frontend.relay.limits import MAX_TEXT
+
+if TYPE_CHECKING:
+    from meta.frontend.relay.ast import Program
+
+
+@runtime_checkable
+class HasText(Protocol):
+    """A module of another system that prints itself as Relay text."""
+
+    def astext(self) -> str: ...
+
+
+Source: TypeAlias = "str | bytes | os.PathLike[str] | HasText"
+
+
+def read(source: Source) -> Program:
+    """The program that `source` holds.
+
+    source: Relay text, Relay JSON (of `tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.
+    Text and JSON are told apart by how they start. Raises RelayError (RelaySyntaxError with line and column for
+    mistakes in text), or ArgumentError for anything else. Nothing in a source is executed."""
+    name = ""
+    value: Any = source
+    if isinstance(value, os.PathLike) or _is_path(value):
+        name, value = _contents(Path(value))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, HasText):
+        value = _printed(value)
+    if isinstance(value, bytes):
+        value = _decoded(value, name)
+    if not isinstance(value, str):
+        allowed = "Relay text, Relay JSON, a path to either, or an object with astext()"
+        raise ArgumentError(message("relay", f"source is {type(source).__name__}", allowed))
+    if value.lstrip("\ufeff \t\r\n").startswith("{"):
+        raise RelayError("[relay] JSON cannot be read")
+
+    from meta.frontend.relay import text
+
+    return text.parse(value.removeprefix("\ufeff"), name)
+
+
+def _is_path(source: object) -> bool:
+    """Whether a string is the name of a file: programs have brackets and several lines, names of files have not."""
+    if not isinstance(source, str) or not source.strip() or "\n" in source or len(source) > 4096:
+        return False
+    if source.lstrip().startswith(("{", "#[", "v0.")) or "\0" in source:
+        return False
+    if source.endswith((".relay", ".json", ".txt", ".rly")) or os.path.isfile(source):
+        return True
+    return not any(c in source for c in "(%@{")
+
+
+def _contents(path: Path) -> tuple[str, bytes]:
+    try:
+        if path.stat().st_size > 4 * MAX_TEXT:
+            raise RelayError(
+                message("relay", f"{path} has {path.stat().st_size} bytes", f"at most {4 * MAX_TEXT} are read")
+            )
+        return path.name, path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise RelayError(message("relay", f"cannot read {path}: {why}", "a file of Relay text or JSON")) from error
+
+
+def _printed(source: Any) -> Any:
+    """The text with its constants where the object can print them."""
+    try:
+        return source.astext(show_meta_data=True)
+    except TypeError:
+        return source.astext()
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = f"{name or 'the source'} is not text: byte {error.start} is not UTF-8"
+        raise RelayError(message("relay", wrong, "Relay text or JSON; parameters are a separate file")) from error
