@@ -67,7 +67,7 @@ def _schedule_passes(sch: Any, found: list[Block], shared: int) -> None:
         if b.spatial:
             injective(sch, b, shared)
         elif b.name in partials:
-            _lanes(sch, b)
+            _lanes(sch, b, partials[b.name])
         elif not _along_rows(b) and b.kinds.count("S") > shared:
             _columns(sch, b, shared)
 
@@ -111,9 +111,10 @@ def _along_rows(b: Block) -> bool:
     )
 
 
-def _split_sums(sch: Any, found: list[Block]) -> set[str]:
-    """Give each reduction along rows one accumulator per vector lane; the names of the blocks that fill them."""
-    partials: set[str] = set()
+def _split_sums(sch: Any, found: list[Block]) -> dict[str, int]:
+    """Give each reduction along rows one accumulator per vector lane, or several; by name of the block that fills them,
+    over how many dimensions they are spread."""
+    partials: dict[str, int] = {}
     sums = [b for b in found if b.reduction and _along_rows(b) and len(b.node.writes) == 1]
     for b in found if sums else ():
         # `rfactor` fails on a block beside the one that it splits which is in no loop: a result without axes.
@@ -125,25 +126,27 @@ def _split_sums(sch: Any, found: list[Block]) -> set[str]:
         if isinstance(extent, int) and extent < 2 * native:
             continue
         registers = 4 if isinstance(extent, int) and extent >= 32 * native and extent % (4 * native) < native else 1
-        loop = sch.get_loops(b.rv)[-1]
-        _, inner = sch.split(loop, factors=[None, registers * native])
-        partial = sch.rfactor(inner, len(b.kinds.rstrip("R")))
-        partials.add(str(sch.get(partial).name_hint))
+        kept = len(b.kinds.rstrip("R"))
+        *_, lane = sch.split(sch.get_loops(b.rv)[-1], factors=[None, *([registers] if registers > 1 else []), native])
+        partial = sch.rfactor(lane, kept)
+        partials[str(sch.get(partial).name_hint)] = 1
         if registers > 1:
-            final = sch.get_loops(b.rv)[-1]
-            _, inner = sch.split(final, factors=[registers, native])
-            partials.add(str(sch.get(sch.rfactor(inner, len(b.kinds.rstrip("R")))).name_hint))
+            # Registers before lanes: every access is one whole vector, so that LLVM keeps the accumulators in registers.
+            partials[str(sch.get(sch.rfactor(sch.get_loops(partial)[-2], kept)).name_hint)] = 2
     return partials
 
 
-def _lanes(sch: Any, b: Block) -> None:
-    """Accumulators side by side: the lane loop innermost, in vectors, with the tail of the row split off."""
+def _lanes(sch: Any, b: Block, spread: int) -> None:
+    """Accumulators side by side, along the last `spread` dimensions of the result: their loops innermost, the last in
+    vectors, with the tail of the row split off."""
     loops = blocks.loops_of(sch, b)
-    result = b.node.writes[0].region[-1].min
-    position = next(i for i, v in enumerate(b.node.iter_vars) if v.var.same_as(result))
-    lane = next(loop.rv for loop in loops if position in loop.positions)
+    accumulators = [r.min for r in b.node.writes[0].region][-spread:]
+    positions = [next(i for i, v in enumerate(b.node.iter_vars) if v.var.same_as(a)) for a in accumulators]
+    *registers, lane = (next(loop.rv for loop in loops if position in loop.positions) for position in positions)
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
-    sch.reorder(*reduced, lane)
+    sch.reorder(*reduced, *registers, lane)
+    for register in registers:
+        sch.unroll(register)
     sch.vectorize(lane)
     sch.annotate(reduced[-1], HINT, 1)
 
