@@ -313,12 +313,16 @@ class NDArray(TensorMethods):
         return register_hook(self, hook)
 
 
-def array(data: Any, dtype: Any = None, device: Device | str = CPU) -> NDArray:
+def array(data: Any, dtype: Any = None, device: Device | str = CPU, *, requires_grad: bool = False) -> NDArray:
     """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
 
     dtype defaults to that of the data; Python floats give float32, ints int64. Raises ArgumentError for data that
-    has no supported dtype or is ragged, DeviceError for a device that is not there."""
-    return asarray(data, dtype, device, copy=True)
+    has no supported dtype or is ragged, DeviceError for a device that is not there, GradientError when gradients are
+    required of a dtype that has none."""
+    made = asarray(data, dtype, device, copy=True)
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
