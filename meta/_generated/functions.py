@@ -1074,6 +1074,218 @@ def conv3d_transpose(
     return _y
 
 
+# --- image ------------------------------------------------------------------------------------------------------------
+
+_s_resize1d = state(get("resize1d"))
+_r_resize1d = _s_resize1d.fast
+
+
+def resize1d(
+    x: T,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
+    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_resize1d[x._type, size, size.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize1d, x, size, method, coordinates, rounding, cubic_alpha)
+    _y = run(x)
+    if x._node is not None:
+        return record("resize1d", _y, (x, size, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
+_s_resize1d_dx = state(get("resize1d_dx"))
+_r_resize1d_dx = _s_resize1d_dx.fast
+
+
+def resize1d_dx(
+    dy: T,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    try:
+        run = _r_resize1d_dx[dy._type, shape, shape.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize1d_dx, dy, shape, method, coordinates, rounding, cubic_alpha)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("resize1d_dx", _y, (dy, shape, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
+_s_resize2d = state(get("resize2d"))
+_r_resize2d = _s_resize2d.fast
+
+
+def resize2d(
+    x: T,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
+    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_resize2d[x._type, size, size.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize2d, x, size, method, coordinates, rounding, cubic_alpha)
+    _y = run(x)
+    if x._node is not None:
+        return record("resize2d", _y, (x, size, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
+_s_resize2d_dx = state(get("resize2d_dx"))
+_r_resize2d_dx = _s_resize2d_dx.fast
+
+
+def resize2d_dx(
+    dy: T,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    try:
+        run = _r_resize2d_dx[dy._type, shape, shape.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize2d_dx, dy, shape, method, coordinates, rounding, cubic_alpha)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("resize2d_dx", _y, (dy, shape, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
+_s_resize3d = state(get("resize3d"))
+_r_resize3d = _s_resize3d.fast
+
+
+def resize3d(
+    x: T,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
+    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one an axis.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_resize3d[x._type, size, size.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize3d, x, size, method, coordinates, rounding, cubic_alpha)
+    _y = run(x)
+    if x._node is not None:
+        return record("resize3d", _y, (x, size, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
+_s_resize3d_dx = state(get("resize3d_dx"))
+_r_resize3d_dx = _s_resize3d_dx.fast
+
+
+def resize3d_dx(
+    dy: T,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> T:
+    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    dy: Gradient of the result.
+    shape: Shape of the forward input.
+    method: How to interpolate.
+    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
+    rounding: How the method "nearest" rounds positions.
+    cubic_alpha: Coefficient of the cubic convolution.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    try:
+        run = _r_resize3d_dx[dy._type, shape, shape.__class__, method, coordinates, rounding, cubic_alpha, cubic_alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_resize3d_dx, dy, shape, method, coordinates, rounding, cubic_alpha)
+    _y = run(dy)
+    if dy._node is not None:
+        return record("resize3d_dx", _y, (dy, shape, method, coordinates, rounding, cubic_alpha))
+    return _y
+
+
 # --- indexing ---------------------------------------------------------------------------------------------------------
 
 _s_embedding = state(get("embedding"))
@@ -1173,21 +1385,23 @@ _s_gather_nd = state(get("gather_nd"))
 _r_gather_nd = _s_gather_nd.fast
 
 
-def gather_nd(x: T, indices: T) -> T:
+def gather_nd(x: T, indices: T, batch_dims: int = 0) -> T:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
-    Coordinates outside are moved to the nearest inside.
+    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i. Coordinates outside
+    are moved to the nearest inside.
     x: Input.
-    indices: (m, ...): m coordinates for each element of the result; integers.
+    indices: (m, ...): m coordinates for each element or slice; integers.
+    batch_dims: How many leading axes of x the positions share; they are not indexed.
     """
     try:
-        run = _r_gather_nd[x._type, indices._type]
+        run = _r_gather_nd[x._type, indices._type, batch_dims, batch_dims.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_gather_nd, x, indices)
+        return invoke(_s_gather_nd, x, indices, batch_dims)
     _y = run(x, indices)
     if x._node is not None:
-        return record("gather_nd", _y, (x, indices))
+        return record("gather_nd", _y, (x, indices, batch_dims))
     return _y
 
 
@@ -1195,23 +1409,24 @@ _s_gather_nd_dx = state(get("gather_nd_dx"))
 _r_gather_nd_dx = _s_gather_nd_dx.fast
 
 
-def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0) -> T:
     """Gradient of gather_nd: each element of dy added to the place that it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
+    batch_dims: How many leading axes of x the positions share; they are not indexed.
     """
     if type(shape) is int:
         shape = (shape,)
     try:
-        run = _r_gather_nd_dx[dy._type, indices._type, shape, shape.__class__]
+        run = _r_gather_nd_dx[dy._type, indices._type, shape, shape.__class__, batch_dims, batch_dims.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_gather_nd_dx, dy, indices, shape)
+        return invoke(_s_gather_nd_dx, dy, indices, shape, batch_dims)
     _y = run(dy, indices)
     if dy._node is not None:
-        return record("gather_nd_dx", _y, (dy, indices, shape))
+        return record("gather_nd_dx", _y, (dy, indices, shape, batch_dims))
     return _y
 
 
@@ -1258,6 +1473,63 @@ def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
     _y = run(x, indices, src)
     if x._node is not None or src._node is not None:
         return record("scatter_add", _y, (x, axis, indices, src))
+    return _y
+
+
+_s_scatter_elements = state(get("scatter_elements"))
+_r_scatter_elements = _s_scatter_elements.fast
+
+
+def scatter_elements(
+    x: T,
+    axis: int,
+    indices: T,
+    src: T,
+    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+) -> T:
+    """x with each element of src put at the place along `axis` that indices name, in order. y[i][indices[i][j]] =
+    src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
+    Positions outside are moved to the nearest inside.
+    x: Input.
+    axis: The axis that positions count along.
+    indices: Positions, of an integer dtype.
+    src: What is put; its shape is that of indices.
+    reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+    """
+    try:
+        run = _r_scatter_elements[x._type, axis, axis.__class__, indices._type, src._type, reduction]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scatter_elements, x, axis, indices, src, reduction)
+    _y = run(x, indices, src)
+    if x._node is not None or src._node is not None:
+        return record("scatter_elements", _y, (x, axis, indices, src, reduction))
+    return _y
+
+
+_s_scatter_nd = state(get("scatter_nd"))
+_r_scatter_nd = _s_scatter_nd.fast
+
+
+def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update') -> T:
+    """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
+    i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there. Coordinates
+    outside are moved to the nearest inside.
+    x: Input.
+    indices: (m, ...): m coordinates for each element or slice; integers.
+    src: What is put: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
+    reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+    """
+    try:
+        run = _r_scatter_nd[x._type, indices._type, src._type, reduction]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scatter_nd, x, indices, src, reduction)
+    _y = run(x, indices, src)
+    if x._node is not None or src._node is not None:
+        return record("scatter_nd", _y, (x, indices, src, reduction))
     return _y
 
 

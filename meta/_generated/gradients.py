@@ -13,6 +13,7 @@ from typing import Any
 from meta._generated import functions as f
 from meta.autograd.rule import GradRule
 from meta.op.grad import binary as grad_binary
+from meta.op.grad import image as grad_image
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
 from meta.op.grad import loss as grad_loss
@@ -126,6 +127,30 @@ def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, out
     return (f.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
+def _resize1d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.resize1d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+
+
+def _resize1d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+
+
+def _resize2d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.resize2d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+
+
+def _resize2d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+
+
+def _resize3d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.resize3d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+
+
+def _resize3d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+
+
 def _embedding(needs: Any, weight: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.embedding_dx(dy, indices, weight.shape[0]),)
 
@@ -142,12 +167,12 @@ def _gather_dx(needs: Any, dy: Any, axis: Any, indices: Any, shape: Any, z: Any,
     return (f.gather(dz, axis, indices),)
 
 
-def _gather_nd(needs: Any, x: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.gather_nd_dx(dy, indices, x.shape),)
+def _gather_nd(needs: Any, x: Any, indices: Any, batch_dims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (f.gather_nd_dx(dy, indices, x.shape, batch_dims),)
 
 
-def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.gather_nd(dz, indices),)
+def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, batch_dims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (f.gather_nd(dz, indices, batch_dims),)
 
 
 def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -156,6 +181,16 @@ def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) 
 
 def _scatter_add(needs: Any, x: Any, axis: Any, indices: Any, src: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (dy if needs[0] else None, f.gather(dy, axis, indices) if needs[1] else None)
+
+
+def _scatter_elements(needs: Any, x: Any, axis: Any, indices: Any, src: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_indexing.scatter_elements_grad(x, axis, indices, src, reduction, y, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
+
+
+def _scatter_nd(needs: Any, x: Any, indices: Any, src: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_indexing.scatter_nd_grad(x, indices, src, reduction, y, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
 
 
 def _strided_set(needs: Any, x: Any, v: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -811,6 +846,12 @@ RULES: dict[str, GradRule] = {
     "conv3d_dw": GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_dx": GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
     "conv3d_transpose": GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    "resize1d": GradRule("resize1d", _resize1d, (0,)),
+    "resize1d_dx": GradRule("resize1d_dx", _resize1d_dx, (0,)),
+    "resize2d": GradRule("resize2d", _resize2d, (0,)),
+    "resize2d_dx": GradRule("resize2d_dx", _resize2d_dx, (0,)),
+    "resize3d": GradRule("resize3d", _resize3d, (0,)),
+    "resize3d_dx": GradRule("resize3d_dx", _resize3d_dx, (0,)),
     "embedding": GradRule("embedding", _embedding, (0,), saved_args=frozenset({1})),
     "embedding_dx": GradRule("embedding_dx", _embedding_dx, (0,), saved_args=frozenset({1})),
     "gather": GradRule("gather", _gather, (0,), saved_args=frozenset({2})),
@@ -819,6 +860,8 @@ RULES: dict[str, GradRule] = {
     "gather_nd_dx": GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1})),
     "index_select": GradRule("index_select", _index_select, (0,), saved_args=frozenset({2})),
     "scatter_add": GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2})),
+    "scatter_elements": GradRule("scatter_elements", _scatter_elements, (0, 3), saved_args=frozenset({0, 2, 3}), saved_outputs=frozenset({0})),
+    "scatter_nd": GradRule("scatter_nd", _scatter_nd, (0, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0})),
     "strided_set": GradRule("strided_set", _strided_set, (0, 1)),
     "strided_slice": GradRule("strided_slice", _strided_slice, (0,)),
     "strided_slice_dx": GradRule("strided_slice_dx", _strided_slice_dx, (0,)),

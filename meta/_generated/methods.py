@@ -310,6 +310,23 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.scatter_add(self, axis, indices, src)
 
+    def scatter_elements(
+        self,
+        axis: int,
+        indices: Self,
+        src: Self,
+        reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+    ) -> Self:
+        """x with each element of src put at the place along `axis` that indices name, in order. y[i][indices[i][j]] =
+        src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
+        Positions outside are moved to the nearest inside.
+        axis: The axis that positions count along.
+        indices: Positions, of an integer dtype.
+        src: What is put; its shape is that of indices.
+        reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+        """
+        return _generated.functions.scatter_elements(self, axis, indices, src, reduction)
+
     def strided_slice(
         self,
         begin: int | Sequence[Dim],

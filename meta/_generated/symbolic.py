@@ -292,6 +292,78 @@ def conv3d_transpose(
     return _call(bb, "conv3d_transpose", x, w, stride, padding, output_padding, dilation, groups)
 
 
+def resize1d(
+    bb: Builder,
+    x: Atom,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize1d", x, size, method, coordinates, rounding, cubic_alpha)
+
+
+def resize1d_dx(
+    bb: Builder,
+    dy: Atom,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize1d_dx", dy, shape, method, coordinates, rounding, cubic_alpha)
+
+
+def resize2d(
+    bb: Builder,
+    x: Atom,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize2d", x, size, method, coordinates, rounding, cubic_alpha)
+
+
+def resize2d_dx(
+    bb: Builder,
+    dy: Atom,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize2d_dx", dy, shape, method, coordinates, rounding, cubic_alpha)
+
+
+def resize3d(
+    bb: Builder,
+    x: Atom,
+    size: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize3d", x, size, method, coordinates, rounding, cubic_alpha)
+
+
+def resize3d_dx(
+    bb: Builder,
+    dy: Atom,
+    shape: int | Sequence[Dim],
+    method: Literal['nearest', 'linear', 'cubic'] = 'linear',
+    coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
+    rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
+    cubic_alpha: float = -0.75,
+) -> Var:
+    return _call(bb, "resize3d_dx", dy, shape, method, coordinates, rounding, cubic_alpha)
+
+
 def embedding(bb: Builder, weight: Atom, indices: Atom) -> Var:
     return _call(bb, "embedding", weight, indices)
 
@@ -308,12 +380,12 @@ def gather_dx(bb: Builder, dy: Atom, axis: int, indices: Atom, shape: int | Sequ
     return _call(bb, "gather_dx", dy, axis, indices, shape)
 
 
-def gather_nd(bb: Builder, x: Atom, indices: Atom) -> Var:
-    return _call(bb, "gather_nd", x, indices)
+def gather_nd(bb: Builder, x: Atom, indices: Atom, batch_dims: int = 0) -> Var:
+    return _call(bb, "gather_nd", x, indices, batch_dims)
 
 
-def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[Dim]) -> Var:
-    return _call(bb, "gather_nd_dx", dy, indices, shape)
+def gather_nd_dx(bb: Builder, dy: Atom, indices: Atom, shape: int | Sequence[Dim], batch_dims: int = 0) -> Var:
+    return _call(bb, "gather_nd_dx", dy, indices, shape, batch_dims)
 
 
 def index_select(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
@@ -322,6 +394,27 @@ def index_select(bb: Builder, x: Atom, axis: int, indices: Atom) -> Var:
 
 def scatter_add(bb: Builder, x: Atom, axis: int, indices: Atom, src: Atom) -> Var:
     return _call(bb, "scatter_add", x, axis, indices, src)
+
+
+def scatter_elements(
+    bb: Builder,
+    x: Atom,
+    axis: int,
+    indices: Atom,
+    src: Atom,
+    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+) -> Var:
+    return _call(bb, "scatter_elements", x, axis, indices, src, reduction)
+
+
+def scatter_nd(
+    bb: Builder,
+    x: Atom,
+    indices: Atom,
+    src: Atom,
+    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+) -> Var:
+    return _call(bb, "scatter_nd", x, indices, src, reduction)
 
 
 def strided_set(

@@ -24,10 +24,21 @@ take_dx = Schema("take_dx", _dy, _indices, _shape, _along, _mode)
 index_select = Schema("index_select", _x, _axis, _indices)
 gather = Schema("gather", _x, _axis, _indices)
 gather_dx = Schema("gather_dx", _dy, _axis, _indices, _shape)
-gather_nd = Schema(
-    "gather_nd", _x, Arg("indices", Tensor, doc="(m, ...): m coordinates for each element of the result; integers.")
-)
-gather_nd_dx = Schema("gather_nd_dx", _dy, _indices, _shape)
+_coordinates = Arg("indices", Tensor, doc="(m, ...): m coordinates for each element or slice; integers.")
+_batch = Arg("batch_dims", Int, 0, doc="How many leading axes of x the positions share; they are not indexed.")
+_reduction = Arg("reduction", Choice("update", "add", "mul", "min", "max"), "update",
+                 doc="What stays: the new element, the sum, the product, or the smaller or larger one.")  # fmt: skip
+gather_nd = Schema("gather_nd", _x, _coordinates, _batch)
+gather_nd_dx = Schema("gather_nd_dx", _dy, _indices, _shape, _batch)
+scatter_elements = Schema(
+    "scatter_elements", _x, _axis, _indices, Arg("src", Tensor, doc="What is put; its shape is that of indices."),
+    _reduction,
+)  # fmt: skip
+scatter_nd = Schema(
+    "scatter_nd", _x, _coordinates,
+    Arg("src", Tensor, doc="What is put: elements or slices of x, of shape indices.shape[1:] + x.shape[m:]."),
+    _reduction,
+)  # fmt: skip
 scatter_add = Schema(
     "scatter_add",
     _x,

@@ -187,54 +187,92 @@ def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, 
 
 
 @declare("gather_nd", schema=indexing.gather_nd, pattern="injective", relay="gather_nd")
-def gather_nd(x: TensorType, indices: TensorType) -> TensorType:
+def gather_nd(x: TensorType, indices: TensorType, batch_dims: int) -> TensorType:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
 
-    Coordinates outside are moved to the nearest inside."""
-    return x.with_shape(_gathered_nd("gather_nd", x, indices))
+    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i. Coordinates outside are
+    moved to the nearest inside."""
+    return x.with_shape(_gathered_nd("gather_nd", x, indices, batch_dims))
 
 
-def _gathered_nd(op: str, x: TensorType, indices: TensorType) -> tuple[Dim, ...]:
+def _gathered_nd(op: str, x: TensorType, indices: TensorType, batch_dims: int = 0) -> tuple[Dim, ...]:
     _require_indices(op, indices, x)
+    shapes = f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}"
+    rules.require(
+        op,
+        0 <= batch_dims < max(indices.ndim, 1)
+        and rules.same_shape(indices.shape[1 : 1 + batch_dims], x.shape[:batch_dims]),
+        f"{shapes}, batch_dims {batch_dims}",
+        "as many equal axes, after the first axis of indices and in front of x",
+    )
     count = indices.shape[0].__index__() if indices.ndim else 0
     rules.require(
         op,
-        1 <= count <= x.ndim,
-        f"indices of shape {rules.show(indices.shape)} for x of rank {x.ndim}",
+        1 <= count <= x.ndim - batch_dims,
+        shapes,
         "at least one and at most as many coordinates (first axis of indices) as axes of x",
     )
-    for size in x.shape[:count]:
+    for size in x.shape[batch_dims : batch_dims + count]:
         _require_elements(op, size, indices, x)
-    return (*indices.shape[1:], *x.shape[count:])
+    return (*indices.shape[1:], *x.shape[batch_dims + count :])
 
 
 @declare("gather_nd_dx", schema=indexing.gather_nd_dx, amp="never")
-def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
+def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], batch_dims: int) -> TensorType:
     """Gradient of gather_nd: each element of dy added to the place that it was taken from."""
     _require_number("gather_nd_dx", "dy", dy)
     x = dy.with_shape(shape)
-    rules.require_same_shape("gather_nd_dx", dy=dy, taken=dy.with_shape(_gathered_nd("gather_nd_dx", x, indices)))
+    taken = dy.with_shape(_gathered_nd("gather_nd_dx", x, indices, batch_dims))
+    rules.require_same_shape("gather_nd_dx", dy=dy, taken=taken)
     return x
 
 
-@declare(
-    "scatter_add",
-    schema=indexing.scatter_add,
-    method=True,
-    aten="scatter_add",
-    relay="scatter_elements",
-    onnx="ScatterElements",
-)
+@declare("scatter_add", schema=indexing.scatter_add, method=True, aten="scatter_add")
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
 
     Positions outside are moved to the nearest inside."""
-    _require_number("scatter_add", "x", x)
-    _gathered("scatter_add", x, axis, indices)
-    rules.same_device("scatter_add", x, src)
-    rules.require_same_dtype("scatter_add", x=x, src=src)
-    rules.require_same_shape("scatter_add", src=src, indices=indices)
+    return _scattered("scatter_add", x, axis, indices, src, "add")
+
+
+@declare(
+    "scatter_elements",
+    schema=indexing.scatter_elements,
+    method=True,
+    aten="scatter_reduce.two",
+    relay="scatter_elements",
+    onnx="ScatterElements",
+)
+def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
+    """x with each element of src put at the place along `axis` that indices name, in order.
+
+    y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what
+    is there. Positions outside are moved to the nearest inside."""
+    return _scattered("scatter_elements", x, axis, indices, src, reduction)
+
+
+def _scattered(op: str, x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
+    _gathered(op, x, axis, indices)
+    rules.require_same_shape(op, src=src, indices=indices)
+    return _put(op, x, src, reduction)
+
+
+def _put(op: str, x: TensorType, src: TensorType, reduction: str) -> TensorType:
+    if reduction != "update":
+        _require_number(op, "x", x)
+    rules.same_device(op, x, src)
+    rules.require_same_dtype(op, x=x, src=src)
     return x
+
+
+@declare("scatter_nd", schema=indexing.scatter_nd, relay="scatter_nd", onnx="ScatterND")
+def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
+    """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
+    i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there.
+
+    Coordinates outside are moved to the nearest inside."""
+    rules.require_same_shape("scatter_nd", src=src, places=src.with_shape(_gathered_nd("scatter_nd", x, indices)))
+    return _put("scatter_nd", x, src, reduction)
 
 
 @declare("embedding", schema=indexing.embedding, pattern="injective", aten="embedding")

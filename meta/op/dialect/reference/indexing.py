@@ -75,21 +75,43 @@ def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
     return out
 
 
+_COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _put(x: Any, place: Any, src: Any, reduction: str) -> Any:
+    out = widen(x).copy()
+    if reduction == "update":
+        out[place] = src
+    else:
+        _COMBINE[reduction].at(out, place, widen(src))
+    return out
+
+
+def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str) -> Any:
+    return _put(x, _grid(indices, axis, x.shape), src, reduction)
+
+
+def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
+    return _put(x, _coordinates(indices, x.shape, 0), src, reduction)
+
+
 def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
     return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
 
 
-def _coordinates(indices: Any, shape: _Ints) -> tuple[Any, ...]:
-    return tuple(_inside(i, size) for i, size in zip(indices, shape, strict=False))
+def _coordinates(indices: Any, shape: _Ints, batch_dims: int) -> tuple[Any, ...]:
+    batch = np.indices(indices.shape[1:])[:batch_dims]
+    inside = (_inside(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False))
+    return (*batch, *inside)
 
 
-def gather_nd(x: Any, indices: Any) -> Any:
-    return x[_coordinates(indices, x.shape)]
+def gather_nd(x: Any, indices: Any, batch_dims: int) -> Any:
+    return x[_coordinates(indices, x.shape, batch_dims)]
 
 
-def gather_nd_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
+def gather_nd_dx(dy: Any, indices: Any, shape: _Ints, batch_dims: int) -> Any:
     out = np.zeros(shape, widen(dy).dtype)
-    np.add.at(out, _coordinates(indices, shape), widen(dy))
+    np.add.at(out, _coordinates(indices, shape, batch_dims), widen(dy))
     return out
 
 
@@ -105,6 +127,8 @@ DIALECT.implement("gather_nd", gather_nd)
 DIALECT.implement("gather_nd_dx", gather_nd_dx)
 DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, "clip"))
 DIALECT.implement("scatter_add", scatter_add)
+DIALECT.implement("scatter_elements", scatter_elements)
+DIALECT.implement("scatter_nd", scatter_nd)
 DIALECT.implement("strided_set", strided_set)
 DIALECT.implement("strided_slice", strided_slice)
 DIALECT.implement("strided_slice_dx", strided_slice_dx)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._elementwise import is_nan, select
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scatter import scatter as scattered
 from meta.op.dialect.tvm.movement import modulo, unflattened
@@ -207,23 +209,47 @@ def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
     return scattered(x.shape, src, indices, _along(axis, x.shape), x)
 
 
-@compute("gather_nd", vectors=_untied)
-def gather_nd(x: Any, indices: Any, *, out: Any) -> Any:
+_COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "update": lambda old, new: new,
+    "add": operator.add,
+    "mul": operator.mul,
+    # NaN, which is not less than anything, stays whichever of the two it is.
+    "min": lambda old, new: select(tirx.any(old <= new, is_nan(old)), old, new),
+    "max": lambda old, new: select(tirx.any(old >= new, is_nan(old)), old, new),
+}
+
+
+@compute("scatter_elements", vectors=_untied)
+def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str) -> Any:
+    return scattered(x.shape, src, indices, _along(axis, x.shape), x, _COMBINE[reduction])
+
+
+def _coordinates(rank: int, picked: int, indices: Any, full: Any, batch: int = 0) -> Any:
+    """(index, read) -> index into a tensor of `rank` axes, of shape `full`, from the index of what is picked from it,
+    which has `picked` axes."""
     lead = len(indices.shape) - 1
-    count = lead + len(x.shape) - len(out[0].shape)
+    count = rank - batch - (picked - lead)
 
-    def element(*i: Any) -> Any:
-        return x(*(_inside(indices(n, *i[:lead]), x.shape[n]) for n in range(count)), *i[lead:])
+    def place(i: tuple[Any, ...], read: Callable[..., Any]) -> list[Any]:
+        inside = (_inside(read(n, *i[:lead]), full[batch + n]) for n in range(count))
+        return [*i[:batch], *inside, *i[lead:]]
 
-    return te.compute(out[0].shape, element, "gather_nd")
+    return place
+
+
+@compute("gather_nd", vectors=_untied)
+def gather_nd(x: Any, indices: Any, batch_dims: int, *, out: Any) -> Any:
+    place = _coordinates(len(x.shape), len(out[0].shape), indices, x.shape, batch_dims)
+    return te.compute(out[0].shape, lambda *i: x(*place(i, indices)), "gather_nd")
 
 
 @compute("gather_nd_dx", vectors=_untied, sizes=("shape",))
-def gather_nd_dx(dy: Any, indices: Any, shape: Any, *, out: Any) -> Any:
-    full, lead = out[0].shape, len(indices.shape) - 1
-    count = lead + len(full) - len(dy.shape)
+def gather_nd_dx(dy: Any, indices: Any, shape: Any, batch_dims: int, *, out: Any) -> Any:
+    full = out[0].shape
+    return scattered(full, dy, indices, _coordinates(len(full), len(dy.shape), indices, full, batch_dims))
 
-    def place(i: tuple[Any, ...], read: Callable[..., Any]) -> list[Any]:
-        return [*(_inside(read(n, *i[:lead]), full[n]) for n in range(count)), *i[lead:]]
 
-    return scattered(full, dy, indices, place)
+@compute("scatter_nd", vectors=_untied)
+def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
+    place = _coordinates(len(x.shape), len(src.shape), indices, x.shape)
+    return scattered(x.shape, src, indices, place, x, _COMBINE[reduction])

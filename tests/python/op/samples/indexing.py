@@ -64,8 +64,30 @@ def _gather(x: Any, axis: int, indices: Any) -> Any:
     return torch.gather(x, axis, indices.long().clamp(0, max(size - 1, 0)))
 
 
-def _gather_nd(x: Any, indices: Any) -> Any:
-    return x[tuple(i.long().clamp(0, size - 1) for i, size in zip(indices, x.shape, strict=False))]
+def _gather_nd(x: Any, indices: Any, batch_dims: int = 0) -> Any:
+    batch = [torch.from_numpy(i) for i in np.indices(tuple(indices.shape[1:]))[:batch_dims]]
+    inside = [i.long().clamp(0, size - 1) for i, size in zip(indices, x.shape[batch_dims:], strict=False)]
+    return x[(*batch, *inside)]
+
+
+_REDUCE = {"add": "sum", "mul": "prod", "min": "amin", "max": "amax"}
+
+
+def _scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str = "update") -> Any:
+    at = indices.long().clamp(0, max(x.shape[axis] - 1, 0))
+    if reduction == "update":
+        return torch.scatter(x, axis, at, src)
+    return torch.scatter_reduce(x, axis, at, src, _REDUCE[reduction])
+
+
+def _scatter_nd(x: Any, indices: Any, src: Any, reduction: str = "update") -> Any:
+    at = _gather_nd(torch.arange(x.numel()).reshape(x.shape), indices)
+    return _scatter_elements(x.reshape(-1), 0, at.reshape(-1), src.reshape(-1), reduction).reshape(x.shape)
+
+
+def places(*shape: int) -> T:
+    """Positions, each of them once."""
+    return T(*shape, dtype="int64", low=0, distinct=True)
 
 
 def _embedding(weight: Any, indices: Any) -> Any:
@@ -97,11 +119,22 @@ SAMPLES = [
     Sample("gather_nd", T(3, 4), I(2, high=3), ref=_gather_nd),
     Sample("gather_nd_dx", T(5, 2), I(2, 5, high=3), (3, 4, 2),
            ref=lambda dy, i, shape: _transposed(lambda x: _gather_nd(x, i), shape, dy)),
+    Sample("gather_nd", T(2, 3, 4, 2), I(1, 2, 5, high=3), 1, ref=_gather_nd),
+    Sample("gather_nd_dx", T(2, 4), I(1, 2, high=3), (2, 3, 4), 1,
+           ref=lambda dy, i, shape, batch: _transposed(lambda x: _gather_nd(x, i, batch), shape, dy)),
     Sample("index_select", T(3, 4), 1, I(6, high=4), ref=lambda x, axis, i: _take(x, i, axis)),
     Sample("index_select", T(3, 4), -2, I(2, high=5, low=-2, dtype="int32"), ref=lambda x, axis, i: _take(x, i, axis)),
     Sample("scatter_add", T(3, 4), 0, I(5, 4, high=3), T(5, 4), ref=torch.scatter_add),
     Sample("scatter_add", T(3, 4), -1, I(2, 6, high=4), T(2, 6), ref=torch.scatter_add),
     Sample("scatter_add", T(4), 0, I(0, high=4), T(0), ref=torch.scatter_add),
+    Sample("scatter_elements", T(2, 8), -1, places(2, 3), T(2, 3), ref=_scatter_elements),
+    Sample("scatter_elements", T(3, 4), 0, I(5, 4, high=5, low=-1, dtype="int32"), T(5, 4), "add",
+           ref=_scatter_elements),
+    *(Sample("scatter_elements", T(3, 4, low=0.5, high=2), 1, I(3, 6, high=4), T(3, 6, low=0.5, high=2), how,
+             ref=_scatter_elements) for how in ("mul", "min", "max")),
+    Sample("scatter_nd", T(6, 2), places(1, 3), T(3, 2), ref=_scatter_nd),
+    Sample("scatter_nd", T(3, 4), I(2, 7, high=3), T(7), "add", ref=_scatter_nd),
+    Sample("scatter_nd", T(3, 4), I(2, 3, 2, high=3), T(3, 2), "max", ref=_scatter_nd),
     Sample("strided_set", T(4, 5), T(2, 3), (1, 0), (3, 5), (1, 2), ref=_strided_set),
     Sample("strided_set", T(4, 5), T(), (-1,), (-9,), (-2,), ref=_strided_set),
     Sample("strided_set", T(4, 5), T(1, 5), (), (), ref=_strided_set),
@@ -140,6 +173,20 @@ ERRORS = [
     ErrorCase("index_select", T(3, 4), 0, I(2, 2, high=3), error=TypeInferenceError, match="needs rank 1"),
     ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(3), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(2, dtype="int32"), error=TypeInferenceError, match="one dtype"),
+    ErrorCase("gather_nd", T(3, 4), I(1, 2, high=3), 1, error=TypeInferenceError, match="batch_dims 1"),
+    ErrorCase("scatter_elements", T(3), 0, I(2, high=3), T(3), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase(
+        "scatter_elements",
+        T(3, dtype="bool"),
+        0,
+        I(2, high=3),
+        T(2, dtype="bool"),
+        "add",
+        error=TypeInferenceError,
+        match="'x' has dtype bool",
+    ),
+    ErrorCase("scatter_nd", T(3, 4), I(1, 2, high=3), T(2), error=TypeInferenceError, match="equal shapes"),
+    ErrorCase("scatter_nd", T(3), I(1, 2, high=3), T(2, dtype="int32"), error=TypeInferenceError, match="one dtype"),
     ErrorCase("strided_set", T(4), T(3), (0,), (2,), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase("strided_slice", T(4), (0, 0), (1, 1), error=TypeInferenceError, match="for rank 1"),
     ErrorCase("strided_slice", T(4), (0,), (1,), (0,), error=TypeInferenceError, match="strides not zero"),

@@ -1,0 +1,33 @@
+"""Schemas of operators on images: tensors (batch, channels, *spatial)."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import Choice, Float, IntTuple, Tensor
+
+_how = (
+    Arg("method", Choice("nearest", "linear", "cubic"), "linear", doc="How to interpolate."),
+    Arg(
+        "coordinates",
+        Choice("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"),
+        "half_pixel",
+        doc="Which position of x an element of the result has, as ONNX Resize names it.",
+    ),
+    Arg(
+        "rounding",
+        Choice("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
+        "floor",
+        doc='How the method "nearest" rounds positions.',
+    ),
+    Arg("cubic_alpha", Float, -0.75, doc="Coefficient of the cubic convolution."),
+)
+resize = Schema(
+    "resize",
+    Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
+    Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one an axis."),
+    *_how,
+)
+resize_dx = Schema(
+    "resize_dx",
+    Arg("dy", Tensor, doc="Gradient of the result."),
+    Arg("shape", IntTuple, doc="Shape of the forward input."),
+    *_how,
+)

@@ -1,0 +1,58 @@
+"""Samples of operators on images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.errors import TypeInferenceError
+from meta.testing.samples import ErrorCase, Sample, T
+
+_MODES = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "trilinear", ("cubic", 2): "bicubic"}
+
+
+def _resize(x: Any, size: Any, method: str = "linear", coordinates: str = "half_pixel", *_: Any) -> Any:
+    """What torch has of it: the default rounding, and for "nearest" the coordinates that go with each mode."""
+    if method == "nearest":
+        mode = {"asymmetric": "nearest", "tf_half_pixel_for_nn": "nearest-exact"}[coordinates]
+        return torch.nn.functional.interpolate(x, size, mode=mode)
+    mode = _MODES[method, x.ndim - 2]
+    return torch.nn.functional.interpolate(x, size, mode=mode, align_corners=coordinates == "align_corners")
+
+
+def _resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
+    with torch.enable_grad():
+        x = torch.zeros(shape, dtype=dy.dtype, requires_grad=True)
+        return torch.autograd.grad(_resize(x, tuple(dy.shape[2:]), *how), x, dy, create_graph=True)[0]
+
+
+def _picked(*picked: int) -> Any:
+    """Which elements along the last axis the nearest ones are."""
+    return lambda x, *_: x[..., list(picked)]
+
+
+SAMPLES = [
+    Sample("resize1d", T(2, 3, 5), 8, ref=_resize),
+    Sample("resize1d", T(1, 1, 5), 2, "nearest", "half_pixel", "round_prefer_ceil", ref=_picked(1, 3)),
+    Sample("resize1d", T(1, 1, 4), 2, "nearest", "half_pixel", "round_prefer_floor", ref=_picked(0, 2)),
+    Sample("resize1d", T(1, 1, 4), 3, "nearest", "asymmetric", "ceil", ref=_picked(0, 2, 3)),
+    Sample("resize1d", T(1, 2, 4), 1, "linear", "pytorch_half_pixel", ref=_picked(0)),
+    Sample("resize2d", T(2, 3, 4, 5), (7, 3), ref=_resize),
+    Sample("resize2d", T(1, 2, 4, 5), (9, 8), "linear", "align_corners", ref=_resize),
+    Sample("resize2d", T(1, 2, 5, 6), (8, 4), "cubic", ref=_resize),
+    Sample("resize2d", T(1, 2, 3, 5), (6, 7), "nearest", "asymmetric", ref=_resize),
+    Sample("resize2d", T(1, 2, 3, 5), (6, 7), "nearest", "tf_half_pixel_for_nn", ref=_resize),
+    Sample("resize3d", T(1, 2, 2, 3, 4), (3, 2, 5), ref=_resize),
+    Sample("resize1d_dx", T(2, 3, 8), (2, 3, 5), ref=_resize_dx),
+    Sample("resize2d_dx", T(1, 2, 7, 3), (1, 2, 4, 5), ref=_resize_dx),
+    Sample("resize3d_dx", T(1, 2, 3, 2, 5), (1, 2, 2, 3, 4), ref=_resize_dx),
+]
+
+ERRORS = [
+    ErrorCase("resize1d", T(2, 3), 4, error=TypeInferenceError, match="needs rank 3"),
+    ErrorCase("resize2d", T(1, 1, 2, 2), (2, 0), error=TypeInferenceError, match="each at least 1"),
+    ErrorCase("resize2d", T(1, 1, 2, 0), 2, error=TypeInferenceError, match="nothing but the batch may be empty"),
+    ErrorCase("resize3d", T(1, 1, 2, 2, 2), (2, 2), error=TypeInferenceError, match="size"),
+    ErrorCase("resize2d_dx", T(1, 1, 2, 2), (2, 1, 3, 3), error=TypeInferenceError, match="equal shapes"),
+]
