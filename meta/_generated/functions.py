@@ -543,6 +543,48 @@ def subtract(x1: T | float, x2: T | float) -> T:
     return _y
 
 
+_s_trunc_divide = state(get("trunc_divide"))
+_r_trunc_divide = _s_trunc_divide.fast
+
+
+def trunc_divide(x1: T | float, x2: T | float) -> T:
+    """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_trunc_divide[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_trunc_divide, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("trunc_divide", _y, (x1, x2))
+    return _y
+
+
+_s_trunc_mod = state(get("trunc_mod"))
+_r_trunc_mod = _s_trunc_mod.fast
+
+
+def trunc_mod(x1: T | float, x2: T | float) -> T:
+    """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_trunc_mod[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_trunc_mod, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("trunc_mod", _y, (x1, x2))
+    return _y
+
+
 _s_where = state(get("where"))
 _r_where = _s_where.fast
 
@@ -2336,21 +2378,28 @@ _s_pad = state(get("pad"))
 _r_pad = _s_pad.fast
 
 
-def pad(x: T, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> T:
-    """The tensor framed with elements of one value.
+def pad(
+    x: T,
+    pad_width: Sequence[int] | Sequence[Sequence[int]],
+    pad_value: float = 0.0,
+    mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
+) -> T:
+    """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
+    there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
     x: Input.
     pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
-    pad_value: What they are.
+    pad_value: What they are, in mode "constant".
+    mode: One value, the element at the edge, or those mirrored at the edge element or behind it.
     """
     try:
-        run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__]
+        run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__, mode]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_pad, x, pad_width, pad_value)
+        return invoke(_s_pad, x, pad_width, pad_value, mode)
     _y = run(x)
     if x._node is not None:
-        return record("pad", _y, (x, pad_width, pad_value))
+        return record("pad", _y, (x, pad_width, pad_value, mode))
     return _y
 
 

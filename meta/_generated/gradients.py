@@ -75,6 +75,14 @@ def _subtract(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(dy), x2) if needs[1] else None)
 
 
+def _trunc_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
+
+
+def _trunc_mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(f.multiply(dy, f.trunc_divide(x1, x2))), x2) if needs[1] else None)
+
+
 def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (grad_support.fit(f.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(f.where(condition, 0, dz), y) if needs[1] else None)
 
@@ -276,8 +284,8 @@ def _flip(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (f.flip(dy, axis),)
 
 
-def _pad(needs: Any, x: Any, pad_width: Any, pad_value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_movement.pad_grad(x, pad_width, dy),)
+def _pad(needs: Any, x: Any, pad_width: Any, pad_value: Any, mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_movement.pad_grad(x, pad_width, mode, dy),)
 
 
 def _repeat(needs: Any, x: Any, repeats: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -833,6 +841,8 @@ RULES: dict[str, GradRule] = {
     "multiply": GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
     "power": GradRule("power", _power, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
     "subtract": GradRule("subtract", _subtract, (0, 1)),
+    "trunc_divide": GradRule("trunc_divide", _trunc_divide, (0, 1)),
+    "trunc_mod": GradRule("trunc_mod", _trunc_mod, (0, 1), saved_args=frozenset({0, 1})),
     "where": GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
     "conv1d": GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
     "conv1d_dw": GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),

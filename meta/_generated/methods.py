@@ -380,12 +380,19 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.flip(self, axis)
 
-    def pad(self, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> Self:
-        """The tensor framed with elements of one value.
+    def pad(
+        self,
+        pad_width: Sequence[int] | Sequence[Sequence[int]],
+        pad_value: float = 0.0,
+        mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
+    ) -> Self:
+        """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
+        there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
         pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
-        pad_value: What they are.
+        pad_value: What they are, in mode "constant".
+        mode: One value, the element at the edge, or those mirrored at the edge element or behind it.
         """
-        return _generated.functions.pad(self, pad_width, pad_value)
+        return _generated.functions.pad(self, pad_width, pad_value, mode)
 
     def repeat(self, repeats: int, axis: int | None = None) -> Self:
         """Each element several times in a row along an axis, as numpy.repeat does.

@@ -135,6 +135,14 @@ def subtract(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return _call(bb, "subtract", x1, x2)
 
 
+def trunc_divide(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return _call(bb, "trunc_divide", x1, x2)
+
+
+def trunc_mod(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
+    return _call(bb, "trunc_mod", x1, x2)
+
+
 def where(bb: Builder, condition: Atom, x: Atom | float, y: Atom | float) -> Var:
     return _call(bb, "where", condition, x, y)
 
@@ -658,8 +666,14 @@ def flip(bb: Builder, x: Atom, axis: int | Sequence[Dim] | None = None) -> Var:
     return _call(bb, "flip", x, axis)
 
 
-def pad(bb: Builder, x: Atom, pad_width: Sequence[int] | Sequence[Sequence[int]], pad_value: float = 0.0) -> Var:
-    return _call(bb, "pad", x, pad_width, pad_value)
+def pad(
+    bb: Builder,
+    x: Atom,
+    pad_width: Sequence[int] | Sequence[Sequence[int]],
+    pad_value: float = 0.0,
+    mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
+) -> Var:
+    return _call(bb, "pad", x, pad_width, pad_value, mode)
 
 
 def repeat(bb: Builder, x: Atom, repeats: int, axis: int | None = None) -> Var:

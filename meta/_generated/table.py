@@ -30,6 +30,8 @@ FAMILIES: dict[str, str] = {
     "power": "binary",
     "right_shift": "binary",
     "subtract": "binary",
+    "trunc_divide": "binary",
+    "trunc_mod": "binary",
     "where": "binary",
     "conv1d": "conv",
     "conv1d_dw": "conv",

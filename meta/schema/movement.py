@@ -1,7 +1,7 @@
 """Schemas of operators that repeat, reorder, frame or mask the elements along axes."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Int, IntPairs, IntTuple, Number, Optional, Tensor
+from meta.schema._types import Choice, Int, IntPairs, IntTuple, Number, Optional, Tensor
 
 _x = Arg("x", Tensor, doc="Input.")
 
@@ -27,7 +27,13 @@ pad = Schema(
     "pad",
     _x,
     Arg("pad_width", IntPairs, doc="Numbers of elements (before, after) to add along each axis, first axis first."),
-    Arg("pad_value", Number, 0.0, doc="What they are."),
+    Arg("pad_value", Number, 0.0, doc='What they are, in mode "constant".'),
+    Arg(
+        "mode",
+        Choice("constant", "edge", "reflect", "symmetric"),
+        "constant",
+        doc="One value, the element at the edge, or those mirrored at the edge element or behind it.",
+    ),
 )
 triangle = Schema(
     "triangle",

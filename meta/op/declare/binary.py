@@ -71,6 +71,21 @@ standard_binary(
     "multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", relay="multiply", onnx="Mul"
 )
 standard_binary(
+    "trunc_divide",
+    "x1 / x2 rounded towards zero. Integers divided by 0 give 0.",
+    accepts="number",
+    method=False,
+    aten="div.Tensor_mode",
+)
+standard_binary(
+    "trunc_mod",
+    "x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.",
+    accepts="number",
+    method=False,
+    aten="fmod.Tensor",
+    relay="mod",
+)
+standard_binary(
     "power",
     "x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative "
     "powers are truncated: 1 and -1 keep their size, all others give 0.",

@@ -57,8 +57,9 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
 @declare(
     "pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", relay="nn.pad", onnx="Pad"
 )
-def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float) -> TensorType:
-    """The tensor framed with elements of one value."""
+def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
+    """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
+    there: "reflect" takes widths below the size of the axis, "symmetric" up to it."""
     rules.require(
         "pad",
         len(pad_width) == 2 * x.ndim,
@@ -72,6 +73,16 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float) -> TensorTy
         "zero or more of each",
         "use strided_slice to remove elements",
     )
+    spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0}[mode]
+    for size, before, after in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True):
+        known = isinstance(size, int) and mode != "constant" and max(before, after) > 0
+        most = size if spare is None else size + spare
+        rules.require(
+            "pad",
+            not known or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
+            f"pad_width ({before}, {after}) of an axis of {size} elements, mode {mode!r}",
+            "something to repeat" if spare is None else f"up to {most}",
+        )
     return x.with_shape(tuple(d + a + b for d, a, b in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True)))
 
 

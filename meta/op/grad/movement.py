@@ -31,7 +31,24 @@ def roll_grad(shift: tuple[int, ...], axis: tuple[int, ...], dy: Any) -> Any:
     return meta.roll(dy, tuple(-s for s in shift), axis)
 
 
-def pad_grad(x: TensorType, pad_width: tuple[int, ...], dy: Any) -> Any:
-    """dy without the frame."""
+def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Any) -> Any:
+    """dy without the frame; where that repeats elements, added to them, axis by axis."""
+    if mode != "constant":
+        for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):
+            if before or after:
+                shape = (*dy.shape[:axis], x.shape[axis], *dy.shape[axis + 1 :])
+                source = _repeated(x.shape[axis].__index__(), before, after, mode, dy.device)
+                dy = meta.take_dx(dy, source, shape, axis)
+        return dy
     begin = pad_width[::2]
     return meta.strided_slice(dy, begin, tuple(b + d for b, d in zip(begin, x.shape, strict=True)))
+
+
+def _repeated(size: int, before: int, after: int, mode: str, device: Any) -> Any:
+    """The position of the element that each one of a framed axis repeats."""
+    at = meta.arange(-before, size + after, 1, "int64", device)
+    if mode == "edge":
+        return meta.clip(at, 0, size - 1)
+    edge = int(mode == "symmetric")
+    folded = meta.maximum(at, -at - edge)
+    return meta.minimum(folded, -folded + (2 * (size - 1) + edge))

@@ -41,6 +41,12 @@ def _floor_divide(a: Array, b: Array) -> Array:
     return np.where(b == 0, a / b, out) if a.dtype.kind == "f" else out
 
 
+def _trunc_divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.trunc(a / b)
+    return np.where(b == 0, 0, (a - np.fmod(a, b)) // np.where(b == 0, 1, b))
+
+
 def where(condition: Array, x: Any, y: Any) -> Array:
     return np.where(condition, *together(x, y))
 
@@ -72,5 +78,7 @@ elementwise({
     "power": power,
     "right_shift": _shift(np.right_shift, lambda a: np.where(a < 0, -1, 0)),
     "subtract": np.subtract,
+    "trunc_divide": _trunc_divide,
+    "trunc_mod": np.fmod,
 })  # fmt: skip
 plain({"where": where})

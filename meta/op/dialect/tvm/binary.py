@@ -66,6 +66,14 @@ def mod(a: Expr, b: Expr) -> Expr:
     return let(libm("fmod")(a, b), lambda r: select(_other_sign(r, b), r + b, r))
 
 
+def trunc_divide(a: Expr, b: Expr) -> Expr:
+    return tirx.trunc(a / b) if is_float(a) else _divided(a, b, tirx.truncdiv, lambda: const(a, 0) - a)
+
+
+def trunc_mod(a: Expr, b: Expr) -> Expr:
+    return libm("fmod")(a, b) if is_float(a) else _divided(a, b, tirx.truncmod, lambda: const(a, 0))
+
+
 def _other_sign(r: Expr, b: Expr) -> Expr:
     """Whether a remainder is not zero and lies on the other side of zero than the divisor."""
     zero = const(b, 0)
@@ -179,6 +187,8 @@ elementwise({
     "not_equal": ordered(unequal),
     "right_shift": right_shift,
     "subtract": lambda a, b: a - b,
+    "trunc_divide": trunc_divide,
+    "trunc_mod": trunc_mod,
 })  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.op.dialect.tvm._adapter import te, tirx
@@ -76,7 +76,9 @@ def _before(call: CallInfo) -> dict[str, tuple[int, ...]]:
 
 
 @compute("pad", vectors=_before, lift=("pad_value",))
-def pad(x: Any, pad_width: Any, pad_value: Any, *, out: Any) -> Any:
+def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
+    if mode != "constant":
+        return _extended(x, pad_width, _EXTENSIONS[mode], out[0].shape)
     value = pad_value() if isinstance(pad_value, te.Tensor) else tirx.const(pad_value, x.dtype)
 
     def element(*i: Any) -> Any:
@@ -85,6 +87,27 @@ def pad(x: Any, pad_width: Any, pad_value: Any, *, out: Any) -> Any:
         return tirx.if_then_else(tirx.all(*inside), x(*inner), value.astype(x.dtype)) if inside else x()
 
     return te.compute(out[0].shape, element, "pad")
+
+
+def _extended(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:
+    def element(*i: Any) -> Any:
+        inside = [position(j - pad_width[2 * n], d - 1) for n, (j, d) in enumerate(zip(i, x.shape, strict=True))]
+        return x(*inside)
+
+    return te.compute(shape, element, "pad")
+
+
+def _mirrored(position: Any, last: Any, at: int) -> Any:
+    """The position of a copy of which the first element has position -at and the last 2 * last + at."""
+    return tirx.min(tirx.max(position, -at - position), 2 * last + at - tirx.max(position, -at - position))
+
+
+_EXTENSIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "edge": lambda position, last: tirx.max(tirx.min(position, last), tirx.const(0, "int64")),
+    "reflect": lambda position, last: _mirrored(position, last, 0),
+    "symmetric": lambda position, last: _mirrored(position, last, 1),
+}
+"""(position, which may be outside, last position) -> that of the element to repeat there."""
 
 
 def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:

@@ -13,6 +13,10 @@ from meta.testing.samples import ErrorCase, Sample, T
 INTS = ("int32", "int64", "uint8")
 
 
+def trunc_divide(x1: Any, x2: Any) -> Any:
+    return torch.div(x1, x2, rounding_mode="trunc")
+
+
 def floor_divide(x1: Any, x2: Any) -> Any:
     """torch.floor_divide, which has no gradient, in a form that has."""
     return torch.div(x1, x2, rounding_mode="floor")
@@ -29,6 +33,8 @@ ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]]
     "multiply": (torch.mul, {}, {}),
     "power": (torch.pow, {"low": 0.5, "high": 2}, {"low": -2, "high": 2}),
     "subtract": (torch.sub, {}, {}),
+    "trunc_divide": (trunc_divide, {"low": 0.1, "high": 9}, {"low": 10, "high": 11}),
+    "trunc_mod": (torch.fmod, {"low": 1.1, "high": 1.9}, {"low": 2, "high": 3}),
 }
 """Operator -> (reference, ranges of both operands, where the gradient is smooth)."""
 COMPARISONS: dict[str, Callable[..., Any]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from meta.errors import ArgumentError, TypeInferenceError
@@ -18,6 +19,13 @@ def _pad(x: Any, pad_width: Any, pad_value: float = 0.0) -> Any:
     flat = not pad_width or isinstance(pad_width[0], int)
     pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True)) if flat else pad_width
     return torch.nn.functional.pad(x, [w for pair in reversed(pairs) for w in pair], value=pad_value) if pairs else x
+
+
+def _extended(x: Any, pad_width: Any, pad_value: float, mode: str) -> Any:
+    for axis, pair in enumerate(pad_width):
+        at = np.pad(np.arange(x.shape[axis]), pair, mode)
+        x = x.index_select(axis, torch.from_numpy(at))
+    return x
 
 
 def _repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
@@ -37,6 +45,7 @@ SAMPLES = [
     Sample("pad", T(2), (0, 2), ref=_pad),
     Sample("pad", T(0, 2), (1, 1, 0, 0), -2.5, ref=_pad),
     Sample("pad", T(), (), ref=_pad),
+    *(Sample("pad", T(2, 4), ((1, 0), (3, 2)), 0.0, mode, ref=_extended) for mode in ("edge", "reflect", "symmetric")),
     Sample("repeat", T(2, 3), 2, ref=_repeat),
     Sample("repeat", T(2, 3), 3, axis=-1, ref=_repeat),
     Sample("repeat", T(2, 3), 0, axis=0, ref=_repeat),
@@ -60,6 +69,8 @@ ERRORS = [
     ErrorCase("flip", T(2), 1, error=TypeInferenceError, match="axis 1 is out of range"),
     ErrorCase("pad", T(2, 3), (1, 1), error=TypeInferenceError, match="2 pairs (before, after)"),
     ErrorCase("pad", T(2), (-1, 0), error=TypeInferenceError, match="strided_slice"),
+    ErrorCase("pad", T(2), (2, 0), 0.0, "reflect", error=TypeInferenceError, match="up to 1"),
+    ErrorCase("pad", T(0), (1, 0), 0.0, "edge", error=TypeInferenceError, match="something to repeat"),
     ErrorCase("pad", T(2), 1, error=ArgumentError, match="(before, after) ints"),
     ErrorCase("pad", T(2), (1, 2, 3), error=ArgumentError, match="an even number"),
     ErrorCase("repeat", T(2), -1, error=TypeInferenceError, match="repeats is -1"),
