@@ -42,6 +42,10 @@ class DispatchError(MetaError, RuntimeError):
     """No dialect accepts a call."""
 
 
+class KernelError(MetaError, RuntimeError):
+    """A library that runs a kernel reports an error."""
+
+
 class GradientError(MetaError, RuntimeError):
     """A gradient that does not exist or cannot be computed now."""
 

@@ -31,6 +31,71 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=TensorMethods)
 
+# --- attention --------------------------------------------------------------------------------------------------------
+
+_s_scaled_dot_product_attention = state(get("scaled_dot_product_attention"))
+_r_scaled_dot_product_attention = _s_scaled_dot_product_attention.fast
+
+
+def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: float | None = None) -> tuple[T, T]:
+    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and the logarithm of the
+    sum of the exponentials of each row of scores, which the gradient needs (T. Dao et al., "FlashAttention",
+    2022); float32 where q is in half precision. Half precisions are computed in float32.
+    q: Queries, (..., length, features), floating.
+    k: Keys, (..., other length, features).
+    v: Values, (..., other length, value features).
+    causal: Whether query i sees the keys up to i only.
+    scale: Factor of the scores; None for 1 / sqrt(features).
+    """
+    try:
+        run = _r_scaled_dot_product_attention[q._type, k._type, v._type, causal, causal.__class__, scale, scale.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scaled_dot_product_attention, q, k, v, causal, scale)
+    _y = run(q, k, v)
+    if q._node is not None or k._node is not None or v._node is not None:
+        return record("scaled_dot_product_attention", _y, (q, k, v, causal, scale))
+    return _y
+
+
+_s_scaled_dot_product_attention_dx = state(get("scaled_dot_product_attention_dx"))
+_r_scaled_dot_product_attention_dx = _s_scaled_dot_product_attention_dx.fast
+
+
+def scaled_dot_product_attention_dx(
+    q: T,
+    k: T,
+    v: T,
+    y: T,
+    lse: T,
+    dy: T,
+    causal: bool = False,
+    scale: float | None = None,
+) -> tuple[T, T, T]:
+    """Gradients of scaled_dot_product_attention. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy
+    * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy.
+    q: Queries, (..., length, features), floating.
+    k: Keys, (..., other length, features).
+    v: Values, (..., other length, value features).
+    y: Result of the forward operator.
+    lse: Logarithms of the sums of exponentials, from the forward operator.
+    dy: Gradient of the result.
+    causal: Whether query i sees the keys up to i only.
+    scale: Factor of the scores; None for 1 / sqrt(features).
+    """
+    try:
+        run = _r_scaled_dot_product_attention_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale, scale.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_scaled_dot_product_attention_dx, q, k, v, y, lse, dy, causal, scale)
+    _y = run(q, k, v, y, lse, dy)
+    if q._node is not None or k._node is not None or v._node is not None or y._node is not None or lse._node is not None or dy._node is not None:
+        return record("scaled_dot_product_attention_dx", _y, (q, k, v, y, lse, dy, causal, scale))
+    return _y
+
+
 # --- binary -----------------------------------------------------------------------------------------------------------
 
 _s_add = state(get("add"))

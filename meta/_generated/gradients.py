@@ -12,6 +12,7 @@ from typing import Any
 
 from meta._generated import functions as f
 from meta.autograd.rule import GradRule
+from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
 from meta.op.grad import image as grad_image
 from meta.op.grad import indexing as grad_indexing
@@ -25,6 +26,16 @@ from meta.op.grad import reduce as grad_reduce
 from meta.op.grad import support as grad_support
 from meta.op.grad import transform as grad_transform
 from meta.op.grad import unary as grad_unary
+
+
+def _scaled_dot_product_attention(needs: Any, q: Any, k: Any, v: Any, causal: Any, scale: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    g0 = grad_attention.attention_grad(q, k, v, causal, scale, y_0, y_1, dy_0, dy_1) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
+def _scaled_dot_product_attention_dx(needs: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: Any, scale: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
+    g0 = grad_attention.attention_dx_grad(q, k, v, y, lse, dy, causal, scale, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] or needs[3] or needs[4] or needs[5] else (None, None, None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3], g0[4], g0[5])
 
 
 def _add(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -829,6 +840,8 @@ def _trunc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 RULES: dict[str, GradRule] = {
+    "scaled_dot_product_attention": GradRule("scaled_dot_product_attention", _scaled_dot_product_attention, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
+    "scaled_dot_product_attention_dx": GradRule("scaled_dot_product_attention_dx", _scaled_dot_product_attention_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     "add": GradRule("add", _add, (0, 1)),
     "atan2": GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
     "divide": GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),

@@ -31,6 +31,31 @@ def _call(bb: Builder, name: str, *args: Any) -> Any:
     return made.type.value if isinstance(made.type, Value) else bb.emit(made)
 
 
+def scaled_dot_product_attention(
+    bb: Builder,
+    q: Atom,
+    k: Atom,
+    v: Atom,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Var:
+    return _call(bb, "scaled_dot_product_attention", q, k, v, causal, scale)
+
+
+def scaled_dot_product_attention_dx(
+    bb: Builder,
+    q: Atom,
+    k: Atom,
+    v: Atom,
+    y: Atom,
+    lse: Atom,
+    dy: Atom,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Var:
+    return _call(bb, "scaled_dot_product_attention_dx", q, k, v, y, lse, dy, causal, scale)
+
+
 def add(bb: Builder, x1: Atom | float, x2: Atom | float) -> Var:
     return _call(bb, "add", x1, x2)
 

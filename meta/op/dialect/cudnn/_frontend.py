@@ -1,0 +1,161 @@
+"""nvidia-cudnn-frontend (module `cudnn`), the only code here that touches it: graphs of operations and their plans.
+
+Tensors of a graph have numbers that the caller chooses; a plan runs on a map from those numbers to addresses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+
+from meta.op.dialect.cudnn import _driver, _library
+from meta.op.dialect.cudnn._descriptors import compact
+from meta.op.dialect.cudnn._handle import Handle, Workspace
+from meta.op.dialect.cudnn._shared import StatusError
+
+MOST_WORKSPACE = 4 << 30
+"""Bytes of scratch memory that a plan may ask for."""
+_NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
+
+
+def missing() -> str | None:
+    """Why there is no frontend, None if there is."""
+    return None if find_spec("cudnn") else "nvidia-cudnn-frontend is not installed"
+
+
+@cache
+def module() -> Any:
+    """The module `cudnn`, which finds the library that is loaded by then."""
+    _library.functions()
+    return importlib.import_module("cudnn")
+
+
+def data_type(dtype: str) -> Any:
+    return getattr(module().data_type, _NAMES[dtype])
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What the frontend raises: RuntimeError and ValueError for refusals, one class of its own."""
+    return (module().cudnnGraphNotSupportedError, RuntimeError, ValueError, NotImplementedError)
+
+
+def _handle(handle: Handle) -> Any:
+    if handle.frontend is None:
+        handle.frontend = module().Handle(handle.pointer, handle.device.index, handle.stream)
+    return handle.frontend
+
+
+class Graph:
+    """A graph being described, then its plans. Raises StatusError with the frontend's words.
+
+    compute: dtype of sums."""
+
+    def __init__(self, what: str, handle: Handle, dtype: str, compute: str) -> None:
+        self.what = what
+        self.dtype = dtype
+        self.handle = handle
+        self._lock = Lock()
+        self.graph: Any = module().pygraph(
+            io_data_type=data_type(dtype),
+            intermediate_data_type=data_type(compute),
+            compute_data_type=data_type(compute),
+            handle=_handle(handle),
+        )
+
+    def input(self, number: int, shape: Sequence[int], dtype: str = "") -> Any:
+        """A row-major tensor that is read."""
+        return self.graph.tensor(
+            dim=list(shape), stride=list(compact(shape)), data_type=data_type(dtype or self.dtype), uid=number
+        )
+
+    def scalar(self, number: int) -> Any:
+        """A float that is read from the host's memory."""
+        ones = [1, 1, 1, 1]
+        return self.graph.tensor(
+            dim=ones, stride=ones, data_type=data_type("float32"), is_pass_by_value=True, uid=number
+        )
+
+    def output(self, made: Any, number: int, shape: Sequence[int], dtype: str = "") -> None:
+        """Have a result of the graph written, row-major."""
+        made.set_output(True).set_uid(number).set_data_type(data_type(dtype or self.dtype))
+        made.set_dim(list(shape)).set_stride(list(compact(shape)))
+
+    def plan(self, most: int = 1, avoid: Sequence[str] = ()) -> list[int]:
+        """Build the first `most` plans that build, and say which; the first is the heuristics' favourite.
+
+        avoid: names of numerical notes that plans must not have. Raises StatusError when there is none."""
+        try:
+            return self._built(most, avoid)
+        except _errors() as error:
+            raise StatusError(self.what, "no plan", _first_line(error)) from None
+
+    def _built(self, most: int, avoid: Sequence[str]) -> list[int]:
+        cudnn, graph = module(), self.graph
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        if avoid:
+            graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in avoid])
+        graph.deselect_workspace_greater_than(MOST_WORKSPACE)
+        graph.check_support()
+        made: list[int] = []
+        refusal: Exception = RuntimeError("cuDNN knows no engine for it")
+        for index in range(graph.get_execution_plan_count()):
+            try:
+                graph.build_plan_at_index(index)
+                if graph.get_workspace_size_plan_at_index(index) > MOST_WORKSPACE:
+                    continue
+            except _errors() as error:
+                refusal = error
+                continue
+            made.append(index)
+            if len(made) == most:
+                break
+        if not made:
+            raise refusal
+        graph.build_plan_at_index(made[0])
+        return made
+
+    def select(self, index: int) -> Workspace:
+        """Run this plan from now on; the scratch memory that it needs."""
+        try:
+            self.graph.build_plan_at_index(index)
+            size = int(self.graph.get_workspace_size_plan_at_index(index))
+        except _errors() as error:
+            raise StatusError(self.what, "plan does not build", _first_line(error)) from None
+        return Workspace(self.handle.device, size)
+
+    def run(self, handle: Handle, addresses: Mapping[int, int], workspace: int) -> None:
+        """Launch the selected plan."""
+        try:
+            with self._lock:  # plans of some engines keep state while they launch
+                self.graph.execute(addresses, workspace, _handle(handle))
+        except _errors() as error:
+            raise StatusError(self.what, "execution failed", _first_line(error)) from None
+
+    def fastest(self, handle: Handle, plans: Sequence[int], addresses: Mapping[int, int]) -> int:
+        """The fastest of some plans on these tensors, which it writes: one run each, then several of the best few."""
+        rough = sorted((self._time(handle, i, addresses, 1), i) for i in plans)
+        best = sorted((self._time(handle, i, addresses, 5), i) for _, i in rough[:_FINALISTS])
+        return best[0][1]
+
+    def _time(self, handle: Handle, index: int, addresses: Mapping[int, int], times: int) -> float:
+        try:
+            scratch = self.select(index).take(handle)
+            pointer = 0 if scratch is None else scratch.data_ptr()
+            launch: Callable[[], None] = lambda: self.run(handle, addresses, pointer)  # noqa: E731
+            launch()
+            return _driver.milliseconds(launch, handle.stream, times)
+        except StatusError:
+            return float("inf")
+
+
+_FINALISTS = 3
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,149 @@
+"""Handles of cuDNN: one a thread, device and stream, and the scratch memory of the kernels that run through them."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from threading import local
+from typing import Any
+
+from meta import storage
+from meta.device import Device
+from meta.ir.type import tensor_type
+from meta.op.dialect.cudnn import _driver, _library
+from meta.op.dialect.cudnn._shared import StatusError
+
+
+class Handle:
+    """A cudnnHandle_t bound to a stream. pointer: the handle.  stream: what it launches on now.
+    frontend: what nvidia-cudnn-frontend knows the handle as, made by `_frontend`."""
+
+    __slots__ = ("__weakref__", "device", "frontend", "pointer", "stream")
+
+    def __init__(self, device: Device, stream: int) -> None:
+        made = ctypes.c_void_p()
+        _driver.use(device.index)
+        _library.functions().cudnnCreate(ctypes.byref(made))
+        self.device = device
+        self.pointer: int = made.value or 0
+        self.stream = 0
+        self.frontend: Any = None
+        self.bind(stream)
+        # Threads end long before the process does; at its very end the driver may be gone already.
+        weakref.finalize(self, _library.functions().cudnnDestroy, self.pointer).atexit = False
+
+    def bind(self, stream: int) -> None:
+        """Launch on `stream` from now on."""
+        _library.functions().cudnnSetStream(self.pointer, stream)
+        self.stream = stream
+        if self.frontend is not None:
+            self.frontend.stream = stream
+
+
+class _Handles(local):
+    """Those of one thread, by (device, stream)."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, int], Handle] = {}
+
+
+_handles = _Handles()
+LIMIT = 32
+"""Handles a thread keeps; a program that goes through more streams starts over."""
+
+
+def handles(device: Device) -> Callable[[], Handle]:
+    """A function of no arguments that gives the handle for the stream that this thread's kernels run on."""
+    stream, index, several = storage.stream(device), device.index, _driver.device_count() > 1
+
+    def current() -> Handle:
+        on = stream()
+        found = _handles.known.get((index, on))
+        if found is None or found.stream != on:
+            found = _open(device, on)
+        if several:
+            _driver.use(index)
+        return found
+
+    return current
+
+
+def _open(device: Device, stream: int) -> Handle:
+    known = _handles.known
+    found = known.get((device.index, stream))
+    if found is not None:
+        found.bind(stream)
+        return found
+    if _driver.capturing(stream):
+        # Making a handle allocates, which a stream that is being captured forbids: borrow one of another stream.
+        # It goes back to its own with the next call there.
+        for (index, _), lent in known.items():
+            if index == device.index:
+                lent.bind(stream)
+                return lent
+    if len(known) >= LIMIT:
+        known.clear()
+    made = known[device.index, stream] = Handle(device, stream)
+    return made
+
+
+class _Captures:
+    """Scratch memory that CUDA graphs hold: one buffer a captured stream, kept alive by the kernels in its graphs.
+
+    A graph replays with the addresses it was captured with, so what it uses must not go back to the pool."""
+
+    def __init__(self) -> None:
+        self.buffers: weakref.WeakValueDictionary[tuple[int, int], _Buffer] = weakref.WeakValueDictionary()
+        self.largest: dict[int, int] = {}
+
+    def take(self, device: Device, stream: int, size: int) -> _Buffer:
+        key = (device.index, stream)
+        found = self.buffers.get(key)
+        if found is None or found.size < size:
+            found = self.buffers[key] = _Buffer(device, max(size, self.largest.get(device.index, 0)))
+        return found
+
+
+class _Buffer:
+    __slots__ = ("__weakref__", "data", "size")
+
+    def __init__(self, device: Device, size: int) -> None:
+        self.data = storage.empty((size,), "uint8", device)
+        self.size = size
+
+
+_captures = _Captures()
+
+
+class Workspace:
+    """The scratch memory of one kernel: from the pool in every call, for good in CUDA graphs."""
+
+    __slots__ = ("_device", "_held", "_new", "size")
+
+    def __init__(self, device: Device, size: int) -> None:
+        self.size = size
+        self._device = device
+        self._new = storage.allocator(tensor_type((size,), "uint8", device)) if size else None
+        self._held: list[_Buffer] = []
+        _captures.largest[device.index] = max(size, _captures.largest.get(device.index, 0))
+
+    def take(self, handle: Handle) -> Any:
+        """A tensor to keep until the kernel is launched, None for no memory. The pool hands memory on in stream order,
+        so it may go back as soon as the launch is made."""
+        if self._new is None:
+            return None
+        if not _driver.capturing(handle.stream):
+            return self._new()
+        buffer = _captures.take(self._device, handle.stream, self.size)
+        if buffer not in self._held:
+            self._held.append(buffer)
+        return buffer.data
+
+
+def address(tensor: Any) -> int:
+    """Where the memory of a raw tensor begins; 0 for None."""
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+__all__ = ["Handle", "StatusError", "Workspace", "address", "handles"]

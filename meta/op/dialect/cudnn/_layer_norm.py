@@ -1,0 +1,187 @@
+"""Normalisation of layers by nvidia-cudnn-frontend: rows of what is normalised together.
+
+cuDNN's backward kernel gives all three gradients at once from the statistics of the forward one, where our operators
+give one or two from x: each finds the statistics again and drops what it does not return."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta import storage
+from meta.device import Device
+from meta.ir.type import TensorType, tensor_type
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _frontend, _plans
+from meta.op.dialect.cudnn._frontend import Graph
+from meta.op.dialect.cudnn._handle import Handle, handles
+from meta.op.dialect.cudnn._kernel import Run, filled, product, unfit
+from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dispatch import CallInfo
+
+X: Final = 1
+SCALE: Final = 2
+BIAS: Final = 3
+Y: Final = 4
+MEAN: Final = 5
+INVSTD: Final = 6
+DY: Final = 7
+DX: Final = 8
+DSCALE: Final = 9
+DBIAS: Final = 10
+EPS: Final = 11
+_DTYPES: Final = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows of `columns` elements each. parameter: dtype of scale and bias.  phase: "infer", "train" or "backward"."""
+
+    phase: str
+    rows: int
+    columns: int
+    dtype: str
+    parameter: str
+    device: Device
+
+
+def problem(call: CallInfo, phase: str) -> Problem:
+    """The rows of a call's x; axes are the last ones."""
+    args = call.bind()
+    x: TensorType = args["x"]
+    columns = product([x.shape[a] for a in args["axis"]])
+    given = [args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)]
+    return Problem(phase, product(x.shape) // columns, columns, x.dtype, (*given, "float32")[0], call.device)
+
+
+def unsuited(call: CallInfo) -> str | None:
+    """Why the arguments are not what cuDNN's layer norm takes."""
+    reason = unfit(call, _DTYPES)
+    if reason:
+        return reason
+    args = call.bind()
+    x, axis = args["x"], args["axis"]
+    last = set(range(x.ndim - len(axis), x.ndim))
+    if {a % x.ndim for a in axis} != last:
+        return f"axes {axis} of rank {x.ndim}: cuDNN normalises the last ones"
+    given = {args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)}
+    return (
+        f"scale and bias are {' and '.join(sorted(given))}: cuDNN takes them in one dtype" if len(given) > 1 else None
+    )
+
+
+def refused(call: CallInfo) -> str | None:
+    """Why a normalisation of layers is not for cuDNN; the last question goes to cuDNN itself."""
+    reason = unsuited(call) or _frontend.missing()
+    if reason:
+        return reason
+    handle = handles(call.device)()
+    phases = ("infer",) if call.op.name == "layer_norm" else ("train", "backward")
+    return next((s.refusal for p in phases if (s := _solution(problem(call, p), handle)).refusal), None)
+
+
+def _described(wanted: Problem, handle: Handle) -> Graph:
+    graph = Graph(f"layer norm of {wanted.dtype} ({wanted.rows}, {wanted.columns})", handle, wanted.dtype, "float32")
+    data, row, column = (wanted.rows, wanted.columns, 1, 1), (1, wanted.columns, 1, 1), (wanted.rows, 1, 1, 1)
+    cudnn = _frontend.module()
+    x, scale = graph.input(X, data), graph.input(SCALE, row, wanted.parameter)
+    if wanted.phase == "backward":
+        dx, dscale, dbias = graph.graph.layernorm_backward(
+            grad=graph.input(DY, data), input=x, scale=scale, mean=graph.input(MEAN, column, "float32"),
+            inv_variance=graph.input(INVSTD, column, "float32"),
+        )  # fmt: skip
+        graph.output(dx, DX, data)
+        graph.output(dscale, DSCALE, row, wanted.parameter)
+        graph.output(dbias, DBIAS, row, wanted.parameter)
+        return graph
+    phases = cudnn.norm_forward_phase
+    y, mean, invstd = graph.graph.layernorm(
+        norm_forward_phase=phases.TRAINING if wanted.phase == "train" else phases.INFERENCE,
+        input=x, scale=scale, bias=graph.input(BIAS, row, wanted.parameter), epsilon=graph.scalar(EPS),
+    )  # fmt: skip
+    graph.output(y, Y, data)
+    if wanted.phase == "train":
+        graph.output(mean, MEAN, column, "float32")
+        graph.output(invstd, INVSTD, column, "float32")
+    return graph
+
+
+def _solution(wanted: Problem, handle: Handle) -> Solution:
+    return _plans.solve(wanted, lambda: _described(wanted, handle))
+
+
+def _forward(call: CallInfo) -> Run:
+    wanted, args, current = problem(call, "infer"), call.bind(), handles(call.device)
+    solution, eps = _solution(wanted, current()), ctypes.c_float(args["eps"])
+    fixed = {EPS: ctypes.addressof(eps)}
+    names: list[int] = []
+    for name, number, value in (("scale", SCALE, 1.0), ("bias", BIAS, 0.0)):
+        if args[name] is None:
+            fixed[number] = filled(value, wanted.columns, wanted.parameter, wanted.device).data_ptr()
+        else:
+            names.append(number)
+
+    def run(x: Any, *rest: Any, _: Any = eps) -> None:
+        *given, y = rest
+        parameters = {number: t.data_ptr() for number, t in zip(names, given, strict=True)}
+        solution.run(current(), {X: x.data_ptr(), Y: y.data_ptr(), **parameters, **fixed})
+
+    return run
+
+
+class _Gradient:
+    """All three gradients; those that nobody wants go to scratch memory."""
+
+    def __init__(self, call: CallInfo) -> None:
+        wanted, on = problem(call, "train"), call.device
+        self.current = handles(on)
+        handle = self.current()
+        self.forward = _solution(wanted, handle)
+        self.backward = _solution(problem(call, "backward"), handle)
+        self.eps = ctypes.c_float(call.bind()["eps"])
+        self.one = filled(1.0, wanted.columns, wanted.parameter, on).data_ptr()
+        self.zero = filled(0.0, wanted.columns, wanted.parameter, on).data_ptr()
+        data, statistics = (wanted.rows, wanted.columns), (wanted.rows,)
+        self.new = {
+            Y: storage.allocator(tensor_type(data, wanted.dtype, on)),
+            DX: storage.allocator(tensor_type(data, wanted.dtype, on)),
+            MEAN: storage.allocator(tensor_type(statistics, "float32", on)),
+            INVSTD: storage.allocator(tensor_type(statistics, "float32", on)),
+            DSCALE: storage.allocator(tensor_type((wanted.columns,), wanted.parameter, on)),
+            DBIAS: storage.allocator(tensor_type((wanted.columns,), wanted.parameter, on)),
+        }
+
+    def __call__(self, x: Any, scale: Any, dy: Any, results: dict[int, Any]) -> None:
+        handle, at = self.current(), x.data_ptr()
+        weights = self.one if scale is None else scale.data_ptr()
+        mine = {number: new() for number, new in self.new.items() if number not in results}
+        made = {number: t.data_ptr() for number, t in {**mine, **results}.items()}
+        statistics = {MEAN: made[MEAN], INVSTD: made[INVSTD]}
+        eps = ctypes.addressof(self.eps)
+        self.forward.run(handle, {X: at, SCALE: weights, BIAS: self.zero, EPS: eps, Y: made[Y], **statistics})
+        gradients = {number: made[number] for number in (DX, DSCALE, DBIAS)}
+        self.backward.run(handle, {X: at, SCALE: weights, DY: dy.data_ptr(), **statistics, **gradients})
+
+
+def _dx(call: CallInfo) -> Run:
+    gradient = _Gradient(call)
+
+    def run(x: Any, *rest: Any) -> None:
+        *scale, dy, dx = rest
+        gradient(x, scale[0] if scale else None, dy, {DX: dx})
+
+    return run
+
+
+def _dwb(call: CallInfo) -> Run:
+    gradient = _Gradient(call)
+
+    def run(x: Any, dy: Any, dscale: Any, dbias: Any) -> None:
+        gradient(x, None, dy, {DSCALE: dscale, DBIAS: dbias})
+
+    return run
+
+
+DIALECT.implement("layer_norm", _forward, plevel=BELOW_TVM, accepts=refused)
+DIALECT.implement("layer_norm_dx", _dx, plevel=BELOW_TVM, accepts=refused)
+DIALECT.implement("layer_norm_dwb", _dwb, plevel=BELOW_TVM, accepts=refused)

@@ -1,0 +1,142 @@
+"""Scaled dot-product attention by nvidia-cudnn-frontend: half precisions, scores never written to memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta.device import Device
+from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
+from meta.op.dialect.cudnn._frontend import Graph
+from meta.op.dialect.cudnn._handle import Handle, handles
+from meta.op.dialect.cudnn._kernel import Run, product, unfit
+from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dispatch import CallInfo
+
+_Ints = tuple[int, ...]
+Q: Final = 1
+K: Final = 2
+V: Final = 3
+Y: Final = 4
+LSE: Final = 5
+DY: Final = 6
+DQ: Final = 7
+DK: Final = 8
+DV: Final = 9
+_DTYPES: Final = ("float16", "bfloat16")
+_MULTIPLE: Final = 8
+"""Of elements that cuDNN reads a row of features in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """q, v: shapes of rank 4 (batch, heads, length, features); keys have the features of q and the length of v."""
+
+    backward: bool
+    q: _Ints
+    v: _Ints
+    dtype: str
+    causal: bool
+    scale: float
+    device: Device
+
+    @property
+    def k(self) -> _Ints:
+        return (*self.v[:3], self.q[3])
+
+    @property
+    def y(self) -> _Ints:
+        return (*self.q[:3], self.v[3])
+
+    @property
+    def lse(self) -> _Ints:
+        return (*self.q[:3], 1)
+
+    def __str__(self) -> str:
+        name = "sdpa_backward" if self.backward else "sdpa"
+        return f"{name} of {self.dtype} {self.q} with {self.v}"
+
+
+def _of_rank_4(shape: Any) -> _Ints:
+    """A shape with leading axes joined, or added."""
+    if len(shape) == 4:
+        return tuple(map(int, shape))
+    return (product(shape[:-2]), 1, int(shape[-2]), int(shape[-1]))
+
+
+def problem(call: CallInfo) -> Problem:
+    args = call.bind()
+    q, v, scale = args["q"], args["v"], args["scale"]
+    shape = _of_rank_4(q.shape)
+    return Problem(
+        "dy" in args,
+        shape,
+        _of_rank_4(v.shape),
+        q.dtype,
+        args["causal"],
+        1 / math.sqrt(shape[-1]) if scale is None else float(scale),
+        call.device,
+    )
+
+
+def unsuited(call: CallInfo) -> str | None:
+    """Why the arguments are not what cuDNN's attention takes."""
+    args = call.bind()
+    q, v = args["q"], args["v"]
+    if q.dtype not in _DTYPES:
+        return f"dtype {q.dtype}, of {', '.join(_DTYPES)}"
+    reason = unfit(call, (*_DTYPES, "float32"))
+    if reason:
+        return reason
+    for name, t in (("q", q), ("v", v)):
+        if int(t.shape[-1]) % _MULTIPLE:
+            return f"{t.shape[-1]} features of {name}, a multiple of {_MULTIPLE}"
+    return None
+
+
+def refused(call: CallInfo) -> str | None:
+    """Why attention is not for cuDNN; the last question goes to cuDNN itself."""
+    reason = unsuited(call) or _frontend.missing()
+    return reason or _solution(problem(call), handles(call.device)()).refusal
+
+
+def _described(wanted: Problem, handle: Handle) -> Graph:
+    graph = Graph(str(wanted), handle, wanted.dtype, "float32")
+    q, k, v = graph.input(Q, wanted.q), graph.input(K, wanted.k), graph.input(V, wanted.v)
+    if not wanted.backward:
+        y, lse = graph.graph.sdpa(
+            q=q, k=k, v=v, generate_stats=True, attn_scale=wanted.scale, use_causal_mask=wanted.causal
+        )
+        graph.output(y, Y, wanted.y)
+        graph.output(lse, LSE, wanted.lse, "float32")
+        return graph
+    y, dy, lse = graph.input(Y, wanted.y), graph.input(DY, wanted.y), graph.input(LSE, wanted.lse, "float32")
+    dq, dk, dv = graph.graph.sdpa_backward(
+        q=q, k=k, v=v, o=y, dO=dy, stats=lse, attn_scale=wanted.scale, use_causal_mask=wanted.causal
+    )
+    for made, number, shape in ((dq, DQ, wanted.q), (dk, DK, wanted.k), (dv, DV, wanted.v)):
+        graph.output(made, number, shape)
+    return graph
+
+
+def _solution(wanted: Problem, handle: Handle) -> Solution:
+    return _plans.solve(wanted, lambda: _described(wanted, handle))
+
+
+def _runner(numbers: _Ints) -> Any:
+    def make(call: CallInfo) -> Run:
+        current = handles(call.device)
+        solution = _solution(problem(call), current())
+
+        def run(*raw: Any) -> None:
+            solution.run(current(), {n: t.data_ptr() for n, t in zip(numbers, raw, strict=True)})
+
+        return run
+
+    return make
+
+
+_NAME: Final = "scaled_dot_product_attention"
+DIALECT.implement(_NAME, _runner((Q, K, V, Y, LSE)), accepts=refused)
+DIALECT.implement(f"{_NAME}_dx", _runner((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=refused)

@@ -1,0 +1,131 @@
+"""Convolutions by nvidia-cudnn-frontend, on tensors as they are: (batch, channels, *spatial), row-major."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta.device import Device
+from meta.op import window
+from meta.op.dialect.cudnn import DIALECT, _frontend, _plans, settings
+from meta.op.dialect.cudnn._frontend import Graph
+from meta.op.dialect.cudnn._handle import Handle, handles
+from meta.op.dialect.cudnn._kernel import Run, unfit
+from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dispatch import CallInfo
+
+_Ints = tuple[int, ...]
+X: Final = 1
+W: Final = 2
+Y: Final = 3
+_KINDS: Final = {
+    "": ("fprop", (X, W, Y)),
+    "dx": ("dgrad", (W, Y, X)),
+    "dw": ("wgrad", (X, Y, W)),
+    "transpose": ("dgrad", (Y, W, X)),
+}
+"""What cuDNN calls an operator, and what its tensors are to it, by the end of its name."""
+_MOST: Final = 10
+"""Plans that are built and measured for a problem, in the order of cuDNN's heuristics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A convolution (kind "fprop"), or its gradient by the input ("dgrad") or the kernel ("wgrad").
+
+    x, w, y: shapes of input, kernel and result.  before, after: padding of each axis.  tf32: whether float32 may
+    multiply in TF32."""
+
+    kind: str
+    dtype: str
+    x: _Ints
+    w: _Ints
+    y: _Ints
+    before: _Ints
+    after: _Ints
+    stride: _Ints
+    dilation: _Ints
+    tf32: bool
+    device: Device
+
+    def __str__(self) -> str:
+        return f"conv_{self.kind} of {self.dtype} {self.x} with {self.w}"
+
+
+def problem(call: CallInfo, tf32: bool) -> Problem:
+    """The convolution that a call asks for; one spatial axis becomes two."""
+    base, _, suffix = call.op.name.partition("_")
+    kind, numbers = _KINDS[suffix]
+    shapes: dict[int, Any] = {
+        n: t.shape for n, t in zip(numbers, (*call.tensors(), *call.outputs()), strict=True)
+    }  # fmt: skip
+    args, rank = call.bind(), len(shapes[X]) - 2
+    stride, pads, dilation = window.attributes(base, rank, args["stride"], args["padding"], args["dilation"])
+    before, after = tuple(b for b, _ in pads), tuple(a for _, a in pads)
+    x, w, y = (shapes[n] for n in (X, W, Y))
+    if rank == 1:
+        x, w, y = ((*shape[:2], 1, *shape[2:]) for shape in (x, w, y))
+        before, after, stride, dilation = (0, *before), (0, *after), (1, *stride), (1, *dilation)
+    dtype = call.outputs()[0].dtype
+    return Problem(
+        kind, dtype, x, w, y, before, after, stride, dilation, tf32 and dtype == "float32", call.device
+    )  # fmt: skip
+
+
+def _described(wanted: Problem, handle: Handle) -> Graph:
+    graph = Graph(str(wanted), handle, wanted.dtype, "float64" if wanted.dtype == "float64" else "float32")
+    shapes = {X: wanted.x, W: wanted.w, Y: wanted.y}
+    made = {"fprop": Y, "dgrad": X, "wgrad": W}[wanted.kind]
+    given = {number: graph.input(number, shape) for number, shape in shapes.items() if number != made}
+    attributes = {
+        "pre_padding": list(wanted.before),
+        "post_padding": list(wanted.after),
+        "stride": list(wanted.stride),
+        "dilation": list(wanted.dilation),
+    }
+    if wanted.kind == "fprop":
+        out = graph.graph.conv_fprop(image=given[X], weight=given[W], **attributes)
+    elif wanted.kind == "dgrad":
+        out = graph.graph.conv_dgrad(loss=given[Y], filter=given[W], **attributes)
+    else:
+        out = graph.graph.conv_wgrad(image=given[X], loss=given[Y], **attributes)
+    graph.output(out, made, shapes[made])
+    return graph
+
+
+def _solution(wanted: Problem, handle: Handle) -> Solution:
+    exact = wanted.dtype == "float32" and not wanted.tf32
+    avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
+    return _plans.solve(wanted, lambda: _described(wanted, handle), _MOST, avoid)
+
+
+def refused(call: CallInfo) -> str | None:
+    """Why a convolution is not for cuDNN; the last question goes to cuDNN itself."""
+    reason = unfit(call) or _frontend.missing()
+    if reason:
+        return reason
+    wanted = problem(call, settings.tf32_allowed())
+    if wanted.before != wanted.after:
+        # Some engines of 9.19 take it and give wrong gradients of grouped kernels (float64 and float16, H200).
+        return f"padding of {wanted.before} before and {wanted.after} after: cuDNN pads both sides alike"
+    return _solution(wanted, handles(call.device)()).refusal
+
+
+def _convolution(call: CallInfo) -> Run:
+    first, second, third = _KINDS[call.op.name.partition("_")[2]][1]
+    current = handles(call.device)
+    known: dict[bool, Solution] = {}
+
+    def run(a: Any, b: Any, out: Any) -> None:
+        handle, tf32 = current(), settings.tf32_allowed()
+        solution = known.get(tf32)
+        if solution is None:
+            solution = known[tf32] = _solution(problem(call, tf32), handle)
+        solution.run(handle, {first: a.data_ptr(), second: b.data_ptr(), third: out.data_ptr()})
+
+    return run
+
+
+for _rank in (1, 2, 3):
+    for _suffix in ("", "_dx", "_dw", "_transpose"):
+        DIALECT.implement(f"conv{_rank}d{_suffix}", _convolution, accepts=refused)

@@ -1,0 +1,140 @@
+"""Normalisations: of batches by the C API, of layers (`_layer_norm`) by nvidia-cudnn-frontend."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.ir.type import TensorType
+from meta.op.declare.norm import wide
+from meta.op.dialect.cudnn import DIALECT, _driver, _layer_norm, _library
+from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
+from meta.op.dialect.cudnn._handle import handles
+from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
+from meta.op.dispatch import CallInfo
+
+_SPATIAL: Final = 1
+_PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
+
+
+def refused(call: CallInfo) -> str | None:
+    """Why a normalisation of batches is not for cuDNN."""
+    reason = unfit(call)
+    if reason:
+        return reason
+    args = call.bind()
+    x: TensorType = args["x"]
+    for name in _PARAMETERS:
+        value = args.get(name)
+        if isinstance(value, TensorType) and value.dtype != wide(x.dtype):
+            return f"{name} is {value.dtype}: cuDNN takes {wide(x.dtype)} beside {x.dtype}"
+    return None
+
+
+def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
+    """Descriptors of x and of what there is one of a channel. What has its channels last is described so."""
+    before, channels, after = around(x.shape, axis)
+    if after == 1:
+        size = before * channels
+        data = tensor(x.dtype, (1, channels, before, 1), (size, 1, channels, channels))
+    else:
+        data = tensor(x.dtype, (before, channels, after, 1))
+    return data, tensor(wide(x.dtype), (1, channels, 1, 1))
+
+
+class _Channels:
+    """Tensors with one element a channel: those of a call, or constants where it has none."""
+
+    def __init__(self, call: CallInfo, names: tuple[str, ...]) -> None:
+        args = call.bind()
+        x: TensorType = args["x"]
+        self.count = around(x.shape, args["axis"])[1]
+        self.dtype = wide(x.dtype)
+        self.device = call.device
+        self.present = [isinstance(args[name], TensorType) for name in names]
+        self.constants = [
+            0 if there else self._constant(float(name == "w")) for name, there in zip(names, self.present, strict=True)
+        ]
+
+    def _constant(self, value: float) -> int:
+        return filled(value, self.count, self.dtype, self.device).data_ptr()
+
+    def addresses(self, given: Any) -> list[int]:
+        """The addresses of all, of the tensors that are there."""
+        rest = iter(given)
+        return [
+            next(rest).data_ptr() if there else constant
+            for there, constant in zip(self.present, self.constants, strict=True)
+        ]
+
+
+def _train(call: CallInfo) -> Run:
+    x, _, _, _, _, momentum, eps, axis = call.args
+    described = _described(x, axis)
+    data, channel = (d.pointer for d in described)
+    one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
+    current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    normalise = _library.functions().cudnnBatchNormalizationForwardTraining
+    size = parameters.count * (8 if parameters.dtype == "float64" else 4)
+
+    def run(x: Any, *rest: Any, _: Any = described) -> None:
+        handle = current()
+        *given, y, new_mean, new_var, mean, invstd = rest
+        old_mean, old_var, w, b = parameters.addresses(given)
+        running_mean, running_var = new_mean.data_ptr(), new_var.data_ptr()
+        # cuDNN updates them in place; programs may have given the new ones memory of their own.
+        if running_mean != old_mean:
+            _driver.copy(running_mean, old_mean, size, handle.stream)
+        if running_var != old_var:
+            _driver.copy(running_var, old_var, size, handle.stream)
+        normalise(
+            handle.pointer, _SPATIAL, one, zero, data, x.data_ptr(), data, y.data_ptr(), channel, w, b,
+            momentum, running_mean, running_var, eps, mean.data_ptr(), invstd.data_ptr(),
+        )  # fmt: skip
+
+    return run
+
+
+def _infer(call: CallInfo) -> Run:
+    x, _, _, _, _, eps, axis = call.args
+    described = _described(x, axis)
+    data, channel = (d.pointer for d in described)
+    one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
+    current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    normalise = _library.functions().cudnnBatchNormalizationForwardInference
+
+    def run(x: Any, *rest: Any, _: Any = described) -> None:
+        *given, y = rest
+        mean, var, w, b = parameters.addresses(given)
+        normalise(
+            current().pointer, _SPATIAL, one, zero, data, x.data_ptr(), data, y.data_ptr(), channel, w, b, mean, var,
+            eps,
+        )  # fmt: skip
+
+    return run
+
+
+def _backward(call: CallInfo) -> Run:
+    _, x, _, _, _, axis = call.args
+    described = _described(x, axis)
+    data, channel = (d.pointer for d in described)
+    one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
+    current, parameters = handles(call.device), _Channels(call, ("w", "mean", "invstd"))
+    back = _library.functions().cudnnBatchNormalizationBackward
+
+    def run(dy: Any, x: Any, *rest: Any, _: Any = described) -> None:
+        *given, dx, dw, db = rest
+        w, mean, invstd = parameters.addresses(given)
+        # With mean and invstd given, eps is not read; it must be a legal one all the same.
+        back(
+            current().pointer, _SPATIAL, one, zero, one, zero, data, x.data_ptr(), data, dy.data_ptr(), data,
+            dx.data_ptr(), channel, w, dw.data_ptr(), db.data_ptr(), 1e-5, mean, invstd,
+        )  # fmt: skip
+
+    return run
+
+
+DIALECT.implement("batch_norm_train", _train, accepts=refused)
+DIALECT.implement("batch_norm_infer", _infer, accepts=refused)
+DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused)
+
+__all__ = ["_layer_norm"]

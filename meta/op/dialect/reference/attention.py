@@ -1,0 +1,43 @@
+"""NumPy versions of attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from meta.op.dialect.reference._elementwise import plain, wide
+
+Array = Any
+
+
+def _scores(q: Array, k: Array, causal: bool, scale: float | None) -> tuple[Array, float]:
+    """The scaled scores, -inf where a key is not seen, and the scale."""
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = wide(q) @ np.swapaxes(wide(k), -1, -2) * factor
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    return scores, factor
+
+
+def attention(q: Array, k: Array, v: Array, causal: bool, scale: float | None) -> tuple[Array, Array]:
+    scores, _ = _scores(q, k, causal, scale)
+    highest = np.max(scores, axis=-1, keepdims=True)
+    powers = np.exp(scores - highest)
+    total = np.sum(powers, axis=-1, keepdims=True)
+    return powers / total @ wide(v), (np.log(total) + highest)[..., 0]
+
+
+def attention_dx(
+    q: Array, k: Array, v: Array, y: Array, lse: Array, dy: Array, causal: bool, scale: float | None
+) -> tuple[Array, Array, Array]:
+    scores, factor = _scores(q, k, causal, scale)
+    p = np.exp(scores - lse[..., None])
+    grad = wide(dy)
+    dp = grad @ np.swapaxes(wide(v), -1, -2)
+    ds = p * (dp - np.sum(grad * wide(y), axis=-1, keepdims=True)) * factor
+    return ds @ wide(k), np.swapaxes(ds, -1, -2) @ wide(q), np.swapaxes(p, -1, -2) @ grad
+
+
+plain({"scaled_dot_product_attention": attention, "scaled_dot_product_attention_dx": attention_dx})

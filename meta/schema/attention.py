@@ -1,0 +1,23 @@
+"""Schemas of attention."""
+
+from meta.schema._dsl import Arg, Schema
+from meta.schema._types import Bool, Float, Optional, Tensor
+
+_Q = Arg("q", Tensor, doc="Queries, (..., length, features), floating.")
+_K = Arg("k", Tensor, doc="Keys, (..., other length, features).")
+_V = Arg("v", Tensor, doc="Values, (..., other length, value features).")
+_CAUSAL = Arg("causal", Bool, False, doc="Whether query i sees the keys up to i only.")
+_SCALE = Arg("scale", Optional(Float), None, doc="Factor of the scores; None for 1 / sqrt(features).")
+
+scaled_dot_product_attention = Schema("scaled_dot_product_attention", _Q, _K, _V, _CAUSAL, _SCALE)
+scaled_dot_product_attention_dx = Schema(
+    "scaled_dot_product_attention_dx",
+    _Q,
+    _K,
+    _V,
+    Arg("y", Tensor, doc="Result of the forward operator."),
+    Arg("lse", Tensor, doc="Logarithms of the sums of exponentials, from the forward operator."),
+    Arg("dy", Tensor, doc="Gradient of the result."),
+    _CAUSAL,
+    _SCALE,
+)

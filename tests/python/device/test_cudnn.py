@@ -1,0 +1,293 @@
+"""The cuDNN dialect on a GPU: sample rows and larger shapes against float64 on the CPU, threads, streams, capture."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta.device import device
+from meta.interpreter.invoke import flat_data
+from meta.ir.type import TensorType, tensor_type
+from meta.op.dialect.cudnn import settings
+from meta.op.dispatch import CallInfo, dialect, implementations
+from meta.op.registry import as_type, get
+from meta.testing.generic import call_of, check_types, check_values
+from meta.testing.samples import FLOAT_DTYPES, Sample
+from tests.python.op.samples import samples
+
+OFF = dialect("cudnn").unavailable()
+if OFF:
+    pytest.skip(f"cuDNN is off: {OFF}", allow_module_level=True)
+
+torch = pytest.importorskip("torch")
+CUDA = device("cuda")
+
+LIMITS: dict[str, tuple[float, float]] = {
+    "float16": (2e-3, 2e-3),
+    "bfloat16": (1.6e-2, 1e-2),
+    "float32": (1e-4, 1e-4),
+}
+"""(relative, absolute) for sums of many products, which cuDNN adds in another order."""
+
+
+def ours(name: str) -> Any:
+    """cuDNN's implementation of an operator, None without one."""
+    return next((i for i in implementations(get(name)) if i.dialect.name == "cudnn"), None)
+
+
+def info(sample: Sample, dtype: str) -> CallInfo:
+    """A sample's call on CUDA, by types."""
+
+    class Typed(meta.schema._types.TensorLike):
+        def __init__(self, kind: TensorType) -> None:
+            self.type = kind
+
+    op = sample.operator
+    args, kwargs = sample.map(lambda t, _: Typed(tensor_type(t.shape, t.dtype_in(dtype), CUDA)))
+    types = tuple(map(as_type, op.schema.bind(op.name, args, kwargs)))
+    return CallInfo(op, types, op.declare(*types), CUDA)
+
+
+def rows() -> list[Any]:
+    """Every sample row and dtype that cuDNN accepts, for operators that it implements."""
+    settings.allow_tf32(False)
+    out = []
+    for sample in samples():
+        found = ours(sample.op)
+        if found is None:
+            continue
+        for dtype in sample.run_dtypes():
+            if found.refusal(info(sample, dtype)) is None:
+                out.append(pytest.param(sample, dtype, id=f"{sample!r}-{dtype}"))
+    settings.allow_tf32(None)
+    return out
+
+
+@pytest.mark.parametrize(("sample", "dtype"), rows())
+def test_rows(sample: Sample, dtype: str) -> None:
+    host = call_of(sample, dtype)
+    call = host.to_meta("cuda")
+    with meta.with_dialect("cudnn"):
+        result = call.run()
+    check_types(call, result)
+    check_values(sample, host, dtype, result, f"cudnn.{sample.op}")
+
+
+def test_what_no_row_reaches() -> None:
+    """Operators that cuDNN implements but accepts no sample row of."""
+    reached = {row.values[0].op for row in rows()}
+    mine = {s.op for s in samples() if ours(s.op)}
+    assert mine - reached == set()
+
+
+def values(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
+    drawn = np.random.default_rng(seed).standard_normal(shape)
+    return drawn.astype(meta.dtype.to_numpy(dtype))
+
+
+def run(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
+    """Results on CUDA by cuDNN, as float64."""
+    with meta.with_dialect("cudnn"):
+        result = getattr(meta, name)(*[None if a is None else meta.array(a, device="cuda") for a in arrays],
+                                     *attributes, **named)  # fmt: skip
+    flat = result if isinstance(result, tuple) else (result,)
+    return [np.asarray(r.numpy()).astype(np.float64) for r in flat]
+
+
+def reference(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
+    """The same in float64 on the CPU."""
+    with meta.with_dialect(["torch", "tvm", "reference"]):
+        result = getattr(meta, name)(*[None if a is None else meta.array(a.astype(np.float64)) for a in arrays],
+                                     *attributes, **named)  # fmt: skip
+    flat = result if isinstance(result, tuple) else (result,)
+    return [r.numpy() for r in flat]
+
+
+def close(found: list[Any], expected: list[Any], limits: tuple[float, float], terms: float = 1.0) -> None:
+    """Compare, the absolute limit growing with the root of the number of `terms` in each sum."""
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, limits[0], limits[1] * max(terms, 1.0) ** 0.5)
+
+
+LARGE = [
+    ((8, 64, 28, 28), (64, 64, 3, 3), {"padding": 1}),
+    ((4, 3, 65, 47), (32, 3, 7, 7), {"stride": 2, "padding": 3}),
+    ((4, 64, 14, 14), (96, 32, 1, 1), {"groups": 2}),
+    ((2, 32, 19, 23), (32, 1, 3, 3), {"padding": 2, "dilation": 2, "groups": 32}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("x", "w", "attributes"), LARGE)
+def test_large_convolutions(x: Any, w: Any, attributes: dict[str, Any], dtype: str) -> None:
+    data, kernel = values(*x, dtype=dtype), values(*w, seed=1, dtype=dtype)
+    terms = float(np.prod(w[1:]))
+    y = reference("conv2d", [data, kernel], **attributes)
+    close(run("conv2d", [data, kernel], **attributes), y, LIMITS[dtype], terms)
+    dy = values(*y[0].shape, seed=2, dtype=dtype)
+    expected = reference("conv2d_dx", [kernel, dy], x, **attributes)
+    close(run("conv2d_dx", [kernel, dy], x, **attributes), expected, LIMITS[dtype], terms)
+    expected = reference("conv2d_dw", [data, dy], w, **attributes)
+    close(
+        run("conv2d_dw", [data, dy], w, **attributes), expected, LIMITS[dtype], float(np.prod(dy.shape) / dy.shape[1])
+    )
+
+
+def test_tf32_is_a_choice() -> None:
+    x, w = values(4, 64, 28, 28), values(64, 64, 3, 3, seed=1)
+    exact = reference("conv2d", [x, w], padding=1)[0]
+    errors = {}
+    for allowed in (False, True):
+        settings.allow_tf32(allowed)
+        errors[allowed] = float(np.abs(run("conv2d", [x, w], padding=1)[0] - exact).max())
+    assert errors[False] < 1e-4
+    assert errors[False] * 4 < errors[True] < 0.2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_large_softmax(name: str, dtype: str) -> None:
+    x = values(64, 5000, dtype=dtype)
+    close(run(name, [x]), reference(name, [x]), LIMITS[dtype])
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_large_batch_norm(axis: int) -> None:
+    x = values(16, 32, 14, 14) if axis == 1 else values(16, 14, 14, 32)
+    state = [values(32, seed=1), np.abs(values(32, seed=2)), values(32, seed=3), values(32, seed=4)]
+    limits = LIMITS["float32"]
+    expected = reference("batch_norm_train", [x, *state], axis=axis)
+    close(run("batch_norm_train", [x, *state], axis=axis), expected, limits)
+    close(
+        run("batch_norm_infer", [x, *state], axis=axis), reference("batch_norm_infer", [x, *state], axis=axis), limits
+    )
+    arrays = [values(*x.shape, seed=5), x, state[2], *(e.astype(np.float32) for e in expected[3:])]
+    found = run("batch_norm_train_dxwb", arrays, axis=axis)
+    close(found, reference("batch_norm_train_dxwb", arrays, axis=axis), limits, 3136)
+
+
+def test_running_statistics_are_updated_in_place() -> None:
+    x, mean, var = (
+        meta.array(a, device="cuda") for a in (values(4, 8, 5, 5), values(8, seed=1), np.ones(8, "float32"))
+    )
+    before = mean.numpy().copy()
+    with meta.with_dialect("cudnn"):
+        _, new_mean, _, batch_mean, _ = meta.batch_norm_train(x, mean, var, momentum=0.25)
+    assert new_mean is mean
+    np.testing.assert_allclose(mean.numpy(), 0.75 * before + 0.25 * batch_mean.numpy(), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_max_pool_sends_each_gradient_to_the_first_of_equals(ties: bool) -> None:
+    x = values(2, 8, 33, 33)
+    x = np.maximum(np.round(x), 0) if ties else x
+    y = reference("max_pool2d", [x], 3, 2, 1)
+    close(run("max_pool2d", [x], 3, 2, 1), y, (0, 0))
+    dy = values(*y[0].shape, seed=1)
+    close(run("max_pool2d_dx", [x, dy], 3, 2, 1), reference("max_pool2d_dx", [x, dy], 3, 2, 1), LIMITS["float32"])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [((2, 4, 128, 64), (2, 4, 128, 64)), ((2, 3, 77, 64), (2, 3, 130, 128))])
+def test_attention(shape: Any, dtype: str, causal: bool) -> None:
+    q, v = shape
+    arrays = [values(*q, dtype=dtype), values(*v[:3], q[3], seed=1, dtype=dtype), values(*v, seed=2, dtype=dtype)]
+    name = "scaled_dot_product_attention"
+    y, lse = reference(name, arrays, causal=causal)
+    close(run(name, arrays, causal=causal), [y, lse], LIMITS[dtype], 4)
+    dy = values(*y.shape, seed=3, dtype=dtype)
+    kind = meta.dtype.to_numpy(dtype)
+    saved = [*arrays, y.astype(kind), lse.astype(np.float32), dy]
+    close(run(f"{name}_dx", saved, causal=causal), reference(f"{name}_dx", saved, causal=causal), LIMITS[dtype], 16)
+
+
+def test_threads_and_streams() -> None:
+    """Threads on streams of their own run the same operators at once and get what one thread gets."""
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
+
+    def work() -> Any:
+        with meta.with_dialect("cudnn"):
+            y = meta.conv2d(x, w, padding=1)
+            return meta.softmax(meta.max_pool2d(y, 2), 1).numpy()
+
+    expected = work()
+
+    def on_a_stream(_: int) -> Any:
+        stream = torch.cuda.Stream()
+        with tvm_ffi.use_torch_stream(torch.cuda.stream(stream)):
+            results = [work() for _ in range(5)]
+            torch.cuda.current_stream().synchronize()
+        return results
+
+    with ThreadPoolExecutor(4) as pool:
+        for results in pool.map(on_a_stream, range(8)):
+            for result in results:
+                np.testing.assert_array_equal(result, expected)
+
+
+def test_capture_and_replay() -> None:
+    """Kernels recorded in a CUDA graph run again on new values, their scratch memory with them."""
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
+    gamma = meta.array(values(28, seed=2), device="cuda")
+    with meta.with_dialect("cudnn"):
+        y = meta.conv2d(x, w, padding=1)
+        out = [y, meta.softmax(y), meta.layer_norm(y, gamma), meta.conv2d_dw(x, y, tuple(w.shape), padding=1)]
+    calls = [("conv2d", (x, w, 1, 1, 1, 1)), ("softmax", (y, -1)), ("layer_norm", (y, gamma, None, -1, 1e-5)),
+             ("conv2d_dw", (x, y, tuple(w.shape), 1, 1, 1, 1))]  # fmt: skip
+    kernels = []
+    for (name, args), result in zip(calls, out, strict=True):
+        op = get(name)
+        bound = op.schema.bind(name, args, {})
+        types = tuple(map(as_type, bound))
+        kernel = dialect("cudnn").kernel(ours(name), CallInfo(op, types, op.declare(*types), CUDA))
+        kernels.append((kernel, [*flat_data(bound), result._data]))
+
+    def launch() -> None:
+        for kernel, raw in kernels:
+            kernel(*raw)
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with tvm_ffi.use_torch_stream(torch.cuda.stream(stream)):
+        for _ in range(2):
+            launch()
+    stream.synchronize()
+    with tvm_ffi.use_torch_stream(torch.cuda.graph(graph, stream=stream)):
+        launch()
+    fresh = values(4, 32, 28, 28, seed=7)
+    torch.from_dlpack(x).copy_(torch.from_numpy(fresh))
+    graph.replay()
+    torch.cuda.synchronize()
+    y_again = reference("conv2d", [fresh, w.numpy()], padding=1)[0]
+    close([out[0].numpy()], [y_again], LIMITS["float32"], 288)
+    close([out[1].numpy()], reference("softmax", [y_again]), (1e-3, 1e-4))
+    expected = reference("conv2d_dw", [fresh, y_again], tuple(w.shape), padding=1)
+    close([out[3].numpy()], expected, LIMITS["float32"], 28 * 28 * 4 * 288)
+
+
+def test_a_first_call_in_capture_says_what_to_do() -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    x, w = meta.array(values(2, 8, 11, 13), device="cuda"), meta.array(values(8, 8, 3, 3, seed=1), device="cuda")
+    out = meta.array(values(2, 8, 9, 11), device="cuda")
+    op = get("conv2d")
+    bound = op.schema.bind("conv2d", (x, w), {})
+    types = tuple(map(as_type, bound))
+    kernel = dialect("cudnn").kernel(ours("conv2d"), CallInfo(op, types, op.declare(*types), CUDA))
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with (
+        tvm_ffi.use_torch_stream(torch.cuda.graph(graph, stream=stream)),
+        pytest.raises(meta.errors.KernelError, match="run it once before the capture"),
+    ):
+        kernel(x._data, w._data, out._data)
+
+
+def test_rows_run_in_every_float_dtype() -> None:
+    """Of the convolutions' first row."""
+    sample = next(s for s in samples() if s.op == "conv2d")
+    assert {p.values[1] for p in rows() if p.values[0] is sample} >= set(FLOAT_DTYPES) - {"float64"}
