@@ -111,7 +111,7 @@ class ValueActions:
         return ast.TensorType((), str(name)) if literal.is_dtype(name) else ast.NamedType(str(name))
 
     def applied_type(self, children: list[Any]) -> ast.Type:
-        return ast.NamedType(str(children[0]), tuple(children[1:]))
+        return ast.NamedType(str(children[0]), tuple(each for each in children[1:] if each is not None))
 
     def tensor_type(self, children: list[Any]) -> ast.Type:
         shape, dtype = children

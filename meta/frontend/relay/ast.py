@@ -232,6 +232,7 @@ class TuplePattern:
 
 
 Pattern: TypeAlias = WildcardPattern | VarPattern | ConstructorPattern | TuplePattern
+PATTERNS = (WildcardPattern, VarPattern, ConstructorPattern, TuplePattern)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -260,6 +261,23 @@ Expr: TypeAlias = (
     | RefRead
     | RefWrite
     | Match
+)
+EXPRESSIONS = (
+    Var,
+    GlobalVar,
+    OpRef,
+    ConstructorRef,
+    Constant,
+    Call,
+    Tuple,
+    TupleGetItem,
+    Let,
+    If,
+    Function,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Match,
 )
 
 

@@ -20,3 +20,7 @@ MAX_DIMENSION = 2**63 - 1
 MAX_VALUE_SIZE = 1_000_000
 """Leaves of one type or attribute of a JSON source, counted as often as they are reached: shared parts of a node graph
 can stand for exponentially large values."""
+
+MAX_EXPANSION = 100
+MAX_EXPANSION_FREE = 256 << 20
+"""A compressed file of parameters may expand to that many times its size, and to that many bytes in any case."""

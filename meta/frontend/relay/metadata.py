@@ -1,18 +1,41 @@
-"""The metadata section of a Relay text."""
+"""The metadata section of a Relay text: constants and attributes that `meta[relay.Constant][0]` names."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from meta.frontend.relay.errors import RelayError
+from meta.frontend.relay.json_build import Builder
+from meta.frontend.relay.node_graph import NodeGraph
 
 
 class Metadata:
-    """Values by class and index, decoded when the text names them."""
+    """Values by class and index, decoded when the text first names one.
 
-    def __init__(self, text: str, line: int) -> None:
-        self.text = text
-        self.line = line
+    text: the JSON of the section, "" where the text has none.  name: what errors call it."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
 
     def entry(self, key: str, index: int) -> Any:
-        raise RelayError(f"meta[{key}][{index}] cannot be read")
+        """What `meta[key][index]` stands for; raises RelayError when there is no such thing."""
+        if not self._text.strip():
+            raise RelayError("the text has no metadata section; print it with astext(show_meta_data=True)")
+        builder, entries = self._section
+        nodes = entries.get(key, ())
+        if not 0 <= index < len(nodes):
+            raise RelayError(f"the metadata section has {len(nodes)} entries {key}")
+        return builder.value(nodes[index])
+
+    @functools.cached_property
+    def _section(self) -> tuple[Builder, dict[str, list[int]]]:
+        graph = NodeGraph(self._text, self._name)
+        keys = graph.keys(graph.root) if graph.kind(graph.root) in ("Map", "StrMap") else None
+        lists = graph.items(graph.root)
+        if keys is None or len(keys) != len(lists):
+            raise graph.error("no map from classes to lists", node=graph.root)
+        for each in lists:
+            graph.kind(each)
+        return Builder(graph), {key: list(graph.items(each)) for key, each in zip(keys, lists, strict=True)}

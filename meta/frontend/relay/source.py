@@ -42,7 +42,9 @@ def read(source: Source) -> Program:
         allowed = "Relay text, Relay JSON, a path to either, or an object with astext()"
         raise ArgumentError(message("relay", f"source is {type(source).__name__}", allowed))
     if value.lstrip("\ufeff \t\r\n").startswith("{"):
-        raise RelayError("[relay] JSON cannot be read")
+        from meta.frontend.relay import json_reader
+
+        return json_reader.parse(value, name)
 
     from meta.frontend.relay import text
 

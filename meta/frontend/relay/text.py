@@ -50,7 +50,7 @@ def parse(text: str, source: str = "") -> Program:
     source: the name of the text for errors.
     Raises RelaySyntaxError with line, column, the line and what was expected there."""
     program, metadata, line = layout.split(text, source)
-    actions = Actions(Metadata(metadata, line).entry)
+    actions = Actions(Metadata(metadata, f"metadata from line {line}").entry)
     with _lock:
         parser = _parser()
         _current.actions = actions

@@ -1,0 +1,331 @@
+"""What each class of nodes of Relay JSON stands for: one row a class in `NODES`, one small function a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from meta.frontend.relay import ast
+from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS
+from meta.frontend.relay.literal import is_dtype
+from meta.frontend.relay.node_graph import NodeGraph
+
+_UNKNOWN = ast.UnknownType()
+_Exprs: TypeAlias = "tuple[ast.Expr, ...]"
+
+
+class Node:
+    """One node while its value is made: its place, its fields, and checks of the values that it refers to."""
+
+    __slots__ = ("constructors", "graph", "index")
+
+    def __init__(self, graph: NodeGraph, index: int, constructors: dict[int, ast.Constructor]) -> None:
+        self.graph = graph
+        self.index = index
+        self.constructors = constructors
+
+    @property
+    def place(self) -> ast.Place:
+        return ast.Place(0, self.index)
+
+    def wrong(self, wrong: str, allowed: str = "") -> Exception:
+        return self.graph.error(wrong, allowed, self.index)
+
+    def needs(self, value: Any, classes: Any, allowed: str) -> Any:
+        """`value`, which is of one of `classes`; else an error that says what is allowed."""
+        if not isinstance(value, classes):
+            found = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
+            raise self.wrong(f"a {self.graph.kind(self.index)} with {found}", allowed)
+        return value
+
+    def text(self, name: str) -> str:
+        return self.graph.text(self.index, name)
+
+    def expr(self, value: Any) -> ast.Expr:
+        return self.needs(value, ast.EXPRESSIONS, "an expression")
+
+    def exprs(self, value: Any) -> _Exprs:
+        return tuple(self.expr(each) for each in self.items(value))
+
+    def type(self, value: Any) -> ast.Type:
+        return _UNKNOWN if value is None else self.needs(value, ast.TYPES, "a type")
+
+    def types(self, value: Any) -> tuple[ast.Type, ...]:
+        return tuple(self.type(each) for each in self.items(value))
+
+    def patterns(self, value: Any) -> tuple[ast.Pattern, ...]:
+        return tuple(self.needs(each, ast.PATTERNS, "a pattern") for each in self.items(value))
+
+    def var(self, value: Any) -> ast.Var:
+        return self.needs(value, ast.Var, "a variable")
+
+    def items(self, value: Any) -> tuple[Any, ...]:
+        return () if value is None else self.needs(value, tuple, "a list")
+
+    def mapping(self, value: Any) -> dict[str, Any]:
+        return {} if value is None else self.needs(value, dict, "a map")
+
+    def names(self, value: Any) -> tuple[str, ...]:
+        return tuple(self.needs(each, ast.NamedType, "a type parameter").name for each in self.items(value))
+
+
+def plain_attribute(value: Any) -> Any:
+    """An expression that is no constant stands among the arguments of the call too; as an attribute it has no form."""
+    if isinstance(value, ast.EXPRESSIONS) and not isinstance(value, ast.Constant):
+        return ast.Opaque(type(value).__name__)
+    return value
+
+
+Row: TypeAlias = "tuple[tuple[str, ...], Callable[..., Any]]"
+NODES: dict[str, Row] = {}
+"""By class: the fields that refer to other nodes, and the function that makes the value from their values."""
+
+
+def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enters a function for the classes `names`, which are one class under the names of several releases."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        NODES.update(dict.fromkeys(names.split(), (fields, function)))
+        return function
+
+    return enter
+
+
+# --- modules ---
+
+
+@_node("IRModule relay.Module", "functions", "type_definitions")
+def _module(node: Node, functions: Any, types: Any) -> ast.Program:
+    made = node.mapping(functions)
+    for name, value in made.items():
+        if not isinstance(value, ast.Function):
+            kind = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
+            raise node.wrong(
+                f"function @{name} is a {kind}", "functions of Relay; save the module before it is lowered"
+            )
+    definitions = node.mapping(types)
+    for value in definitions.values():
+        node.needs(value, ast.TypeDefinition, "type definitions")
+    return ast.Program(made, definitions)
+
+
+@_node("relay.TypeData TypeData", "header", "type_vars", "constructors")
+def _type_data(node: Node, header: Any, type_params: Any, constructors: Any) -> ast.TypeDefinition:
+    name: str = node.needs(header, ast.NamedType, "a name").name
+    made: list[ast.Constructor] = []
+    for each in node.items(constructors):
+        constructor: ast.ConstructorRef = node.needs(each, ast.ConstructorRef, "constructors")
+        made.append(node.constructors[constructor.place.column])
+    return ast.TypeDefinition(name, node.names(type_params), tuple(made), node.place)
+
+
+@_node("relay.Constructor Constructor", "inputs")
+def _constructor(node: Node, fields: Any) -> ast.Expr:
+    name = node.text("name_hint")
+    node.constructors[node.index] = ast.Constructor(name, node.types(fields))
+    return ast.ConstructorRef(name, node.place)
+
+
+# --- expressions ---
+
+
+@_node("relay.Var", "vid", "type_annotation")
+def _var(node: Node, name: Any, annotation: Any) -> ast.Expr:
+    return ast.Var(name if isinstance(name, str) else node.text("name_hint"), node.type(annotation), node.place)
+
+
+@_node("relay.Id")
+def _id(node: Node) -> str:
+    return node.text("name_hint")
+
+
+@_node("GlobalVar relay.GlobalVar")
+def _global(node: Node) -> ast.Expr:
+    return ast.GlobalVar(node.text("name_hint"), node.place)
+
+
+@_node("Op relay.Op")
+def _op(node: Node) -> ast.Expr:
+    return ast.OpRef(node.graph.string(node.index) or "", node.place)
+
+
+@_node("relay.Constant")
+def _constant(node: Node) -> ast.Expr:
+    return ast.Constant(*node.graph.array(node.index, node.graph.integer(node.index, "data")), node.place)
+
+
+@_node("relay.Call", "op", "args", "attrs", "type_args")
+def _call(node: Node, op: Any, args: Any, attrs: Any, type_args: Any) -> ast.Expr:
+    return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.types(type_args), node.place)
+
+
+@_node("relay.Tuple", "fields")
+def _tuple(node: Node, fields: Any) -> ast.Expr:
+    return ast.Tuple(node.exprs(fields), node.place)
+
+
+@_node("relay.TupleGetItem", "tuple_value")
+def _field(node: Node, value: Any) -> ast.Expr:
+    index = node.graph.integer(node.index, "index")
+    if not 0 <= index < 10**9:
+        raise node.wrong(f"field {index} of a tuple")
+    return ast.TupleGetItem(node.expr(value), index, node.place)
+
+
+@_node("relay.Let", "var", "value", "body")
+def _let(node: Node, var: Any, value: Any, body: Any) -> ast.Expr:
+    return ast.Let(node.var(var), node.expr(value), node.expr(body), node.place)
+
+
+@_node("relay.If", "cond", "true_branch", "false_branch")
+def _if(node: Node, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
+    return ast.If(node.expr(condition), node.expr(then), node.expr(otherwise), node.place)
+
+
+@_node("relay.Function", "params", "body", "ret_type", "type_params", "attrs")
+def _function(node: Node, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
+    variables = tuple(node.var(each) for each in node.items(params))
+    plain = {name: plain_attribute(value) for name, value in node.mapping(attrs).items()}
+    return ast.Function(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
+
+
+@_node("DictAttrs", "__dict__")
+def _dict_attrs(node: Node, values: Any) -> dict[str, Any]:
+    return node.mapping(values)
+
+
+@_node("relay.RefCreate", "value")
+def _ref_create(node: Node, value: Any) -> ast.Expr:
+    return ast.RefCreate(node.expr(value), node.place)
+
+
+@_node("relay.RefRead", "ref")
+def _ref_read(node: Node, ref: Any) -> ast.Expr:
+    return ast.RefRead(node.expr(ref), node.place)
+
+
+@_node("relay.RefWrite", "ref", "value")
+def _ref_write(node: Node, ref: Any, value: Any) -> ast.Expr:
+    return ast.RefWrite(node.expr(ref), node.expr(value), node.place)
+
+
+@_node("relay.Match", "data", "clauses")
+def _match(node: Node, value: Any, clauses: Any) -> ast.Expr:
+    checked: list[tuple[ast.Pattern, ast.Expr]] = []
+    for each in node.items(clauses):
+        pair: _Clause = node.needs(each, _Clause, "clauses")
+        checked.append((pair.pattern, pair.body))
+    return ast.Match(node.expr(value), tuple(checked), node.graph.field(node.index, "complete") != "0", node.place)
+
+
+class _Clause:
+    __slots__ = ("body", "pattern")
+
+    def __init__(self, pattern: ast.Pattern, body: ast.Expr) -> None:
+        self.pattern = pattern
+        self.body = body
+
+
+@_node("relay.Clause", "lhs", "rhs")
+def _clause(node: Node, pattern: Any, body: Any) -> _Clause:
+    return _Clause(node.needs(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
+
+
+@_node("relay.PatternWildcard")
+def _wildcard(_: Node) -> ast.Pattern:
+    return ast.WildcardPattern()
+
+
+@_node("relay.PatternVar", "var")
+def _variable_pattern(node: Node, var: Any) -> ast.Pattern:
+    return ast.VarPattern(node.var(var))
+
+
+@_node("relay.PatternTuple", "patterns")
+def _tuple_pattern(node: Node, fields: Any) -> ast.Pattern:
+    return ast.TuplePattern(node.patterns(fields))
+
+
+@_node("relay.PatternConstructor", "constructor", "patterns")
+def _constructor_pattern(node: Node, constructor: Any, fields: Any) -> ast.Pattern:
+    name: str = node.needs(constructor, ast.ConstructorRef, "a constructor").name
+    return ast.ConstructorPattern(name, node.patterns(fields))
+
+
+# --- types ---
+
+
+@_node("relay.TensorType TensorType", "shape")
+def _tensor(node: Node, shape: Any) -> ast.Type:
+    dims = node.items(shape)
+    dtype = node.graph.field(node.index, "dtype")
+    if len(dims) > MAX_DIMENSIONS or not is_dtype(dtype):
+        raise node.wrong(f"a tensor of {len(dims)} dimensions and {dtype[:40]}", f"at most {MAX_DIMENSIONS} dimensions")
+    return ast.TensorType(tuple(_dimension(node, each) for each in dims), dtype)
+
+
+def _dimension(node: Node, value: Any) -> int | str | None:
+    if isinstance(value, ast.NamedType):
+        return value.name
+    if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value <= MAX_DIMENSION):
+        raise node.wrong(f"a dimension of size {value}")
+    return value if isinstance(value, (int, str)) else None
+
+
+@_node("TupleType relay.TupleType", "fields")
+def _tuple_type(node: Node, fields: Any) -> ast.Type:
+    return ast.TupleType(node.types(fields))
+
+
+@_node("FuncType relay.FuncType", "arg_types", "ret_type", "type_params")
+def _function_type(node: Node, params: Any, result: Any, type_params: Any) -> ast.Type:
+    return ast.FuncType(node.types(params), node.type(result), node.names(type_params))
+
+
+@_node("relay.RefType RelayRefType relay.RelayRefType", "value")
+def _ref_type(node: Node, value: Any) -> ast.Type:
+    return ast.RefType(node.type(value))
+
+
+@_node("TypeVar GlobalTypeVar relay.TypeVar relay.GlobalTypeVar")
+def _type_name(node: Node) -> ast.Type:
+    return ast.NamedType(node.text("name_hint"))
+
+
+@_node("TypeCall relay.TypeCall", "func", "args")
+def _type_call(node: Node, head: Any, args: Any) -> ast.Type:
+    return ast.NamedType(node.needs(head, ast.NamedType, "a name").name, node.types(args))
+
+
+@_node("IncompleteType relay.IncompleteType")
+def _unknown_type(_: Node) -> ast.Type:
+    return _UNKNOWN
+
+
+# --- numbers and dimensions ---
+
+
+@_node("IntImm")
+def _integer(node: Node) -> int | bool:
+    value = node.graph.integer(node.index, "value")
+    return bool(value) if node.graph.fields(node.index).get("dtype") in ("bool", "uint1") else value
+
+
+@_node("FloatImm")
+def _float(node: Node) -> float:
+    text = node.graph.field(node.index, "value")
+    try:
+        return float(text[:400]) if text else math.nan
+    except ValueError:
+        raise node.wrong(f"{text[:40]!r} is no number") from None
+
+
+@_node("tir.Any Any relay.Any")
+def _any(_: Node) -> None:
+    return None
+
+
+@_node("tir.Var tir.SizeVar SizeVar Variable")
+def _dimension_name(node: Node) -> str:
+    return node.text("name")

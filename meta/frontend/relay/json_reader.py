@@ -1,0 +1,25 @@
+"""Relay JSON (of Relay-era `tvm.ir.save_json`) -> Program, without any class of Relay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meta.frontend.relay import ast
+from meta.frontend.relay.json_build import Builder
+from meta.frontend.relay.node_graph import NodeGraph
+
+if TYPE_CHECKING:
+    from meta.frontend.relay.ast import Program
+
+
+def parse(text: str, source: str = "") -> Program:
+    """The program that `text` holds: a module, a function, or an expression, which becomes the body of "main".
+
+    source: the name of the text for errors. Raises RelayError that names the node of the graph."""
+    graph = NodeGraph(text, source)
+    value: Any = Builder(graph).value(graph.root)
+    if isinstance(value, ast.Program):
+        return value
+    if isinstance(value, ast.Function):
+        return ast.Program({"main": value}, {})
+    raise graph.error(f"a {graph.kind(graph.root)}", "a module or a function of Relay", graph.root)

@@ -1,0 +1,185 @@
+"""The node graph that Relay-era `tvm.ir.save_json` wrote: objects by number, that refer to others by number."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meta.frontend.relay.attr_fields import holds_object
+from meta.frontend.relay.errors import RelayError
+from meta.frontend.relay.limits import MAX_TEXT
+from meta.frontend.relay.ndarray_format import read_array
+
+# Fields of nodes outside of attributes that are numbers and never refer to a node.
+_LITERALS = frozenset(
+    {"value", "dtype", "index", "tag", "kind", "complete", "line", "column", "end_line", "end_column"}
+)
+
+
+class NodeGraph:
+    """Checked access to nodes, strings and arrays. Every failure is a RelayError that names the node."""
+
+    def __init__(self, text: str, name: str = "") -> None:
+        self.name = name or "JSON"
+        data = self._object(text)
+        nodes, arrays = data.get("nodes"), data.get("b64ndarrays", [])
+        if not isinstance(nodes, list) or not isinstance(arrays, list):
+            raise self.error('no list "nodes"', "the graph of tvm.ir.save_json")
+        self.nodes = cast("list[Any]", nodes)
+        self._arrays = cast("list[Any]", arrays)
+        self._decoded: dict[int, tuple[NDArray[Any], str]] = {}
+        self._orphans: bytearray | None = None
+        root = data.get("root")
+        if not isinstance(root, int) or not 0 < root < len(self.nodes):
+            raise self.error(f'"root" is {_shown(root)}', f"the number of one of {len(self.nodes)} nodes")
+        self.root = root
+
+    def _object(self, text: str) -> dict[str, Any]:
+        if len(text) > MAX_TEXT:
+            raise self.error(f"{len(text)} characters", f"at most {MAX_TEXT} are read")
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise self.error(f"line {error.lineno}, column {error.colno}: {error.msg}", "JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise self.error(f"{error}"[:200], "JSON that nests and counts within reason") from error
+        if not isinstance(data, dict):
+            raise self.error("no object", "the graph of tvm.ir.save_json")
+        return cast("dict[str, Any]", data)
+
+    def error(self, wrong: str, allowed: str = "", node: int | None = None) -> RelayError:
+        place = self.name if node is None else f"{self.name}, node {node}"
+        return RelayError("; ".join(filter(None, (f"[relay] {place}: {wrong}", allowed))))
+
+    def kind(self, index: int) -> str:
+        """Relay's name of the class of a node; "" for the null node."""
+        node = self.nodes[index]
+        kind: Any = cast("dict[str, Any]", node).get("type_key") if isinstance(node, dict) else None
+        if not isinstance(kind, str):
+            raise self.error("no node with a type_key", node=index)
+        return kind
+
+    def fields(self, index: int) -> Mapping[str, str]:
+        """The fields of a node, all of them strings."""
+        fields = self.nodes[index].get("attrs", {})
+        if not isinstance(fields, dict):
+            raise self.error('"attrs" is no object', node=index)
+        return cast("Mapping[str, str]", fields)
+
+    def field(self, index: int, name: str) -> str:
+        value = self.fields(index).get(name)
+        if not isinstance(value, str):
+            raise self.error(f"a {self.kind(index)} without {name}", node=index)
+        return value
+
+    def reference(self, index: int, name: str) -> int:
+        """The number of the node that a field names; 0 for null and for a field that is not there."""
+        value = self.fields(index).get(name, "0")
+        number = self.as_reference(value)
+        if number is None:
+            raise self.error(f"{name} is {_shown(value)}", f"the number of one of {len(self.nodes)} nodes", index)
+        return number
+
+    def as_reference(self, value: Any) -> int | None:
+        """The number of a node that the string `value` writes, None if it does not."""
+        if not isinstance(value, str) or len(value) > 12 or not value.isascii() or not value.isdigit():
+            return None
+        number = int(value)
+        return number if number < len(self.nodes) else None
+
+    def integer(self, index: int, name: str) -> int:
+        value = self.field(index, name)
+        if len(value) > 20 or not value.removeprefix("-").isdecimal():
+            raise self.error(f"{name} is {value[:40]!r}", "an integer", index)
+        return int(value)
+
+    def items(self, index: int) -> Sequence[int]:
+        """The nodes of an Array, or keys and values in turn of a Map without string keys."""
+        data = self.nodes[index].get("data", [])
+        if not isinstance(data, list):
+            raise self.error('"data" is no list', node=index)
+        for each in cast("list[Any]", data):
+            if type(each) is not int or not 0 <= each < len(self.nodes):
+                raise self.error(f"a reference to node {_shown(each)}", f"one of {len(self.nodes)} nodes", index)
+        return cast("list[int]", data)
+
+    def keys(self, index: int) -> list[str] | None:
+        """The keys of a Map from strings; None for one from other nodes."""
+        keys: Any = self.nodes[index].get("keys")
+        if keys is None:
+            return None
+        if not isinstance(keys, list) or not all(isinstance(each, str) for each in cast("list[Any]", keys)):
+            raise self.error('"keys" are no strings', node=index)
+        return cast("list[str]", keys)
+
+    def string(self, index: int) -> str | None:
+        """The text of a string node, also of an operator; None for any other node."""
+        node = self.nodes[index]
+        if self.kind(index) not in ("runtime.String", "Op", "relay.Op", "StringImm", "tir.StringImm", "SourceName"):
+            return None
+        text: Any = node.get("repr_str", node.get("global_key", ""))
+        if "repr_b64" in node:
+            text = self._from_base64(node["repr_b64"], index).decode("utf-8", "backslashreplace")
+        elif "attrs" in node:
+            text = self.field(index, "value")
+        if not isinstance(text, str):
+            raise self.error("no text", node=index)
+        return text
+
+    def text(self, index: int, name: str) -> str:
+        """A field that is a text: written out, or the number of a string node."""
+        value = self.field(index, name)
+        number = self.as_reference(value)
+        written = self.string(number) if number else None
+        return value if written is None else written
+
+    def array(self, index: int, number: int) -> tuple[NDArray[Any], str]:
+        """Array `number`, and Relay's name of its dtype."""
+        if number not in self._decoded:
+            if not 0 <= number < len(self._arrays):
+                raise self.error(f"array {number}", f"one of {len(self._arrays)} arrays", index)
+            data = memoryview(self._from_base64(self._arrays[number], index))
+            values, dtype, end = read_array(data, 0, f"{self.name}, array {number}")
+            if end != len(data):
+                raise self.error(f"{len(data) - end} bytes behind array {number}", node=index)
+            self._decoded[number] = np.require(values, requirements="C"), dtype
+        return self._decoded[number]
+
+    def _from_base64(self, text: Any, index: int) -> bytes:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (TypeError, ValueError, binascii.Error) as error:
+            raise self.error(f"no base64: {error}", node=index) from error
+
+    def is_orphan(self, index: int) -> bool:
+        """Whether nothing refers to a node for certain: then a field that has its number must be a reference to it."""
+        if self._orphans is None:
+            self._orphans = bytearray(b"\1") * len(self.nodes)
+            for each in range(len(self.nodes)):
+                for number in self._certain(each):
+                    self._orphans[number] = 0
+            self._orphans[self.root] = 0
+        return bool(self._orphans[index])
+
+    def _certain(self, index: int) -> Iterator[int]:
+        kind = self.kind(index)
+        yield from self.items(index)
+        is_attrs = "attrs." in kind
+        for name, value in self.fields(index).items():
+            if kind == "relay.Constant" and name == "data":
+                continue
+            if holds_object(kind, name) if is_attrs else name not in _LITERALS:
+                number = self.as_reference(value)
+                if number is not None:
+                    yield number
+
+
+def _shown(value: Any) -> str:
+    """A short form of any JSON value; that of a list may nest too deep to be printed."""
+    return repr(value)[:40] if isinstance(value, (str, int, float)) else type(value).__name__
