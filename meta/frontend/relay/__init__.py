@@ -1,1 +1,12 @@
-"""Relay programs: readers of text and JSON, and their conversion to meta's IR."""
+"""Relay programs as meta programs: `from_relay` for a Module, `load` for a Model, `examine` to look first."""
+
+from __future__ import annotations
+
+from meta.frontend.relay.api import examine, from_relay, load
+from meta.frontend.relay.errors import RelayError, RelaySyntaxError, UnsupportedError
+from meta.frontend.relay.examine import OperatorUse
+from meta.frontend.relay.model import RelayModel
+
+__all__ = [
+    "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError", "examine", "from_relay", "load",
+]  # fmt: skip

@@ -1,0 +1,63 @@
+"""What users of Relay programs call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meta.frontend.relay.composites import composites
+from meta.frontend.relay.examine import OperatorUse, operators
+from meta.frontend.relay.importer import Imported, convert
+from meta.frontend.relay.model import RelayModel
+from meta.frontend.relay.params import read_params
+from meta.frontend.relay.source import Source, read
+from meta.ir.module import Module
+
+Params = Any
+"""A dict of arrays, the bytes of `relay.save_param_dict`, or a path to a file of those or to an `.npz`."""
+
+
+def from_relay(
+    source: Source, params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Module:
+    """A Relay program as a Module of meta, which runs on the interpreter and the VM and can be differentiated.
+
+    source: Relay text, Relay JSON (`tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.
+    params: values of parameters of main - a dict of arrays, the bytes of `relay.save_param_dict`, or a path to such a
+        file or to an `.npz`. They become constants of the program; what is left over are the parameters of "main".
+    shapes: shapes of parameters of main to use instead of the program's own, such as another batch size.
+
+    Raises RelaySyntaxError for text that does not parse (with line, column and what was expected), UnsupportedError for
+    operators and attributes that meta does not have - all operators at once, with their lines -, RelayError for
+    programs that make no sense, and ArgumentError for params and shapes that do not fit."""
+    return imported(source, params, shapes).module
+
+
+def load(source: Source, params: Params, *, shapes: Mapping[str, Sequence[int]] | None = None) -> RelayModel:
+    """A Relay network as a `meta.Model` whose parameters are those in `params`, to be run, trained and saved.
+
+    Arguments and errors are those of `from_relay`, but here the parameters stay parameters."""
+    program = read(source)
+    values = read_params(params)
+    made = convert(program, None, shapes, _name(source))
+    return RelayModel(composites(made.module), made.inputs, values)
+
+
+def examine(source: Source) -> tuple[OperatorUse, ...]:
+    """The operators that a program calls - name, whether it is supported, lines - by name. Nothing is converted."""
+    return operators(read(source))
+
+
+def imported(source: Source, params: Params | None, shapes: Mapping[str, Sequence[int]] | None = None) -> Imported:
+    """`from_relay`, with the names that Relay has for the parameters that are left."""
+    values = None if params is None else read_params(params)
+    made = convert(read(source), values, shapes, _name(source))
+    return Imported(composites(made.module), made.inputs)
+
+
+def _name(source: Source) -> str:
+    """What the lines of the program are lines of."""
+    if isinstance(source, os.PathLike):
+        return os.fspath(source)
+    return source if isinstance(source, str) and "\n" not in source and len(source) < 1024 else "<relay>"

@@ -1,0 +1,137 @@
+"""From a Relay program to a meta Module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meta.errors import ArgumentError, did_you_mean, message
+from meta.frontend.relay import ast
+from meta.frontend.relay.call import constant
+from meta.frontend.relay.control import clean
+from meta.frontend.relay.convert import Evaluator
+from meta.frontend.relay.errors import RelayError, at
+from meta.frontend.relay.examine import check_operators
+from meta.frontend.relay.types import convert_type, fits, value_type
+from meta.frontend.relay.values import Frame, OpaqueError, Value, rebuilt
+from meta.ir.analysis import leaf_types
+from meta.ir.expr import Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType, TupleType, Type
+from meta.symbol import Symbol
+from meta.tracing import recording
+
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """A converted program.
+
+    module: its "main" takes the tensors of `inputs`, in order.  inputs: the names of Relay's parameters that are left.
+    """
+
+    module: Module
+    inputs: tuple[str, ...]
+
+
+def convert(
+    program: ast.Program, params: Arrays | None = None, shapes: Shapes | None = None, source: str = "relay"
+) -> Imported:
+    """Convert a program.
+
+    params: values of parameters of main, which become constants.  shapes: shapes of parameters instead of those that
+    the program gives them.
+    Raises UnsupportedError for what cannot be converted, RelayError for what makes no sense, ArgumentError for params
+    and shapes that do not fit main."""
+    main = program.functions.get("main")
+    if main is None:
+        known = ", ".join(f"@{n}" for n in program.functions) or "none"
+        raise RelayError(message("relay", "there is no function @main", f"functions: {known}"))
+    _check_names(main, params or {}, shapes or {})
+    check_operators(program)
+    evaluator = Evaluator(program, source)
+    frame = Frame()
+    inputs: list[Var] = []
+    names: list[str] = []
+    for param in main.params:
+        if params is not None and param.name in params:
+            frame.known[param] = _bound(param, params[param.name])
+            continue
+        kind = _param_type(param, (shapes or {}).get(param.name))
+        made = _variables(param.name, kind, Counter(v.name for v in inputs))
+        inputs += [v for _, v in made]
+        names += [n for n, _ in made]
+        frame.known[param] = rebuilt(_form(kind), iter([Symbol(v) for _, v in made]))
+    with recording(evaluator.builder), evaluator.builder.function("main", inputs) as scope:
+        try:
+            value: Value = evaluator.forced(evaluator.evaluate(main.body, frame), main.place)
+        except OpaqueError as error:
+            value = error.value
+        evaluator.check_tensors(value, main.place, "what @main returns")
+        if not shapes:
+            _check_result(main, value)
+        scope.ret(value.atom if isinstance(value, Symbol) else [evaluator.packed(field) for field in value])
+    module = Module({"main": scope.function, **evaluator.functions})
+    return Imported(module, tuple(names))
+
+
+def _check_names(main: ast.Function, params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+    known = [p.name for p in main.params]
+    for what, given in (("params", params), ("shapes", shapes)):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ArgumentError(
+                message("relay", f"{what} has '{unknown[0]}', which is no parameter of @main",
+                        f"parameters: {', '.join(known)}", did_you_mean(unknown[0], known))
+            )  # fmt: skip
+
+
+def _bound(param: ast.Var, value: Any) -> Symbol:
+    """A parameter as the constant it is bound to; checked against the type that the program gives it."""
+    symbol = constant(np.asarray(value))
+    if not isinstance(param.type, ast.UnknownType) and not fits(param.type, symbol.type):
+        wanted = convert_type(param.type, param.place, param.name)
+        raise ArgumentError(message("relay", f"'{param.name}' is {symbol.type!r}", f"the program has {wanted!r}"))
+    return symbol
+
+
+def _param_type(param: ast.Var, shape: Sequence[int] | None) -> Type:
+    kind = convert_type(param.type, param.place, param.name)
+    if shape is None:
+        return kind
+    if not isinstance(kind, TensorType) or kind.ndim != len(shape):
+        raise ArgumentError(message("relay", f"shape {tuple(shape)} for '{param.name}'", f"the program has {kind!r}"))
+    return kind.with_shape(tuple(shape))
+
+
+def _variables(name: str, kind: Type, taken: Counter[str]) -> list[tuple[str, Var]]:
+    """A variable for each tensor of a parameter, with its name in the program."""
+    types = leaf_types(kind)
+    names = [name] if isinstance(kind, TensorType) else [f"{name}.{i}" for i in range(len(types))]
+    out: list[tuple[str, Var]] = []
+    for each, tensor in zip(names, types, strict=True):
+        unique, count = clean(each), 0
+        while taken[unique]:
+            count += 1
+            unique = f"{clean(each)}_{count}"
+        taken[unique] += 1
+        out.append((each, Var(unique, tensor)))
+    return out
+
+
+def _form(kind: Type) -> Value:
+    return tuple(map(_form, kind.fields)) if isinstance(kind, TupleType) else None
+
+
+def _check_result(main: ast.Function, value: Value) -> None:
+    """What is computed has the type that the program says, or an operator was misunderstood."""
+    if isinstance(main.result, ast.UnknownType) or fits(main.result, value_type(value)):
+        return
+    wrong = at(main.place, f"@main says it returns {main.result}, what it computes is {value_type(value)!r}")
+    raise RelayError(message("relay", wrong, "a program whose types are right"))

@@ -1,0 +1,76 @@
+"""Layouts of tensors: `NCHW`, `HWIO`, and those with blocks such as `NCHW4c`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall
+
+_PART = re.compile(r"(\d*)([A-Za-z])")
+
+
+def permuted(x: Any, source: str, target: str) -> Any:
+    """x with the axes that `source` names brought into the order of `target`."""
+    return x if source == target else F.transpose(x, tuple(source.index(letter) for letter in target))
+
+
+def is_permutation(source: str, target: str) -> bool:
+    return sorted(source) == sorted(target) and len(set(source)) == len(source)
+
+
+def convert_layout(call: OpCall, x: Any, source: str, target: str) -> Any:
+    """x from one layout into another. Raises NotSupportedError where elements would have to be padded."""
+    if is_permutation(source, target) and len(source) == x.ndim:
+        return permuted(x, source, target)
+    here, there = _parts(call, source), _parts(call, target)
+    plain = "".join(letter for letter, factor in here if not factor)
+    if len(here) != x.ndim or sorted(plain) != sorted(letter for letter, factor in there if not factor):
+        call.refuse(f"layouts {source!r} and {target!r} for rank {x.ndim}", "layouts of the same axes")
+    return _split(call, _merged(x, here, plain), plain, there)
+
+
+def _parts(call: OpCall, layout: str) -> list[tuple[str, int]]:
+    """(letter, 0) for an axis, (LETTER, factor) for a block of it: `NCHW4c` has ("C", 4) last."""
+    parts = _PART.findall(layout)
+    if "".join(n + c for n, c in parts) != layout or any(bool(n) != c.islower() for n, c in parts):
+        call.refuse(f"the layout {layout!r}", "axes as capitals, blocks as a number and a small letter")
+    return [(c.upper(), int(n) if n else 0) for n, c in parts]
+
+
+def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
+    """x with blocks put back into their axes, in the order of `plain`."""
+    order: list[int] = []
+    shape: list[Any] = []
+    for letter in plain:
+        places = [i for i, (c, factor) in enumerate(parts) if c == letter and not factor]
+        places += [i for i, (c, factor) in enumerate(parts) if c == letter and factor]
+        size: Any = 1
+        for i in places:
+            size = size * x.shape[i]
+        order += places
+        shape.append(size)
+    moved = x if order == list(range(x.ndim)) else F.transpose(x, tuple(order))
+    return moved if tuple(shape) == moved.shape else F.reshape(moved, tuple(shape))
+
+
+def _split(call: OpCall, x: Any, plain: str, parts: list[tuple[str, int]]) -> Any:
+    """x, with axes as `plain` says, in a layout with blocks."""
+    shape: list[Any] = []
+    places: dict[tuple[str, int], int] = {}
+    for letter, size in zip(plain, x.shape, strict=True):
+        rest, factors = size, [(i, f) for i, (c, f) in enumerate(parts) if c == letter and f]
+        for _, factor in factors:
+            if not isinstance(rest, int) or rest % factor:
+                call.refuse(f"blocks of {factor} in an axis {letter} of size {size}", "blocks that divide the size")
+            rest //= factor
+        outer = next(i for i, (c, f) in enumerate(parts) if c == letter and not f)
+        places[parts[outer][0], outer] = len(shape)
+        shape.append(rest)
+        for i, factor in factors:
+            places[letter, i] = len(shape)
+            shape.append(factor)
+    x = x if tuple(shape) == x.shape else F.reshape(x, tuple(shape))
+    order = tuple(places[letter, i] for i, (letter, _) in enumerate(parts))
+    return x if order == tuple(range(len(order))) else F.transpose(x, order)

@@ -1,0 +1,152 @@
+"""A Relay network as a meta Model: run, trained, saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meta._generated import functions as F
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
+from meta.interpreter.invoke import invoke, state
+from meta.ir.expr import ATOMS, Block, Call, Constant, Function, If, Tuple, TupleGetItem, Var, operands
+from meta.ir.literal import to_array
+from meta.ir.module import Module
+from meta.ir.type import TensorType
+from meta.ir.visitor import walk_blocks
+from meta.model.model import Model
+from meta.ndarray import NDArray, asarray, copy_of
+from meta.op.registry import Op
+from meta.passes.inline_calls import inline_calls
+
+MOMENTUM = 0.1
+"""How fast moving statistics follow those of the batches in train mode."""
+
+
+class RelayModel(Model):
+    """A network read by `meta.frontend.relay.load`. Call it with the inputs that are no parameters, in their order.
+
+    Its arrays are the parameters that were given, by Relay's names (`model.state_dict()`), in copies of their own.
+    Moving means and variances of batch normalisations are buffers.
+
+    In train mode batch normalisations use the statistics of the batch and move their running ones by `momentum`; with
+    momentum 0 they go on using the running ones, as Relay does, which is also what infer mode does. Dropout, which
+    Relay programs have without effect, stays without effect in both modes.
+    """
+
+    module: Module
+    inputs: tuple[str, ...]
+
+    def build(
+        self, module: Module, names: Sequence[str], values: Mapping[str, Any], momentum: float = MOMENTUM
+    ) -> None:
+        """module, names: a program and its parameters' names.  values: of those that become state.  Raises
+        ArgumentError for values that no parameter has or that do not fit."""
+        self.module = inline_calls(module)
+        self.momentum = momentum
+        self.inputs = tuple(name for name in names if name not in values)
+        self._names = tuple(names)
+        self._arrays: dict[str, str] = {}
+        moving = _moving(self.module.main)
+        for name, var in zip(names, self.module.main.params, strict=True):
+            if name in values:
+                self._add(name, var, values[name], var in moving)
+        unknown = [name for name in values if name not in names]
+        if unknown:
+            raise ArgumentError(
+                message("relay", f"params has '{unknown[0]}', which is no parameter of @main",
+                        f"parameters: {', '.join(names)}", did_you_mean(unknown[0], names))
+            )  # fmt: skip
+
+    def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
+        array = copy_of(asarray(value))
+        if isinstance(var.type, TensorType) and array.type is not var.type:
+            raise ArgumentError(message("relay", f"'{name}' is {array.type!r}", f"the program has {var.type!r}"))
+        taken = hasattr(type(self), name) or name in self.__dict__
+        attribute = f"param_{name}" if taken else name
+        self._arrays[name] = attribute
+        if moving:
+            self.buffer(attribute, array)
+        else:
+            setattr(self, attribute, array)
+
+    def forward(self, *inputs: Any) -> Any:
+        """The results of the network for its inputs: a tensor or nested tuples of them."""
+        return self._run(inputs, training=self.momentum > 0)
+
+    def forward_infer(self, *inputs: Any) -> Any:
+        return self._run(inputs, training=False)
+
+    def _run(self, inputs: Sequence[Any], training: bool) -> Any:
+        if len(inputs) != len(self.inputs):
+            raise ArgumentError(
+                message("relay", f"{len(inputs)} inputs", f"takes {len(self.inputs)}: {', '.join(self.inputs)}")
+            )
+        given = dict(zip(self.inputs, inputs, strict=True))
+        values = [getattr(self, self._arrays[name]) if name in self._arrays else given[name] for name in self._names]
+        main = self.module.main
+        return _Replay(dict(zip(main.params, values, strict=True)), self.momentum if training else 0.0).block(main.body)
+
+
+def _moving(main: Function) -> set[Var]:
+    """The parameters that are moving statistics of batch normalisations, and nothing else."""
+    used: dict[Var, bool] = {}
+    for block in walk_blocks(main):
+        for binding in block.bindings:
+            value = binding.value
+            for i, atom in enumerate(value.args if isinstance(value, Call) else operands(value)):
+                if isinstance(atom, Var):
+                    statistic = isinstance(value, Call) and value.op_name == "batch_norm_infer" and i in (1, 2)
+                    used[atom] = used.get(atom, True) and statistic
+    return {var for var, statistic in used.items() if statistic}
+
+
+class _Replay:
+    """Runs a program by the public calls of its operators, which arrays and symbols of a trace both take."""
+
+    def __init__(self, values: dict[Var, Any], momentum: float) -> None:
+        self.values = values
+        self.momentum = momentum
+
+    def block(self, block: Block) -> Any:
+        for binding in block.bindings:
+            self.values[binding.var] = self.value(binding.value)
+        if isinstance(block.result, Tuple):
+            return tuple(self.argument(f) for f in block.result.fields)
+        return self.argument(block.result)
+
+    def value(self, value: Any) -> Any:
+        match value:
+            case Call(op=Op() as op):
+                return self.call(op, [self.argument(a) for a in value.args])
+            case Tuple():
+                return tuple(self.argument(f) for f in value.fields)
+            case TupleGetItem():
+                return self.argument(value.value)[value.index]
+            case If():
+                return self.block(value.then if self.argument(value.cond).item() else value.orelse)
+            case _:
+                raise NotSupportedError(
+                    message("relay", "the network has functions that call themselves", "networks without, as a Model",
+                            "use from_relay, whose Module runs and compiles")
+                )  # fmt: skip
+
+    def call(self, op: Op, args: list[Any]) -> Any:
+        if op.name == "batch_norm_infer" and self.momentum and self.is_trainable(args):
+            x, mean, var, w, b, eps, axis = args
+            return F.batch_norm_train(x, mean, var, w, b, self.momentum, eps, axis)[0]
+        return invoke(state(op), *args)
+
+    def is_trainable(self, args: list[Any]) -> bool:
+        """Whether a batch normalisation moves its statistics: they are state of the model, and the batch has some."""
+        x, mean, var, *_, axis = args
+        elements = [d for i, d in enumerate(x.shape) if i != axis % x.ndim]
+        return isinstance(mean, NDArray) and isinstance(var, NDArray) and any(d != 1 for d in elements)
+
+    def argument(self, arg: Any) -> Any:
+        if isinstance(arg, Var):
+            return self.values[arg]
+        if isinstance(arg, Constant):
+            return asarray(to_array(arg.value), arg.type.dtype)
+        if isinstance(arg, ATOMS):
+            return arg
+        return tuple(self.argument(a) for a in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]

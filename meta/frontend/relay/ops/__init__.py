@@ -1,0 +1,1 @@
+"""Converters of Relay operators, by family."""

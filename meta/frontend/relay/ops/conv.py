@@ -1,0 +1,164 @@
+"""Convolutions, their transposes and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta._generated import functions as F
+from meta.dtype import category, is_int, itemsize
+from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.layout_map import convert_layout, is_permutation, permuted
+from meta.frontend.relay.table import converter
+
+_SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSE = {1: F.conv1d_transpose, 2: F.conv2d_transpose, 3: F.conv3d_transpose}
+
+
+def _rank(call: OpCall) -> int:
+    return int(next(c for c in call.name if c in "123"))
+
+
+def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
+    """The operands in the dtype that out_dtype asks for, where that is wider; narrower ones are refused."""
+    out = call.text("out_dtype")
+    dtype = tensors[0].dtype
+    if not out or out == dtype:
+        return tensors
+    wider = category(out) >= category(dtype) and itemsize(out) >= itemsize(dtype)
+    if not wider:
+        call.refuse(f"out_dtype {out} for operands of {dtype}", "a dtype at least as wide")
+    return tuple(F.cast(t, out) for t in tensors)
+
+
+def _kernel_size(call: OpCall, w: Any, layout: str) -> None:
+    """kernel_size and channels, where they are given, have to be those of the kernel."""
+    given = call.axes("kernel_size")
+    actual = tuple(w.shape[layout.index(c)] for c in _SPATIAL[len(layout) - 2])
+    if given is not None and given != () and tuple(given) * (len(actual) if len(given) == 1 else 1) != actual:
+        call.refuse(f"kernel_size {given} for a kernel of shape {w.shape}", f"{actual}")
+
+
+def _window(call: OpCall, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """stride, padding and dilation."""
+    ones, zeros = (1,) * rank, (0,) * rank
+    stride, dilation = call.sizes("strides", ones), call.sizes("dilation", ones)
+    return stride, call.sizes("padding", zeros), dilation
+
+
+@converter("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc")
+def conv(call: OpCall) -> Any:
+    x, w = call.tensors(2)
+    return convolved(call, *widened(call, x, w))
+
+
+def convolved(call: OpCall, x: Any, w: Any) -> Any:
+    """The convolution that the attributes describe, of operands in the layouts that they name."""
+    rank = _rank(call)
+    axes = _SPATIAL[rank]
+    plain, kernel_plain = "NC" + axes, "OI" + axes
+    layout = call.text("data_layout", plain) or plain
+    kernel_layout = call.text("kernel_layout", kernel_plain) or kernel_plain
+    out_layout = call.text("out_layout") or layout
+    groups = call.int("groups", 1)
+    if is_permutation(kernel_layout, kernel_plain) and w.ndim == rank + 2:
+        _kernel_size(call, w, kernel_layout)
+    else:
+        call.get("kernel_size")
+    x = convert_layout(call, x, layout, plain)
+    w = convert_layout(call, w, kernel_layout, kernel_plain)
+    w = _depthwise(x, w, groups)
+    channels = call.get("channels")
+    if channels is not None and int(channels) != w.shape[0]:
+        call.refuse(f"channels is {channels} for a kernel of shape {w.shape}", f"{w.shape[0]}")
+    y = _CONV[rank](x, w, *_window(call, rank), groups)
+    return convert_layout(call, y, plain, out_layout)
+
+
+def _depthwise(x: Any, w: Any, groups: int) -> Any:
+    """Relay's kernels of depthwise convolutions are (channels, multiplier, ...): all are results of their own here."""
+    if groups > 1 and groups == x.shape[1] == w.shape[0] and w.shape[1] != 1:
+        return F.reshape(w, (w.shape[0] * w.shape[1], 1, *w.shape[2:]))
+    return w
+
+
+@converter("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+def conv_transpose(call: OpCall) -> Any:
+    x, w = widened(call, *call.tensors(2))
+    rank = _rank(call)
+    axes = _SPATIAL[rank]
+    plain, kernel_plain = "NC" + axes, "IO" + axes
+    layout = call.text("data_layout", plain) or plain
+    # Relay calls the kernel (in, out, ...) either way: "OIHW" was the name before "IOHW" came into use.
+    default = "OI" + axes
+    kernel_layout = call.text("kernel_layout", default) or default
+    if kernel_layout == default:
+        kernel_layout = kernel_plain
+    elif not is_permutation(kernel_layout, kernel_plain):
+        call.refuse(f"kernel_layout {kernel_layout!r}", f"{kernel_plain!r} and permutations of it")
+    groups = call.int("groups", 1)
+    _kernel_size(call, w, kernel_layout)
+    x = convert_layout(call, x, layout, plain)
+    w = permuted(w, kernel_layout, kernel_plain)
+    channels = call.get("channels")
+    if channels is not None and int(channels) != w.shape[1] * groups:
+        call.refuse(f"channels is {channels} for a kernel of shape {w.shape}", f"{w.shape[1] * groups}")
+    stride, padding, dilation = _window(call, rank)
+    y = _TRANSPOSE[rank](x, w, stride, padding, call.sizes("output_padding", (0,) * rank), dilation, groups)
+    return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+@converter("nn.conv2d_backward_weight")
+def conv2d_backward_weight(call: OpCall) -> Any:
+    """The gradient of the kernel; its window is given, since it cannot be told from the operands."""
+    dy, x = widened(call, *call.tensors(2))
+    layout = call.text("data_layout", "NCHW") or "NCHW"
+    grad_layout = call.text("grad_layout", "NCHW") or "NCHW"
+    kernel_layout = call.text("kernel_layout", "OIHW") or "OIHW"
+    x = convert_layout(call, x, layout, "NCHW")
+    dy = convert_layout(call, dy, grad_layout, "NCHW")
+    groups = call.int("groups", 1)
+    call.get("channels")
+    shape = (dy.shape[1], x.shape[1] // groups, *call.sizes("kernel_size"))
+    dw = F.conv2d_dw(x, dy, shape, *_window(call, 2), groups)
+    return convert_layout(call, dw, "OIHW", kernel_layout)
+
+
+@converter("nn.contrib_conv2d_winograd_without_weight_transform")
+def winograd(call: OpCall) -> Any:
+    call.refuse("a convolution whose kernel is already transformed", "nn.conv2d")
+
+
+@converter("nn.dense", "nn.contrib_dense_pack")
+def dense(call: OpCall) -> Any:
+    x, w = widened(call, *call.tensors(2))
+    if call.name == "nn.contrib_dense_pack":
+        w = convert_layout(call, w, call.text("weight_layout", "NC") or "NC", "NC")
+    units = call.get("units")
+    if units is not None and int(units) != w.shape[0]:
+        call.refuse(f"units is {units} for weights of shape {w.shape}", f"{w.shape[0]}")
+    return product(x, w, transpose_b=True)
+
+
+@converter("nn.matmul")
+def matmul(call: OpCall) -> Any:
+    x, w = widened(call, *call.tensors(2))
+    transpose_a, transpose_b = call.flag("transpose_a"), call.flag("transpose_b")
+    units = call.get("units")
+    out = product(x, w, transpose_a, transpose_b)
+    if units is not None and int(units) != out.shape[-1]:
+        call.refuse(f"units is {units} for weights of shape {w.shape}", f"{out.shape[-1]}")
+    return out
+
+
+@converter("nn.batch_matmul")
+def batch_matmul(call: OpCall) -> Any:
+    x, y = widened(call, *call.tensors(2))
+    return product(x, y, call.flag("transpose_a"), call.flag("transpose_b"))
+
+
+def product(x: Any, w: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+    """The matrix product; of two matrices the way a layer writes it, as `dense`."""
+    if not transpose_a and transpose_b and w.ndim == 2 and not is_int(x.dtype):
+        return F.dense(x, w)
+    return F.matmul(x, w, transpose_a, transpose_b)

@@ -1,0 +1,68 @@
+"""Resizing of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.layout_map import convert_layout
+from meta.frontend.relay.table import converter
+
+_PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_RESIZE: dict[int, Any] = {1: F.resize1d, 2: F.resize2d, 3: F.resize3d}
+_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear",
+            "cubic": "cubic", "bicubic": "cubic"}  # fmt: skip
+_ROUNDING = {"round": "round_prefer_ceil"}
+
+
+@converter("image.resize1d", "image.resize2d", "image.resize3d", "dyn.image.resize2d")
+def resize(call: OpCall) -> Any:
+    rank = int(next(c for c in call.name if c in "123"))
+    given = call.tensors(3) if call.name.startswith("dyn.") else call.tensors(1)
+    size = call.ints(given[1], "size") if len(given) == 3 else call.sizes("size")
+    roi = call.ints(given[2], "roi") if len(given) == 3 else call.get("roi") or ()
+    if any(roi):
+        call.refuse(f"roi is {roi}", "no region of interest")
+    mode = call.only("coordinate_transformation_mode", "half_pixel", "align_corners", "asymmetric",
+                     "pytorch_half_pixel", "tf_half_pixel_for_nn")  # fmt: skip
+    call.only("cubic_exclude", 0, False)
+    call.only("extrapolation_value", 0.0, 0)
+    alpha = call.float("cubic_alpha", -0.5)
+    out = resized(call, given[0], size, call.text("method", "linear"), mode, call.text("rounding_method"), alpha, rank)
+    dtype = call.text("out_dtype")
+    return F.cast(out, dtype) if dtype and dtype != out.dtype else out
+
+
+def resized(
+    call: OpCall, x: Any, size: tuple[int, ...], method: str, mode: str, rounding: str, alpha: float, rank: int
+) -> Any:
+    """x at another size, in the layout that the call names."""
+    plain = _PLAIN[rank]
+    layout = call.text("layout", plain) or plain
+    if method not in _METHODS:
+        call.refuse(f"method is {method!r}", ", ".join(_METHODS))
+    rounding = _ROUNDING.get(rounding, rounding) or ("round_prefer_ceil" if mode == "align_corners" else "floor")
+    x = convert_layout(call, x, layout, plain)
+    y = _RESIZE[rank](x, size, _METHODS[method], mode, rounding, alpha)
+    return convert_layout(call, y, plain, layout)
+
+
+@converter("nn.upsampling", "nn.upsampling3d", "dyn.nn.upsampling", "dyn.nn.upsampling3d")
+def upsampling(call: OpCall) -> Any:
+    """A size that is a multiple of the old one, rounded."""
+    rank = 3 if call.name.endswith("3d") else 2
+    names = ("scale_d", "scale_h", "scale_w")[-rank:]
+    given = call.tensors(1 + rank) if call.name.startswith("dyn.") else call.tensors(1)
+    x = given[0]
+    scales = [float(call.number(v, n)) for v, n in zip(given[1:], names, strict=False)] or [
+        call.float(n, 1.0) for n in names
+    ]
+    plain = _PLAIN[rank]
+    layout = call.text("layout", plain) or plain
+    size = tuple(round(x.shape[layout.index(c)] * s) for c, s in zip(plain[2:], scales, strict=True))
+    if rank == 2:
+        mode = "align_corners" if call.flag("align_corners") else "asymmetric"
+    else:
+        mode = call.only("coordinate_transformation_mode", "half_pixel", "align_corners", "asymmetric")
+    return resized(call, x, size, call.text("method", "nearest_neighbor"), mode, "", -0.5, rank)

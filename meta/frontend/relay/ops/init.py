@@ -1,0 +1,73 @@
+"""Operators that create tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.table import converter
+from meta.frontend.relay.types import dtype_of
+
+
+def _dtype(call: OpCall, default: str = "float32") -> str:
+    return dtype_of(call.text("dtype", default) or default, call.place)
+
+
+def _shape(call: OpCall, given: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape as an attribute, or as a constant tensor."""
+    found = call.axes("shape")
+    return call.ints(given[0], "shape") if given else (found if found is not None else call.sizes("shape"))
+
+
+@converter("zeros", "ones", "dyn.zeros", "dyn.ones")
+def filled(call: OpCall) -> Any:
+    shape = _shape(call, call.tensors(0, 1))
+    return (F.zeros if call.name.endswith("zeros") else F.ones)(shape, _dtype(call))
+
+
+@converter("full", "dyn.full")
+def full(call: OpCall) -> Any:
+    given = call.tensors(1, 2)
+    shape = _shape(call, given[1:])
+    return F.full(shape, call.number(given[0], "fill_value"), _dtype(call, given[0].dtype))
+
+
+@converter("zeros_like", "ones_like")
+def filled_like(call: OpCall) -> Any:
+    return (F.zeros_like if call.name == "zeros_like" else F.ones_like)(*call.tensors(1))
+
+
+@converter("full_like")
+def full_like(call: OpCall) -> Any:
+    x, value = call.tensors(2)
+    return F.full_like(x, call.number(value, "fill_value"))
+
+
+@converter("arange")
+def arange(call: OpCall) -> Any:
+    """Bounds are constants; the same three values stand in the attributes again."""
+    start, stop, step = (call.number(v, "a bound") for v in call.tensors(3))
+    for name in ("start", "stop", "step"):
+        call.get(name)
+    dtype = _dtype(call)
+    count = max(math.ceil((stop - start) / step), 0) if step else 0
+    if dtype.startswith("float"):
+        return F.arange(start, stop, step, dtype)
+    return constant((start + step * np.arange(count)).astype(dtype))
+
+
+@converter("one_hot", "dyn.one_hot")
+def one_hot(call: OpCall) -> Any:
+    given = call.tensors(4) if call.name == "dyn.one_hot" else call.tensors(3)
+    on, off = call.number(given[1], "on_value"), call.number(given[2], "off_value")
+    depth = int(call.number(given[3], "depth")) if len(given) == 4 else call.int("depth")
+    dtype = _dtype(call)
+    axis = call.int("axis", -1)
+    if (on, off) == (1, 0):
+        return F.one_hot(given[0], depth, dtype, axis)
+    hot = F.one_hot(given[0], depth, "bool", axis)
+    return F.where(hot, F.full(hot.shape, on, dtype), F.full(hot.shape, off, dtype))

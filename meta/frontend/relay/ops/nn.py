@@ -1,0 +1,184 @@
+"""Normalisations, activations along axes, padding, dropout and losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.table import converter
+
+
+@converter("nn.softmax", "nn.fast_softmax")
+def softmax(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.softmax(x, call.int("axis", -1))
+
+
+@converter("nn.log_softmax")
+def log_softmax(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.log_softmax(x, call.int("axis", -1))
+
+
+@converter("nn.relu")
+def relu(call: OpCall) -> Any:
+    return F.relu(*call.tensors(1))
+
+
+@converter("nn.bias_add")
+def bias_add(call: OpCall) -> Any:
+    x, bias = call.tensors(2)
+    return F.bias_add(x, bias, call.int("axis", 1))
+
+
+@converter("nn.dropout")
+def dropout(call: OpCall) -> Any:
+    """Programs are imported as Relay runs them, for inference: x as it is. There is no mask then."""
+    (x,) = call.tensors(1)
+    call.get("rate")
+    return (x, NO_MASK)
+
+
+class _NoMask:
+    """What stands for the mask of a dropout that does nothing; whoever uses it is refused."""
+
+    name = "the mask of nn.dropout, which does nothing in inference,"
+
+
+NO_MASK = _NoMask()
+
+
+@converter("nn.batch_norm")
+def batch_norm(call: OpCall) -> Any:
+    """By the moving statistics, which are also the second and third result."""
+    x, gamma, beta, mean, var = call.tensors(5)
+    scale, center = call.flag("scale", True), call.flag("center", True)
+    axis, eps = call.int("axis", 1), call.float("epsilon", 1e-5)
+    y = F.batch_norm_infer(x, mean, var, gamma if scale else None, beta if center else None, eps, axis)
+    return (y, mean, var)
+
+
+@converter("nn.layer_norm")
+def layer_norm(call: OpCall) -> Any:
+    x, gamma, beta = call.tensors(3)
+    scale, center = call.flag("scale", True), call.flag("center", True)
+    axis, eps = call.int("axis", -1), call.float("epsilon", 1e-5)
+    return F.layer_norm(x, gamma if scale else None, beta if center else None, (axis,), eps)
+
+
+def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, shape: tuple[Any, ...]) -> Any:
+    if call.flag("scale", True):
+        y = F.multiply(y, F.reshape(gamma, shape))
+    return F.add(y, F.reshape(beta, shape)) if call.flag("center", True) else y
+
+
+@converter("nn.instance_norm")
+def instance_norm(call: OpCall) -> Any:
+    """Each channel of each element of the batch by its own mean and variance (D. Ulyanov et al., 2016)."""
+    x, gamma, beta = call.tensors(3)
+    at = call.int("axis", 1) % x.ndim
+    axes = tuple(i for i in range(1, x.ndim) if i != at)
+    y = F.layer_norm(x, None, None, axes, call.float("epsilon", 1e-5))
+    return _affine(call, y, gamma, beta, tuple(d if i == at else 1 for i, d in enumerate(x.shape)))
+
+
+@converter("nn.group_norm")
+def group_norm(call: OpCall) -> Any:
+    """Groups of channels by their mean and variance (Y. Wu, K. He, 2018)."""
+    x, gamma, beta = call.tensors(3)
+    groups, at = call.int("num_groups"), call.int("axis", 1) % x.ndim
+    channels = x.shape[at]
+    split = F.reshape(x, (*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :]))
+    axes = tuple(i for i in range(1, split.ndim) if i != at)
+    y = F.reshape(F.layer_norm(split, None, None, axes, call.float("epsilon", 1e-5)), x.shape)
+    return _affine(call, y, gamma, beta, tuple(d if i == at else 1 for i, d in enumerate(x.shape)))
+
+
+@converter("nn.l2_normalize")
+def l2_normalize(call: OpCall) -> Any:
+    """x / sqrt(max(sum(x * x), eps))."""
+    (x,) = call.tensors(1)
+    axes = call.axes() or tuple(range(x.ndim))
+    total = F.sum(F.square(x), axes, True)
+    return F.divide(x, F.sqrt(F.maximum(total, call.float("eps"))))
+
+
+@converter("nn.lrn")
+def lrn(call: OpCall) -> Any:
+    """x / (bias + alpha * mean(x * x over `size` neighbouring channels)) ** beta (A. Krizhevsky et al., 2012)."""
+    (x,) = call.tensors(1)
+    size, at = call.int("size", 5), call.int("axis", 1) % x.ndim
+    squares = F.square(x)
+    width = [0] * (2 * x.ndim)
+    width[2 * at] = width[2 * at + 1] = size // 2
+    padded = F.pad(squares, tuple(width), 0.0)
+    total: Any = None
+    for i in range(size):
+        begin = (*(0,) * at, i)
+        part = F.strided_slice(padded, begin, (*x.shape[:at], i + x.shape[at]))
+        total = part if total is None else F.add(total, part)
+    scale = F.add(F.multiply(total, call.float("alpha", 1e-5) / size), call.float("bias", 2.0))
+    return F.divide(x, F.power(scale, call.float("beta", 0.75)))
+
+
+@converter("nn.pad")
+def pad(call: OpCall) -> Any:
+    given = call.tensors(1, 2)
+    x = given[0]
+    width = tuple(int(v) for pair in call.get("pad_width") for v in pair)
+    mode = call.only("pad_mode", "constant", "edge", "reflect")
+    if mode != "constant":
+        return F.pad(x, width, mode=mode)
+    value = call.number(given[1], "pad_value") if len(given) == 2 else call.float("pad_value", 0.0)
+    if any(v < 0 for v in width):
+        call.refuse(f"pad_width {call.get('pad_width')}", "no negative width")
+    return F.pad(x, width, value)
+
+
+@converter("dyn.nn.pad")
+def dyn_pad(call: OpCall) -> Any:
+    x, widths, value = call.tensors(3)
+    width = call.ints(widths, "pad_width")
+    mode = call.only("pad_mode", "constant", "edge", "reflect")
+    return F.pad(x, width, call.number(value, "pad_value")) if mode == "constant" else F.pad(x, width, mode=mode)
+
+
+@converter("nn.mirror_pad")
+def mirror_pad(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    width = tuple(int(v) for pair in call.get("pad_width") for v in pair)
+    return F.pad(x, width, mode="reflect" if call.only("mode", "SYMMETRIC", "REFLECT") == "REFLECT" else "symmetric")
+
+
+@converter("nn.dilate")
+def dilate(call: OpCall) -> Any:
+    """Elements moved apart, with a value in between."""
+    (x,) = call.tensors(1)
+    steps, value = call.sizes("strides"), call.float("dilation_value", 0.0)
+    shape = tuple((d - 1) * s + 1 if d else 0 for d, s in zip(x.shape, steps, strict=True))
+    if shape == x.shape:
+        return x
+    blank = F.full(shape, value, x.dtype)
+    return F.strided_set(blank, x, (0,) * x.ndim, shape, steps)
+
+
+@converter("nn.cross_entropy")
+def cross_entropy(call: OpCall) -> Any:
+    """-sum(target * log(p)) / batch."""
+    p, target = call.tensors(2)
+    return F.divide(F.negative(F.sum(F.multiply(F.log(p), target))), float(p.shape[0]))
+
+
+@converter("nn.cross_entropy_with_logits")
+def cross_entropy_with_logits(call: OpCall) -> Any:
+    """-sum(target * x) / batch, of logarithms of probabilities."""
+    x, target = call.tensors(2)
+    return F.divide(F.negative(F.sum(F.multiply(x, target))), float(x.shape[0]))
+
+
+@converter("nn.nll_loss")
+def nll_loss(call: OpCall) -> Any:
+    x, target, weight = call.tensors(3)
+    reduction = call.only("reduction", "mean", "sum", "none")
+    return F.nll_loss(x, F.cast(target, "int64"), weight, reduction, call.int("ignore_index", -100))

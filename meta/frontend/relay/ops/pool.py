@@ -1,0 +1,138 @@
+"""Pooling and its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.dtype import is_float
+from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.layout_map import convert_layout, permuted
+from meta.frontend.relay.table import converter
+
+_PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_AVG = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_MAX_ADAPTIVE = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
+_AVG_ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+
+
+def _rank(call: OpCall) -> int:
+    return int(next(c for c in call.name if c in "123"))
+
+
+def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+    """kernel, stride, padding and dilation of a pooling of a tensor with these spatial sizes.
+
+    Relay rounds the number of windows up (ceil_mode) by padding more behind, and that padding is like the other."""
+    rank = len(spatial)
+
+    def each(name: str, default: int) -> tuple[int, ...]:
+        found = call.sizes(name, (default,))
+        return found * rank if len(found) == 1 else found
+
+    kernel = each("pool_size", 1)
+    stride, dilation = each("strides", 1), each("dilation", 1)
+    padding = call.sizes("padding", (0,))
+    if len(padding) == 1:
+        padding = padding * (2 * rank)
+    elif len(padding) == rank:
+        padding = padding * 2
+    before, after = padding[:rank], list(padding[rank:])
+    if call.flag("ceil_mode"):
+        for i, size in enumerate(spatial):
+            span = (kernel[i] - 1) * dilation[i] + 1
+            count = (size + before[i] + after[i] - span + stride[i] - 1) // stride[i]
+            after[i] = max(after[i], count * stride[i] + span - size - before[i])
+    return kernel, stride, (*before, *after), dilation
+
+
+def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value: float) -> tuple[Any, tuple[int, ...]]:
+    """x padded beforehand where windows would lie in the padding entirely, which the operators do not take."""
+    rank = len(kernel)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    if all(max(padding[i], padding[rank + i]) < spans[i] for i in range(rank)):
+        return x, padding
+    width = [0, 0, 0, 0, *(v for i in range(rank) for v in (padding[i], padding[rank + i]))]
+    return F.pad(x, tuple(width), value), (0,) * (2 * rank)
+
+
+@converter("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
+def max_pool(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    plain = _PLAIN[_rank(call)]
+    layout = call.text("layout", plain) or plain
+    x = convert_layout(call, x, layout, plain)
+    kernel, stride, padding, dilation = _windows(call, x.shape[2:])
+    lowest = -np.inf if is_float(x.dtype) else int(np.iinfo(x.dtype).min)
+    x, padding = _padded(x, padding, kernel, dilation, lowest)
+    y = _MAX[_rank(call)](x, kernel, stride, padding, dilation, False)
+    return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+@converter("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+def avg_pool(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    plain = _PLAIN[_rank(call)]
+    layout = call.text("layout", plain) or plain
+    x = convert_layout(call, x, layout, plain)
+    kernel, stride, padding, dilation = _windows(call, x.shape[2:])
+    include = call.flag("count_include_pad")
+    if include:
+        x, padding = _padded(x, padding, kernel, dilation, 0.0)
+    y = _AVG[_rank(call)](x, kernel, stride, padding, dilation, False, include)
+    return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+@converter("nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d", "nn.global_max_pool1d",
+           "nn.global_max_pool2d", "nn.global_max_pool3d")  # fmt: skip
+def global_pool(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    plain = _PLAIN[_rank(call)]
+    layout = call.text("layout", plain) or plain
+    if len(layout) != x.ndim:
+        call.refuse(f"layout {layout!r} for rank {x.ndim}", f"{plain!r} and permutations of it")
+    axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
+    y = F.mean(x, axes, True) if "avg" in call.name else F.max(x, axes, True)
+    return convert_layout(call, y, layout, call.text("out_layout") or layout)
+
+
+@converter(*(f"{prefix}adaptive_{kind}_pool{rank}d" for prefix in ("nn.", "contrib.", "nn.contrib_")
+             for kind in ("avg", "max") for rank in (1, 2, 3)))  # fmt: skip
+def adaptive_pool(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    rank = _rank(call)
+    plain = _PLAIN[rank]
+    layout = call.text("layout", plain) or plain
+    x = convert_layout(call, x, layout, plain)
+    size = call.axes("output_size") or x.shape[2:]
+    make: Any = (_AVG_ADAPTIVE if "avg" in call.name else _MAX_ADAPTIVE)[rank]
+    y = make(x, size * rank if len(size) == 1 else size)
+    return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+@converter("nn.max_pool2d_grad")
+def max_pool_grad(call: OpCall) -> Any:
+    dy, x, layout, window = _gradient(call)
+    call.flag("ceil_mode")
+    kernel, stride, padding, dilation = window
+    dx = F.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, False)
+    return permuted(dx, "NCHW", layout)
+
+
+@converter("nn.avg_pool2d_grad")
+def avg_pool_grad(call: OpCall) -> Any:
+    dy, x, layout, window = _gradient(call)
+    kernel, stride, padding, dilation = window
+    dx = F.avg_pool2d_dx(dy, x.shape, kernel, stride, padding, dilation, False, call.flag("count_include_pad"))
+    return permuted(dx, "NCHW", layout)
+
+
+def _gradient(call: OpCall) -> tuple[Any, Any, str, Any]:
+    dy, x = call.tensors(2)
+    layout = call.only("layout", "NCHW", "NHWC")
+    call.get("out_layout")
+    x, dy = permuted(x, layout, "NCHW"), permuted(dy, layout, "NCHW")
+    return dy, x, layout, _windows(call, x.shape[2:])

@@ -1,0 +1,205 @@
+"""Quantised operators, as the integer arithmetic that they stand for.
+
+A quantised tensor q stands for scale * (q - zero point). Changing the scale multiplies by a ratio of two scales in
+fixed point: an integer multiplier of 31 bits and a shift, rounded half up (B. Jacob et al., "Quantization and Training
+of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.ops.conv import convolved, product
+from meta.frontend.relay.ops.unary import clipped
+from meta.frontend.relay.table import converter
+
+
+def _along(call: OpCall, value: Any, what: str, x: Any, axis: int) -> np.ndarray[Any, Any]:
+    """A constant scale or zero point: one number, or one an element of an axis, ready to broadcast."""
+    found = call.constant(value, what)
+    if found.size == 1:
+        return found.reshape(())
+    at = axis % x.ndim
+    return found.reshape(tuple(found.size if i == at else 1 for i in range(x.ndim)))
+
+
+def _scalar_or_tensor(value: np.ndarray[Any, Any], dtype: str) -> Any:
+    """A number where there is one, which reads better in the program."""
+    value = value.astype(dtype)
+    return value.item() if value.ndim == 0 else constant(value)
+
+
+def _saturated(x: Any, dtype: str) -> Any:
+    if dtype == "int32" and x.dtype == "int32":
+        return x
+    low, high = (int(v) for v in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return F.cast(clipped(x, low, high), dtype)
+
+
+@converter("qnn.quantize")
+def quantize(call: OpCall) -> Any:
+    x, scale, zero = call.tensors(3)
+    axis, dtype = call.int("axis", -1), call.text("out_dtype", "int8")
+    return _quantized(x, _along(call, scale, "scale", x, axis), _along(call, zero, "zero_point", x, axis), dtype)
+
+
+def _quantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any], dtype: str) -> Any:
+    y = F.round(F.divide(x, _scalar_or_tensor(scale, "float32")))
+    if zero.any():
+        y = F.add(y, _scalar_or_tensor(zero, "float32"))
+    low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+    return F.cast(F.clip(y, low, high), dtype)
+
+
+@converter("qnn.dequantize")
+def dequantize(call: OpCall) -> Any:
+    x, scale, zero = call.tensors(3)
+    axis, dtype = call.int("axis", -1), call.text("out_dtype", "float32") or "float32"
+    y = _dequantized(x, _along(call, scale, "scale", x, axis), _along(call, zero, "zero_point", x, axis))
+    return y if dtype == y.dtype else F.cast(y, dtype)
+
+
+def _dequantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any]) -> Any:
+    return F.multiply(F.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
+
+
+def _shifted(x: Any, zero: np.ndarray[Any, Any]) -> Any:
+    """x - zero point, in 32 bits."""
+    wide = x if x.dtype == "int32" else F.cast(x, "int32")
+    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if zero.any() else wide
+
+
+@converter("qnn.requantize")
+def requantize(call: OpCall) -> Any:
+    x, scale, zero, out_scale, out_zero = call.tensors(5)
+    axis, dtype = call.int("axis", -1), call.text("out_dtype", "int8")
+    rounding = call.only("rounding", "UPWARD", "TONEAREST", "None", "", None, default="UPWARD")
+    call.only("compute_dtype", "int64", "None", "", None, default="int64")
+    scales = _along(call, scale, "input_scale", x, axis)
+    ratio = scales.astype("float64") / float(call.number(out_scale, "output_scale"))
+    y = _shifted(x, _along(call, zero, "input_zero_point", x, axis))
+    return _requantized(y, ratio, int(call.number(out_zero, "output_zero_point")), dtype, rounding == "TONEAREST")
+
+
+def _requantized(x: Any, ratio: np.ndarray[Any, Any], zero: int, dtype: str, nearest: bool = False) -> Any:
+    y = scaled(x, ratio, nearest)
+    return _saturated(F.add(y, zero) if zero else y, dtype)
+
+
+def scaled(x: Any, ratio: np.ndarray[Any, Any], nearest: bool = False) -> Any:
+    """x times a ratio, in fixed point; `nearest` rounds halves away from zero instead of up."""
+    if np.all(ratio == 1.0):
+        return x
+    parts = [_fixed_point(float(v)) for v in ratio.reshape(-1)]
+    multiplier = np.array([m for m, _ in parts], "int64").reshape(ratio.shape)
+    left = np.array([max(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
+    right = np.array([31 - min(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
+    wide = F.cast(x, "int64")
+    if left.any():
+        wide = F.left_shift(wide, _scalar_or_tensor(left, "int64"))
+    half = np.left_shift(np.ones_like(right), right - 1)
+    wide = F.multiply(wide, _scalar_or_tensor(multiplier, "int64"))
+    if nearest:
+        below = _scalar_or_tensor(half - 1, "int64")
+        above = _scalar_or_tensor(half, "int64")
+        wide = F.where(F.less(wide, 0), F.add(wide, below), F.add(wide, above))
+    else:
+        wide = F.add(wide, _scalar_or_tensor(half, "int64"))
+    return F.cast(F.right_shift(wide, _scalar_or_tensor(right, "int64")), "int32")
+
+
+def _fixed_point(value: float) -> tuple[int, int]:
+    """(multiplier, shift) with value = multiplier / 2**31 * 2**shift and the multiplier using all 31 bits."""
+    if value == 0.0:
+        return 0, 0
+    significand, shift = math.frexp(value)
+    multiplier = math.floor(significand * (1 << 31) + 0.5)
+    return (multiplier // 2, shift + 1) if multiplier == 1 << 31 else (multiplier, shift)
+
+
+@converter("qnn.add", "qnn.subtract")
+def add(call: OpCall) -> Any:
+    """Both operands at the scale of the result."""
+    x, y, x_scale, x_zero, y_scale, y_zero, scale, zero = call.tensors(8)
+    for name in ("lhs_axis", "rhs_axis"):  # of scales that differ along it, which are refused
+        call.get(name)
+    out_scale, out_zero = float(call.number(scale, "output_scale")), int(call.number(zero, "output_zero_point"))
+    terms: list[Any] = []
+    for value, s, z in ((x, x_scale, x_zero), (y, y_scale, y_zero)):
+        ratio = np.float64(np.float32(call.number(s, "scale"))) / out_scale
+        terms.append(scaled(_shifted(value, np.asarray(call.number(z, "zero_point"))), np.asarray(ratio)))
+    made: Any = (F.add if call.name == "qnn.add" else F.subtract)(*terms)
+    return _saturated(F.add(made, out_zero) if out_zero else made, x.dtype)
+
+
+@converter("qnn.mul")
+def mul(call: OpCall) -> Any:
+    x, y, x_scale, x_zero, y_scale, y_zero, scale, zero = call.tensors(8)
+    for name in ("lhs_axis", "rhs_axis"):  # of scales that differ along it, which are refused
+        call.get(name)
+    a = _shifted(x, np.asarray(call.number(x_zero, "lhs_zero_point")))
+    b = _shifted(y, np.asarray(call.number(y_zero, "rhs_zero_point")))
+    joint = np.float32(call.number(x_scale, "lhs_scale")) * np.float32(call.number(y_scale, "rhs_scale"))
+    ratio = np.asarray(np.float64(joint) / float(call.number(scale, "output_scale")))
+    return _requantized(F.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
+
+
+@converter("qnn.conv2d", "qnn.dense", "qnn.batch_matmul", "qnn.conv2d_transpose", "qnn.contrib_dense_pack")
+def products(call: OpCall) -> Any:
+    """Products of integers less their zero points, in 32 bits; the scales stay outside."""
+    x, w, x_zero, w_zero = call.tensors(6)[:4]
+    if call.name in ("qnn.conv2d_transpose", "qnn.contrib_dense_pack"):
+        call.refuse("this quantised product", "qnn.conv2d, qnn.dense and qnn.batch_matmul")
+    call.only("out_dtype", "int32", "", None)
+    a = _shifted(x, np.asarray(call.number(x_zero, "input_zero_point")))
+    axis = 0 if call.name != "qnn.conv2d" else (call.text("kernel_layout", "OIHW") or "OIHW").index("O")
+    b = _shifted(w, _along(call, w_zero, "kernel_zero_point", w, axis))
+    if call.name == "qnn.conv2d":
+        return convolved(call, a, b)
+    units = call.get("units")
+    if call.name == "qnn.dense" and units is not None and int(units) != w.shape[0]:
+        call.refuse(f"units is {units} for weights of shape {w.shape}", f"{w.shape[0]}")
+    return product(a, b, transpose_b=True)
+
+
+@converter("qnn.concatenate")
+def concatenate(call: OpCall) -> Any:
+    xs, scales, zeros = (call.tuple(i) for i in range(3))
+    out_scale, out_zero = (call.number(v, "output") for v in call.args[3:])
+    parts: list[Any] = []
+    for x, scale, zero in zip(xs, scales, zeros, strict=True):
+        s, z = float(call.number(scale, "scale")), int(call.number(zero, "zero_point"))
+        same = s == out_scale and z == out_zero
+        y = x if same else _requantized(_shifted(x, np.asarray(z)), np.asarray(s / out_scale), int(out_zero), x.dtype)
+        parts.append(y)
+    return F.concatenate(parts, call.int("axis"))
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "tanh": F.tanh, "exp": F.exp, "sqrt": F.sqrt, "rsqrt": F.rsqrt, "erf": F.erf, "sigmoid": F.sigmoid, "log": F.log,
+    "abs": F.abs,
+    "hardswish": lambda x: F.multiply(x, F.divide(F.clip(F.add(x, 3.0), 0.0, 6.0), 6.0)),
+}  # fmt: skip
+
+
+@converter(*(f"qnn.{name}" for name in _UNARY))
+def unary(call: OpCall) -> Any:
+    """The function of the value that is stood for, quantised again."""
+    x, scale, zero, out_scale, out_zero = call.tensors(5)
+    make = _UNARY[call.name.removeprefix("qnn.")]
+    y = make(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")))
+    return _quantized(y, call.constant(out_scale, "scale"), call.constant(out_zero, "zero_point"), x.dtype)
+
+
+@converter("qnn.leaky_relu")
+def leaky_relu(call: OpCall) -> Any:
+    x, scale, zero, out_scale, out_zero = call.tensors(5)
+    y = F.leaky_relu(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")),
+                     call.float("alpha"))  # fmt: skip
+    return _quantized(y, call.constant(out_scale, "scale"), call.constant(out_zero, "zero_point"), x.dtype)

@@ -1,0 +1,382 @@
+"""Shapes: what moves elements without computing with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.errors import TypeInferenceError
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.layout_map import convert_layout
+from meta.frontend.relay.table import converter
+from meta.frontend.relay.types import dtype_of
+from meta.ir.dim import is_static, product
+
+
+@converter("reshape")
+def reshape(call: OpCall) -> Any:
+    x = call.tensors(1)[0]
+    return reshaped(call, x, call.sizes("newshape"), call.flag("allowzero"))
+
+
+@converter("dyn.reshape")
+def dyn_reshape(call: OpCall) -> Any:
+    x, shape = call.tensors(2)
+    call.get("newshape")
+    return reshaped(call, x, call.ints(shape, "newshape"), call.flag("allowzero"))
+
+
+@converter("contrib_reverse_reshape")
+def reverse_reshape(call: OpCall) -> Any:
+    """Special sizes count from the end."""
+    (x,) = call.tensors(1)
+    wanted = call.sizes("newshape")
+    if any(d < -1 for d in wanted):
+        call.refuse(f"newshape is {wanted}", "sizes, 0 and -1")
+    shape = new_shape(call, tuple(reversed(x.shape)), tuple(reversed(wanted)), call.flag("allowzero"))
+    return F.reshape(x, tuple(reversed(shape)))
+
+
+def reshaped(call: OpCall, x: Any, wanted: tuple[int, ...], allow_zero: bool = False) -> Any:
+    shape = new_shape(call, x.shape, wanted, allow_zero)
+    return x if shape == x.shape else F.reshape(x, shape)
+
+
+def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[int, ...], allow_zero: bool) -> tuple[Any, ...]:
+    """Relay's special sizes: 0 copies a size, -1 is what is left over, -2 copies all remaining sizes, -3 multiplies the
+    next two, -4 splits the next one into the two that follow, of which one may be -1."""
+    out: list[Any] = []
+    at = i = 0
+    unknown = None
+
+    def take() -> Any:
+        nonlocal at
+        if at >= len(old):
+            raise TypeInferenceError(f"[reshape] newshape {wanted} names more axes than {old} has")
+        at += 1
+        return old[at - 1]
+
+    while i < len(wanted):
+        size = wanted[i]
+        if size > 0 or (size == 0 and allow_zero):
+            out.append(size)
+            at += 1
+        elif size == 0:
+            out.append(take())
+        elif size == -1:
+            unknown = len(out)
+            out.append(1)
+            at += 1
+        elif size == -2:
+            out += old[at:]
+            at = len(old)
+        elif size == -3:
+            out.append(take() * take())
+        elif size == -4 and i + 2 < len(wanted):
+            out += _split(call, take(), wanted[i + 1], wanted[i + 2])
+            i += 2
+        else:
+            call.refuse(f"newshape is {wanted}", "sizes, 0, -1, -2, -3 and -4 with two sizes")
+        i += 1
+    if unknown is not None:
+        rest = product(out)
+        out[unknown] = product(old) // rest if rest != 0 else 0
+    return tuple(out)
+
+
+def _split(call: OpCall, size: Any, first: int, second: int) -> list[Any]:
+    if first == -1 and second == -1:
+        call.refuse("newshape has -4, -1, -1", "one unknown size of the two")
+    return [size // second if first == -1 else first, size // first if second == -1 else second]
+
+
+@converter("reshape_like")
+def reshape_like(call: OpCall) -> Any:
+    """The axes lhs_begin to lhs_end get the sizes that the other tensor has from rhs_begin to rhs_end."""
+    x, like = call.tensors(2)
+
+    def span(side: str, ndim: int) -> tuple[int, int]:
+        begin, end = call.int(f"{side}_begin", 0), call.get(f"{side}_end")
+        last = ndim if end is None else int(end)
+        return begin + ndim * (begin < 0), last + ndim * (last < 0)
+
+    (a, b), (c, d) = span("lhs", x.ndim), span("rhs", like.ndim)
+    return F.reshape(x, (*x.shape[:a], *like.shape[c:d], *x.shape[b:]))
+
+
+@converter("nn.batch_flatten")
+def batch_flatten(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.reshape(x, (x.shape[0], product(x.shape[1:])))
+
+
+@converter("expand_dims")
+def expand_dims(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return expanded(x, call.int("axis"), call.int("num_newaxis", 1))
+
+
+@converter("dyn.expand_dims")
+def dyn_expand_dims(call: OpCall) -> Any:
+    x, axis = call.tensors(2)
+    return expanded(x, int(call.number(axis, "axis")), call.int("num_newaxis", 1))
+
+
+def expanded(x: Any, axis: int, count: int) -> Any:
+    if not count:
+        return x
+    at = axis if axis >= 0 else axis + x.ndim + 1
+    return F.expand_dims(x, tuple(range(at, at + count)))
+
+
+@converter("squeeze")
+def squeeze(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.squeeze(x, call.axes())
+
+
+@converter("dyn.squeeze")
+def dyn_squeeze(call: OpCall) -> Any:
+    x, axis = call.tensors(2)
+    return F.squeeze(x, call.ints(axis, "axis"))
+
+
+@converter("transpose")
+def transpose(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    axes = call.axes("axes")
+    return F.transpose(x, axes or None)
+
+
+@converter("layout_transform")
+def layout_transform(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return convert_layout(call, x, call.text("src_layout"), call.text("dst_layout"))
+
+
+@converter("broadcast_to")
+def broadcast_to(call: OpCall) -> Any:
+    given = call.tensors(1, 2)
+    shape = call.axes("shape")
+    call.text("dtype")
+    if len(given) == 2:
+        shape = call.ints(given[1], "shape")
+    return F.broadcast_to(given[0], shape if shape is not None else call.sizes("shape"))
+
+
+@converter("dyn.broadcast_to")
+def dyn_broadcast_to(call: OpCall) -> Any:
+    x, shape = call.tensors(2)
+    call.text("dtype")
+    return F.broadcast_to(x, call.ints(shape, "shape"))
+
+
+@converter("broadcast_to_like")
+def broadcast_to_like(call: OpCall) -> Any:
+    x, like = call.tensors(2)
+    return F.broadcast_to_like(x, like)
+
+
+@converter("collapse_sum_like")
+def collapse_sum_like(call: OpCall) -> Any:
+    x, like = call.tensors(2)
+    return x if x.shape == like.shape else F.sum_to(x, like.shape)
+
+
+@converter("collapse_sum_to")
+def collapse_sum_to(call: OpCall) -> Any:
+    given = call.tensors(1, 2)
+    shape = call.axes("shape")
+    call.text("dtype")
+    return F.sum_to(given[0], call.ints(given[1], "shape") if len(given) == 2 else shape or ())
+
+
+@converter("concatenate")
+def concatenate(call: OpCall) -> Any:
+    return F.concatenate(call.tuple(), call.int("axis"))
+
+
+@converter("stack")
+def stack(call: OpCall) -> Any:
+    return F.stack(call.tuple(), call.int("axis"))
+
+
+@converter("split")
+def split(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.split(x, call.get("indices_or_sections"), call.int("axis"))
+
+
+@converter("repeat")
+def repeat(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    axis = call.get("axis")
+    return F.repeat(x, call.int("repeats"), None if axis is None else int(axis))
+
+
+@converter("tile")
+def tile(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.tile(x, call.sizes("reps"))
+
+
+@converter("dyn.tile")
+def dyn_tile(call: OpCall) -> Any:
+    x, reps = call.tensors(2)
+    return F.tile(x, call.ints(reps, "reps"))
+
+
+@converter("reverse")
+def reverse(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.flip(x, (call.int("axis"),))
+
+
+@converter("meshgrid")
+def meshgrid(call: OpCall) -> Any:
+    """Grids of coordinates; with indexing "xy" the first two axes change places."""
+    vectors = call.tuple()
+    order = call.only("indexing", "ij", "xy")
+    axes = list(range(len(vectors)))
+    if order == "xy" and len(vectors) > 1:
+        axes[0], axes[1] = 1, 0
+    sizes: list[Any] = [1] * len(vectors)
+    for vector, axis in zip(vectors, axes, strict=True):
+        sizes[axis] = vector.size
+    out: list[Any] = []
+    for vector, axis in zip(vectors, axes, strict=True):
+        row = F.reshape(vector, tuple(d if i == axis else 1 for i, d in enumerate(sizes)))
+        out.append(F.broadcast_to(row, tuple(sizes)))
+    return tuple(out)
+
+
+@converter("shape_of")
+def shape_of(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    dtype = dtype_of(call.text("dtype", "int32"), call.place)
+    if not is_static(x.shape):
+        call.refuse(f"the shape {x.shape} is not known", "static shapes; give them with shapes=")
+    return constant(np.asarray(x.shape, dtype))
+
+
+@converter("ndarray_size")
+def ndarray_size(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    dtype = dtype_of(call.text("dtype", "int32"), call.place)
+    if not is_static(x.shape):
+        call.refuse(f"the shape {x.shape} is not known", "static shapes; give them with shapes=")
+    return constant(np.asarray(x.size, dtype))
+
+
+@converter("nn.space_to_depth", "nn.depth_to_space")
+def space_and_depth(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    block, layout = call.int("block_size", 1), call.only("layout", "NCHW", "NHWC")
+    x = x if layout == "NCHW" else F.transpose(x, (0, 3, 1, 2))
+    n, c, h, w = x.shape
+    if call.name == "nn.space_to_depth":
+        x = F.transpose(F.reshape(x, (n, c, h // block, block, w // block, block)), (0, 3, 5, 1, 2, 4))
+        out = F.reshape(x, (n, c * block * block, h // block, w // block))
+    else:
+        mode = call.only("mode", "DCR", "CRD")
+        deep = c // (block * block)
+        if mode == "DCR":
+            x = F.transpose(F.reshape(x, (n, block, block, deep, h, w)), (0, 3, 4, 1, 5, 2))
+        else:
+            x = F.transpose(F.reshape(x, (n, deep, block, block, h, w)), (0, 1, 4, 2, 5, 3))
+        out = F.reshape(x, (n, deep, h * block, w * block))
+    return out if layout == "NCHW" else F.transpose(out, (0, 2, 3, 1))
+
+
+@converter("nn.space_to_batch_nd")
+def space_to_batch_nd(call: OpCall) -> Any:
+    """Blocks of the spatial axes (those after the first) go to the batch (the definition is TensorFlow's)."""
+    (x,) = call.tensors(1)
+    blocks = call.sizes("block_shape")
+    paddings = tuple(tuple(map(int, p)) for p in call.get("paddings"))
+    width = [(0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - len(blocks))]
+    x = F.pad(x, tuple(v for pair in width for v in pair), call.float("pad_value", 0.0))
+    count, rest = len(blocks), x.shape[1 + len(blocks) :]
+    sizes = [x.shape[1 + i] // b for i, b in enumerate(blocks)]
+    split_up = [v for size, b in zip(sizes, blocks, strict=True) for v in (size, b)]
+    x = F.reshape(x, (x.shape[0], *split_up, *rest))
+    order = [*(2 + 2 * i for i in range(count)), 0, *(1 + 2 * i for i in range(count))]
+    x = F.transpose(x, (*order, *range(1 + 2 * count, x.ndim)))
+    return F.reshape(x, (product(x.shape[: count + 1]), *sizes, *rest))
+
+
+@converter("nn.batch_to_space_nd")
+def batch_to_space_nd(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    blocks = call.sizes("block_shape")
+    crops = tuple(tuple(map(int, c)) for c in call.get("crops"))
+    count, rest = len(blocks), x.shape[1 + len(blocks) :]
+    batch = x.shape[0] // product(blocks)
+    spatial = x.shape[1 : 1 + count]
+    x = F.reshape(x, (*blocks, batch, *spatial, *rest))
+    order = [count, *(v for i in range(count) for v in (count + 1 + i, i))]
+    x = F.transpose(x, (*order, *range(2 * count + 1, x.ndim)))
+    sizes = [size * b for size, b in zip(spatial, blocks, strict=True)]
+    x = F.reshape(x, (batch, *sizes, *rest))
+    begin = (0, *(c[0] for c in crops))
+    end = (x.shape[0], *(size - c[1] for size, c in zip(sizes, crops, strict=True)))
+    return x if not any(map(any, crops)) else F.strided_slice(x, begin, end)
+
+
+@converter("matrix_set_diag")
+def matrix_set_diag(call: OpCall) -> Any:
+    """One diagonal of matrices replaced."""
+    x, diagonal = call.tensors(2)
+    k1, k2 = call.int("k1"), call.int("k2")
+    for name in ("super_diag_right_align", "sub_diag_right_align"):  # only matter for several diagonals
+        call.get(name)
+    if k1 != k2:
+        call.refuse(f"diagonals {k1} to {k2}", "one diagonal")
+    rows, columns = x.shape[-2:]
+    place = np.arange(rows)
+    mask = constant(np.eye(rows, columns, k1, dtype=bool))
+    at = constant(np.clip(place + min(k1, 0), 0, diagonal.shape[-1] - 1).astype("int64"))
+    spread = F.take(diagonal, at, diagonal.ndim - 1, "clip")
+    return F.where(mask, F.expand_dims(spread, (-1,)), x)
+
+
+@converter("trilu")
+def trilu(call: OpCall) -> Any:
+    x, k = call.tensors(2)
+    at = int(call.number(k, "k"))
+    return F.triu(x, at) if call.flag("upper", True) else F.tril(x, at)
+
+
+@converter("sequence_mask")
+def sequence_mask(call: OpCall) -> Any:
+    """Elements past the length of their sequence get the mask's value. axis: that of time, 0 or 1; the other is the
+    batch."""
+    x, lengths = call.tensors(2)
+    axis = call.only("axis", 0, 1)
+    steps = constant(np.arange(x.shape[axis]).astype(lengths.dtype))
+    time = F.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
+    length = F.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
+    return F.where(F.less(time, length), x, call.float("mask_value", 0.0))
+
+
+@converter("reverse_sequence")
+def reverse_sequence(call: OpCall) -> Any:
+    """The first elements of every sequence, as many as its length says, in reverse."""
+    x, lengths = call.tensors(2)
+    time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
+    steps = F.reshape(constant(np.arange(x.shape[time], dtype="int64")),
+                      tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))  # fmt: skip
+    length = F.reshape(F.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim)))
+    index = F.where(F.less(steps, length), F.subtract(F.subtract(length, 1), steps), steps)
+    return F.gather(x, time, F.broadcast_to(index, x.shape))
+
+
+@converter("nn.fifo_buffer")
+def fifo_buffer(call: OpCall) -> Any:
+    """The buffer moved on by the size of what is put at its end."""
+    x, buffer = call.tensors(2)
+    axis = call.int("axis") % x.ndim
+    joined = F.concatenate((buffer, x), axis)
+    return F.strided_slice(joined, (*(0,) * axis, x.shape[axis]), joined.shape[: axis + 1])

@@ -1,0 +1,114 @@
+"""Elementwise operators of one tensor, and what passes a tensor on as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta._generated import functions as F
+from meta.dtype import is_float
+from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.table import converter
+from meta.frontend.relay.types import dtype_of
+
+_FAST = {"fast_exp": F.exp, "fast_tanh": F.tanh, "fast_erf": F.erf}
+"""Approximations of Relay; meta's own operators are fast and exact."""
+
+
+def _unary(make: Callable[[Any], Any]) -> Callable[[OpCall], Any]:
+    return lambda call: make(*call.tensors(1))
+
+
+for _name, _make in _FAST.items():
+    converter(_name)(_unary(_make))
+
+
+@converter("ceil", "floor", "round", "trunc")
+def rounding(call: OpCall) -> Any:
+    """Integers are what they are."""
+    (x,) = call.tensors(1)
+    make: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": F.round, "trunc": F.trunc}[call.name]
+    return make(x) if is_float(x.dtype) else x
+
+
+@converter("copy", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
+           "annotation.compiler_begin", "annotation.compiler_end", "annotation.bitpack_start",
+           "annotation.bitpack_end", "annotation.simulated_quantize")  # fmt: skip
+def identity(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    if call.name == "annotation.simulated_quantize":
+        call.refuse("quantisation that is being simulated", "programs after quantisation")
+    for name in ("dtype", "compiler"):  # a hint, and the name of another compiler
+        call.get(name)
+    return F.copy(x) if call.name == "copy" else x
+
+
+@converter("cast")
+def cast(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.cast(x, dtype_of(call.text("dtype"), call.place))
+
+
+@converter("cast_like")
+def cast_like(call: OpCall) -> Any:
+    x, like = call.tensors(2)
+    return F.cast(x, like.dtype)
+
+
+@converter("clip")
+def clip(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    low, high = call.float("a_min"), call.float("a_max")
+    return clipped(x, low, high)
+
+
+def clipped(x: Any, low: float, high: float) -> Any:
+    """x between two bounds; those of integers are integers."""
+    if is_float(x.dtype):
+        return F.clip(x, low, high)
+    limits = {"uint8": (0, 255), "bool": (0, 1)}.get(x.dtype)
+    if limits is None:
+        bits = int(x.dtype.removeprefix("int"))
+        limits = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return F.clip(x, int(max(low, limits[0])), int(min(high, limits[1])))
+
+
+@converter("bitwise_not", "logical_not")
+def invert(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.bitwise_not(x) if call.name == "bitwise_not" and x.dtype != "bool" else F.logical_not(x)
+
+
+@converter("rsqrt")
+def rsqrt(call: OpCall) -> Any:
+    return F.rsqrt(*call.tensors(1))
+
+
+@converter("sigmoid")
+def sigmoid(call: OpCall) -> Any:
+    return F.sigmoid(*call.tensors(1))
+
+
+@converter("nn.leaky_relu")
+def leaky_relu(call: OpCall) -> Any:
+    (x,) = call.tensors(1)
+    return F.leaky_relu(x, call.float("alpha", 0.25))
+
+
+@converter("nn.prelu")
+def prelu(call: OpCall) -> Any:
+    """x where positive, else x times the slope of its channel."""
+    x, alpha = call.tensors(2)
+    at = call.int("axis", 1) % x.ndim
+    shape = tuple(d if i == at else 1 for i, d in enumerate(x.shape))
+    slope = F.reshape(F.broadcast_to(alpha, (x.shape[at],)) if alpha.size == 1 else alpha, shape)
+    return F.where(F.greater(x, 0), x, F.multiply(x, slope))
+
+
+@converter("device_copy", "on_device")
+def device_copy(call: OpCall) -> Any:
+    """Where Relay ran something does not bind meta: the program runs where it is compiled for."""
+    for name in ("src_virtual_device", "dst_virtual_device", "virtual_device", "constrain_result", "constrain_body",
+                 "src_dev_type", "dst_dev_type"):  # fmt: skip
+        call.get(name)
+    return call.tensors(1)[0]
