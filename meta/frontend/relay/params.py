@@ -179,7 +179,8 @@ def _npy(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
 
     major, _ = npy.read_magic(file)
     header = npy.read_array_header_1_0(file) if major == 1 else npy.read_array_header_2_0(file)
-    shape, fortran, dtype = header
+    shape, fortran = header[:2]
+    dtype: np.dtype[Any] = header[2]
     if dtype.kind not in "biuf" or dtype.itemsize == 0:
         raise _broken(where, f"dtype {dtype}", "integers, floats and bool; save bfloat16 as float32")
     expected = dtype.itemsize
@@ -191,7 +192,7 @@ def _npy(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
     if len(read) != expected:
         raise _broken(where, f"{len(read)} bytes where {expected} belong")
     values: NDArray[Any] = np.ndarray(shape, dtype, read, order="F" if fortran else "C")
-    return values.astype(dtype.newbyteorder("="), order="C")
+    return values.astype(f"={dtype.kind}{dtype.itemsize}", order="C")
 
 
 def _broken(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from meta.frontend.relay import layout
 from meta.frontend.relay.actions import Actions
 from meta.frontend.relay.actions_values import Mistake
 from meta.frontend.relay.errors import syntax_error
+from meta.frontend.relay.lalr import make_parser
 from meta.frontend.relay.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -128,10 +128,7 @@ _current = _Current()
 
 @functools.cache
 def _parser() -> Any:
-    from lark import Lark
-
-    grammar = resources.files("meta.frontend.relay").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True, transformer=_Forward())
+    return make_parser(_Forward())
 
 
 class _Forward:
