@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | bench | lint | codegen | docs | clean
+#   make demo | test | bench | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -8,6 +8,8 @@ JOBS ?= 2
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+# Relay programs with expected outputs, which are not part of this repository.
+RELAY_CORPUS ?= ../shared/reference/relay_corpus
 
 BIN := $(VENV)/bin
 INSTALL := -m pip install -qq --disable-pip-version-check
@@ -19,7 +21,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test bench lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test bench relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -49,6 +51,9 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+relay: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m scripts.relay_corpus $(RELAY_CORPUS)
 
 lint: lint-style lint-imports lint-types
 

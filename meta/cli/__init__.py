@@ -1,4 +1,4 @@
-"""The command line: `python -m meta demo | env | ops | explain`."""
+"""The command line: `python -m meta demo | env | ops | explain | relay`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ COMMANDS = {
     "env": "what this machine has: versions, devices, and each dialect, on or off, and why",
     "ops": "list the operators, or print the reference of those named",
     "explain": "which dialects could run an operator on given argument types, and why",
+    "relay": "import a Relay program, run it, and print outputs and timings",
 }
 
 

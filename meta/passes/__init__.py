@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meta.passes.auto_cast import auto_cast
 from meta.passes.auto_diff import auto_diff
+from meta.passes.composites import composites
 from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.dispatch_dialect import dispatch_dialect
@@ -14,6 +15,6 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.standard import standard
 
 __all__ = [
-    "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "cse", "dce", "dispatch_dialect",
+    "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce", "dispatch_dialect",
     "drop_stop_gradient", "fold_const", "inline_calls", "simplify", "standard",
 ]  # fmt: skip

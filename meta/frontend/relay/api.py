@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meta.frontend.relay.composites import composites
 from meta.frontend.relay.examine import OperatorUse, operators
 from meta.frontend.relay.importer import Imported, convert
 from meta.frontend.relay.model import RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
 from meta.ir.module import Module
+from meta.passes.composites import composites
 
 Params = Any
 """A dict of arrays, the bytes of `relay.save_param_dict`, or a path to a file of those or to an `.npz`."""
@@ -59,5 +59,7 @@ def imported(source: Source, params: Params | None, shapes: Mapping[str, Sequenc
 def _name(source: Source) -> str:
     """What the lines of the program are lines of."""
     if isinstance(source, os.PathLike):
-        return os.fspath(source)
-    return source if isinstance(source, str) and "\n" not in source and len(source) < 1024 else "<relay>"
+        return os.path.basename(os.fspath(source))
+    return (
+        os.path.basename(source) if isinstance(source, str) and "\n" not in source and len(source) < 1024 else "<relay>"
+    )

@@ -119,9 +119,9 @@ def _variables(name: str, kind: Type, taken: Counter[str]) -> list[tuple[str, Va
         unique, count = clean(each), 0
         while taken[unique]:
             count += 1
-            unique = f"{clean(each)}_{count}"
+            unique = f"{clean(each)}{count}"  # as Relay's printer tells parameters of one name apart
         taken[unique] += 1
-        out.append((each, Var(unique, tensor)))
+        out.append((f"{each}{count}" if count else each, Var(unique, tensor)))
     return out
 
 

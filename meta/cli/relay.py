@@ -1,0 +1,149 @@
+"""`python -m meta relay MODEL.relay --params MODEL.params --input data=image.npz`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meta.dtype import is_float
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
+from meta.ir.analysis import op_counts
+from meta.ir.expr import Var
+from meta.ir.type import TensorType
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The program, its parameters and inputs."""
+    parser.add_argument("model", type=Path, help="Relay text or JSON")
+    parser.add_argument("--params", type=Path, help="parameters: .params (relay.save_param_dict) or .npz")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
+                        help="an input, from a .npy or .npz; drawn at random when not given (repeatable)")  # fmt: skip
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=2,3,224,224",
+                        help="another shape for an input than the program's (repeatable)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of inputs drawn at random (default: 0)")
+    parser.add_argument("--repeat", type=int, default=5, help="timed calls (default: 5)")
+    parser.add_argument("--interpreter", action="store_true", help="run operator by operator instead of on the VM")
+    parser.add_argument("--explain", action="store_true",
+                        help="list the operators of the program, print what it became, and which kernels run it")  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import, run, and print outputs and timings."""
+    import meta
+    from meta.frontend.relay import examine
+    from meta.frontend.relay.api import imported
+
+    if options.explain:
+        for use in examine(options.model):
+            print(f"  {'ok ' if use.supported else 'NOT'} {use.name:28} {use.count:4} on lines {_lines(use.lines)}")
+    start = time.perf_counter()
+    made = imported(options.model, options.params, _shapes(options.shape))
+    seconds = time.perf_counter() - start
+    calls = sum(op_counts(made.module.main).values())
+    print(f"imported {options.model.name} in {seconds * 1e3:.0f} ms: {calls} operator calls")
+    if options.explain:
+        print(made.module)
+    inputs = [meta.array(x) for x in _inputs(options, made.inputs, made.module.main.params)]
+    call: Any
+    if options.interpreter:
+        call = lambda: meta.interpreter.run(made.module, *inputs)  # noqa: E731
+    else:
+        executor = meta.vm.compile(made.module)
+        call = lambda: executor(*inputs)  # noqa: E731
+    start = time.perf_counter()
+    result = call()
+    print(f"first call (compiles) {(time.perf_counter() - start) * 1e3:.0f} ms")
+    times: list[float] = []
+    for _ in range(options.repeat):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    if times:
+        print(f"then {float(np.median(times)) * 1e3:.2f} ms a call (median of {len(times)})")
+    _show("output", result)
+    if options.explain and not options.interpreter:
+        print(executor.explain(*inputs))
+    return 0
+
+
+def _lines(lines: tuple[int, ...]) -> str:
+    return ", ".join(map(str, lines[:8])) + (", ..." if len(lines) > 8 else "")
+
+
+def _pairs(items: list[str], option: str) -> dict[str, str]:
+    """`NAME=VALUE` options as a dict."""
+    out: dict[str, str] = {}
+    for item in items:
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise ArgumentError(message("relay", f"{option} {item}", f"{option} NAME=VALUE"))
+        out[name] = value
+    return out
+
+
+def _shapes(items: list[str]) -> dict[str, tuple[int, ...]] | None:
+    try:
+        return {n: tuple(int(d) for d in v.split(",") if d) for n, v in _pairs(items, "--shape").items()} or None
+    except ValueError:
+        raise ArgumentError(message("relay", f"--shape {items}", "--shape NAME=1,3,224,224")) from None
+
+
+def _inputs(options: argparse.Namespace, names: tuple[str, ...], params: tuple[Var, ...]) -> list[Any]:
+    """An array for each parameter that is left, read or drawn."""
+    given = _pairs(options.input, "--input")
+    for name in given:
+        if name not in names:
+            known = f"inputs: {', '.join(names)}"
+            raise ArgumentError(message("relay", f"there is no input '{name}'", known, did_you_mean(name, names)))
+    rng = np.random.RandomState(options.seed)
+    out: list[Any] = []
+    for name, param in zip(names, params, strict=True):
+        kind = param.type
+        if not isinstance(kind, TensorType) or not (kind.is_static or name in given):
+            do = f"give it: --input {name}=FILE, or --shape {name}=..."
+            raise NotSupportedError(message("relay", f"the shape of '{name}' is open: {kind!r}", do=do))
+        out.append(_read(given[name], name) if name in given else _drawn(rng, kind))
+    drawn = [name for name in names if name not in given]
+    if drawn:
+        print(f"drawn at random (seed {options.seed}): {', '.join(drawn)}")
+    return out
+
+
+def _drawn(rng: np.random.RandomState, kind: TensorType) -> Any:
+    shape: Any = kind.shape
+    if kind.dtype == "bool":
+        return rng.rand(*shape) < 0.5
+    if is_float(kind.dtype):
+        x: Any = np.asarray(rng.randn(*shape))
+        return x.astype(kind.dtype) if kind.dtype != "bfloat16" else x.astype("float32")
+    return np.asarray(rng.randint(0, 8, size=shape)).astype(kind.dtype)
+
+
+def _read(path: str, name: str) -> Any:
+    """The array in a .npy, or in an .npz the one called `name` (or the only one)."""
+    try:
+        loaded: Any = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(message("relay", f"cannot read {path}: {error}", "a .npy or .npz file")) from None
+    if not hasattr(loaded, "files"):
+        return loaded
+    files: list[str] = list(loaded.files)
+    for each in (name, f"in_{name}", *(files if len(files) == 1 else ())):
+        if each in files:
+            return loaded[each]
+    raise ArgumentError(message("relay", f"{path} has no array '{name}'", f"it has: {', '.join(files)}"))
+
+
+def _show(name: str, value: Any) -> None:
+    """A line for each tensor of the result, and its values."""
+    if isinstance(value, tuple):
+        for i, field in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            _show(f"{name}.{i}", field)
+        return
+    values: Any = value.numpy()
+    shown = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
+    print(f"{name}: {value.type!r}\n{shown}")
