@@ -57,7 +57,8 @@ def _element(axes: _Axes, i: Any, r: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
-    return (*x.shape[:2], *(axis.count for axis in axes))
+    # In 64 bits, as all sizes are where a result meets the operator that it is fused with.
+    return (*x.shape[:2], *(tirx.IntImm("int64", axis.count) for axis in axes))
 
 
 def _max(x: Any, axes: _Axes) -> Any:
