@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
+    from meta.composed.einsum import einsum as einsum
+    from meta.composed.image import affine_grid as affine_grid
+    from meta.composed.image import grid_sample as grid_sample
+    from meta.composed.image import roi_align as roi_align
+    from meta.composed.norm import group_norm as group_norm
+    from meta.composed.norm import instance_norm as instance_norm
+    from meta.composed.select import argwhere as argwhere
+    from meta.composed.select import searchsorted as searchsorted
+    from meta.composed.select import unique as unique
     from meta.extend import define as define
     from meta.interpreter.explain import explain as explain
     from meta.model.model import Model as Model
@@ -33,6 +42,10 @@ if TYPE_CHECKING:
     from meta.ndarray import from_dlpack as from_dlpack
     from meta.ndarray import from_numpy as from_numpy
     from meta.op.dispatch import with_dialect as with_dialect
+    from meta.storage import device_memory_stats as device_memory_stats
+    from meta.storage import empty_cache as empty_cache
+    from meta.storage import synchronize as synchronize
+    from meta.storage import use_stream as use_stream
     from meta.tracing import trace as trace
 
 _HOMES: dict[str, str] = {
@@ -46,9 +59,22 @@ _HOMES: dict[str, str] = {
     "explain": "meta.interpreter.explain",
     "from_dlpack": "meta.ndarray",
     "from_numpy": "meta.ndarray",
+    "device_memory_stats": "meta.storage",
+    "empty_cache": "meta.storage",
+    "synchronize": "meta.storage",
+    "use_stream": "meta.storage",
     "no_grad": "meta.autograd.api",
     "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",
+    "affine_grid": "meta.composed.image",
+    "argwhere": "meta.composed.select",
+    "einsum": "meta.composed.einsum",
+    "grid_sample": "meta.composed.image",
+    "group_norm": "meta.composed.norm",
+    "instance_norm": "meta.composed.norm",
+    "roi_align": "meta.composed.image",
+    "searchsorted": "meta.composed.select",
+    "unique": "meta.composed.select",
 }
 _MODULES = frozenset(
     {"amp", "autograd", "errors", "frontend", "interpreter", "ir", "model", "nn", "op", "optim", "passes", "profiler",

@@ -1,0 +1,143 @@
+"""Sums of products written in Einstein's notation, as transpositions, matrix products and sums."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from meta._generated import functions as f
+from meta.errors import ArgumentError, message
+from meta.ir.dim import Dim, product, same_dim
+
+_EQUATION = re.compile(r"(?P<inputs>[A-Za-z.,]*)(->(?P<output>[A-Za-z.]*))?")
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+
+Labels = tuple[str, ...]
+
+
+def einsum(equation: str, *operands: Any) -> Any:
+    """The sum of products that an equation such as "bij,bjk->bik" describes, as numpy.einsum does.
+
+    Each operand has a term of one letter an axis; letters that the result (after "->") lacks are summed over. "..."
+    stands for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
+    order, after those axes. Operands are contracted from left to right; contractions are matrix products. Raises
+    ArgumentError for an equation that does not fit the operands."""
+    inputs, output = _parsed(equation, [x.ndim for x in operands])
+    terms = [_diagonal(x, labels) for x, labels in zip(operands, inputs, strict=True)]
+    terms = _squeezed(equation, terms)
+    x, labels = terms[0]
+    for n, (y, other) in enumerate(terms[1:], 2):
+        needed = {*output, *(label for _, later in terms[n:] for label in later)}
+        x, labels = _contracted(x, labels, y, other, needed)
+    x, labels = _summed(x, labels, set(output))
+    absent = [label for label in output if label not in labels]  # all of size 1
+    x = f.reshape(x, (*x.shape, *(1 for _ in absent))) if absent else x
+    return _ordered(x, (*labels, *absent), output)
+
+
+def _refuse(equation: str, wrong: str, allowed: str) -> ArgumentError:
+    return ArgumentError(message("einsum", f"{equation!r}: {wrong}", allowed, 'write it like "ij,jk->ik"'))
+
+
+def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
+    """The labels of the operands and of the result, with labels of their own (digits) for the axes of "..."."""
+    found = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if found is None:
+        raise _refuse(equation, "does not parse", "terms of letters and '...', joined by ',' and '->'")
+    texts = found["inputs"].split(",")
+    if len(texts) != len(ranks):
+        raise _refuse(equation, f"{len(texts)} terms for {len(ranks)} operands", "a term an operand")
+    for text in (*texts, found["output"] or ""):
+        if _TERM.fullmatch(text) is None:
+            raise _refuse(equation, f"the term {text!r}", "letters, with '...' at most once")
+    extra = [rank - len(text.replace("...", "")) for text, rank in zip(texts, ranks, strict=True)]
+    for text, rank, rest in zip(texts, ranks, extra, strict=True):
+        if rest < 0 or (rest > 0 and "..." not in text):
+            raise _refuse(equation, f"the term {text!r} for an operand of rank {rank}", "a letter an axis")
+    inputs = [_labels(text, rest) for text, rest in zip(texts, extra, strict=True)]
+    most = max((rest for text, rest in zip(texts, extra, strict=True) if "..." in text), default=0)
+    if found["output"] is not None:
+        output = _labels(found["output"], most)
+    else:
+        letters = "".join(texts).replace(".", "")
+        output = (*_labels("...", most), *sorted(c for c in set(letters) if letters.count(c) == 1))
+    known = {label for labels in inputs for label in labels}
+    for label in output:
+        if label not in known or output.count(label) > 1:
+            raise _refuse(equation, f"the result has {label!r}", "labels of the operands, each once")
+    return inputs, output
+
+
+def _labels(text: str, rest: int) -> Labels:
+    """One label an axis; those of "..." are counted from the right, where they align."""
+    before, dots, after = text.partition("...")
+    return (*before, *(str(n) for n in range(rest if dots else 0, 0, -1)), *after)
+
+
+def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
+    """An operand without repeated labels: the elements whose positions along such axes agree."""
+    for label in labels:
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            n = x.shape[first]
+            if not same_dim(n, x.shape[second]):
+                raise _refuse(
+                    "".join(labels), f"axes {first} and {second} have sizes {n} and {x.shape[second]}", "equal"
+                )
+            shape = [n if axis in (first, second) else 1 for axis in range(x.ndim)]
+            mask = f.reshape(f.eye(n, None, "bool", x.device), shape)  # type: ignore[arg-type]
+            x = f.sum(f.where(mask, x, 0), second)
+            labels = (*labels[:second], *labels[second + 1 :])
+    return x, labels
+
+
+def _squeezed(equation: str, terms: list[tuple[Any, Labels]]) -> list[tuple[Any, Labels]]:
+    """The operands without the axes of size 1 that others have at full size."""
+    sizes: dict[str, Dim] = {}
+    for x, labels in terms:
+        for label, size in zip(labels, x.shape, strict=True):
+            known = sizes.setdefault(label, size)
+            if known == 1:
+                sizes[label] = size
+            elif size != 1 and not same_dim(known, size):
+                raise _refuse(equation, f"{label!r} has sizes {known} and {size}", "one size a label, or 1")
+    out: list[tuple[Any, Labels]] = []
+    for x, labels in terms:
+        gone = [n for n, label in enumerate(labels) if x.shape[n] == 1 and sizes[label] != 1]
+        kept = tuple(label for n, label in enumerate(labels) if n not in gone)
+        out.append((f.squeeze(x, gone) if gone else x, kept))
+    return out
+
+
+def _summed(x: Any, labels: Labels, needed: Iterable[str]) -> tuple[Any, Labels]:
+    gone = tuple(n for n, label in enumerate(labels) if label not in needed)
+    return (f.sum(x, gone), tuple(label for label in labels if label in needed)) if gone else (x, labels)
+
+
+def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
+    return x if labels == wanted else f.transpose(x, tuple(map(labels.index, wanted)))
+
+
+def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed: set[str]) -> tuple[Any, Labels]:
+    """The product of two operands, summed over the labels that nothing needs any more."""
+    x, left = _summed(x, left, needed | set(right))
+    y, right = _summed(y, right, needed | set(left))
+    shared = tuple(label for label in left if label in right and label in needed)
+    inner = tuple(label for label in left if label in right and label not in needed)
+    rows = tuple(label for label in left if label not in right)
+    columns = tuple(label for label in right if label not in left)
+    x, y = _ordered(x, left, shared + rows + inner), _ordered(y, right, shared + inner + columns)
+    batch, lead = x.shape[: len(shared)], len(shared)
+    kept = x.shape[lead : lead + len(rows)]
+    last = y.shape[lead + len(inner) :]
+    if not inner:
+        spread = f.reshape(x, (*batch, *kept, *(1 for _ in columns))) if columns else x
+        across = f.reshape(y, (*batch, *(1 for _ in rows), *last)) if rows else y
+        return spread * across, shared + rows + columns
+    depth = product(x.shape[lead + len(rows) :])
+    outer = (product(batch),) if shared else ()
+    a = f.reshape(x, (*outer, product(kept), depth))
+    b = f.reshape(y, (*outer, depth, product(last)))
+    return f.reshape(f.matmul(a, b), (*batch, *kept, *last)), shared + rows + columns

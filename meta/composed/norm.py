@@ -1,0 +1,29 @@
+"""Normalisations that are special cases of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta._generated import functions as f
+from meta.composed._axes import along
+from meta.errors import ArgumentError, message
+
+
+def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
+    """(x - mean) / sqrt(variance + eps) * scale + bias, with the moments of each group of channels of each example (Y.
+    Wu, K. He, "Group Normalization", 2018). x: (batch, ...), with channels along `axis`; scale, bias: one a channel."""
+    at = axis % x.ndim
+    channels = x.shape[at]
+    if isinstance(channels, int) and channels % groups:
+        raise ArgumentError(message("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups"))
+    moved = x if at == 1 else f.moveaxis(x, at, 1)
+    flat = f.reshape(moved, (x.shape[0], groups, -1))
+    normal = f.reshape(f.layer_norm(flat, None, None, -1, eps), moved.shape)
+    y = normal if at == 1 else f.moveaxis(normal, 1, at)
+    y = y if scale is None else y * along(scale, at, x.ndim)
+    return y if bias is None else y + along(bias, at, x.ndim)
+
+
+def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
+    """group_norm with a group a channel (D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance Normalization", 2016)."""
+    return group_norm(x, x.shape[axis], scale, bias, eps, axis)
