@@ -17,10 +17,10 @@ def _probe() -> str | None:
     return probe()
 
 
-def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
+def _made(implementation: Implementation, call: CallInfo) -> Kernel:
     from meta.op.dialect.cudnn._kernel import kernel
 
     return kernel(implementation, call)
 
 
-DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _kernel)
+DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _made)

@@ -95,23 +95,24 @@ def capturing(stream: int) -> bool:
     return state.value != 0
 
 
-def milliseconds(run: Callable[[], None], stream: int, times: int) -> float:
-    """The median time that the device takes for `run`, over `times` runs."""
+def milliseconds(run: Callable[[], None], stream: int, times: int, each: int) -> float:
+    """The median time that the device takes for `each` runs one after the other, over `times` of these."""
     cu = functions()
     start, end = ctypes.c_void_p(), ctypes.c_void_p()
     cu.cuEventCreate(ctypes.byref(start), 0)
     cu.cuEventCreate(ctypes.byref(end), 0)
     try:
-        return median(_timed(run, stream, start, end) for _ in range(times))
+        return median(_timed(run, stream, start, end, each) for _ in range(times))
     finally:
         cu.cuEventDestroy_v2(start)
         cu.cuEventDestroy_v2(end)
 
 
-def _timed(run: Callable[[], None], stream: int, start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+def _timed(run: Callable[[], None], stream: int, start: ctypes.c_void_p, end: ctypes.c_void_p, each: int) -> float:
     cu, passed = functions(), ctypes.c_float()
     cu.cuEventRecord(start, stream)
-    run()
+    for _ in range(each):
+        run()
     cu.cuEventRecord(end, stream)
     cu.cuEventSynchronize(end)
     cu.cuEventElapsedTime(ctypes.byref(passed), start, end)

@@ -88,57 +88,19 @@ def _open(device: Device, stream: int) -> Handle:
     return made
 
 
-class _Captures:
-    """Scratch memory that CUDA graphs hold: one buffer a captured stream, kept alive by the kernels in its graphs.
-
-    A graph replays with the addresses it was captured with, so what it uses must not go back to the pool."""
-
-    def __init__(self) -> None:
-        self.buffers: weakref.WeakValueDictionary[tuple[int, int], _Buffer] = weakref.WeakValueDictionary()
-        self.largest: dict[int, int] = {}
-
-    def take(self, device: Device, stream: int, size: int) -> _Buffer:
-        key = (device.index, stream)
-        found = self.buffers.get(key)
-        if found is None or found.size < size:
-            found = self.buffers[key] = _Buffer(device, max(size, self.largest.get(device.index, 0)))
-        return found
-
-
-class _Buffer:
-    __slots__ = ("__weakref__", "data", "size")
-
-    def __init__(self, device: Device, size: int) -> None:
-        self.data = storage.empty((size,), "uint8", device)
-        self.size = size
-
-
-_captures = _Captures()
-
-
 class Workspace:
-    """The scratch memory of one kernel: from the pool in every call, for good in CUDA graphs."""
+    """The scratch memory of one kernel, from the pool in every call."""
 
-    __slots__ = ("_device", "_held", "_new", "size")
+    __slots__ = ("_new", "size")
 
     def __init__(self, device: Device, size: int) -> None:
         self.size = size
-        self._device = device
         self._new = storage.allocator(tensor_type((size,), "uint8", device)) if size else None
-        self._held: list[_Buffer] = []
-        _captures.largest[device.index] = max(size, _captures.largest.get(device.index, 0))
 
-    def take(self, handle: Handle) -> Any:
+    def take(self) -> Any:
         """A tensor to keep until the kernel is launched, None for no memory. The pool hands memory on in stream order,
-        so it may go back as soon as the launch is made."""
-        if self._new is None:
-            return None
-        if not _driver.capturing(handle.stream):
-            return self._new()
-        buffer = _captures.take(self._device, handle.stream, self.size)
-        if buffer not in self._held:
-            self._held.append(buffer)
-        return buffer.data
+        so that it may go back as soon as the launch is made."""
+        return None if self._new is None else self._new()
 
 
 def address(tensor: Any) -> int:

@@ -32,7 +32,7 @@ class Solution:
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
         """Launch the fastest plan. Raises StatusError, and KernelError when it is not chosen yet during capture."""
         workspace = self._workspace or self._chosen(handle, addresses)
-        scratch = workspace.take(handle)
+        scratch = workspace.take()
         self._graph.run(handle, addresses, address(scratch))
 
     def _chosen(self, handle: Handle, addresses: Mapping[int, int]) -> Workspace:

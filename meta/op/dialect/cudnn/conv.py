@@ -25,7 +25,7 @@ _KINDS: Final = {
     "transpose": ("dgrad", (Y, W, X)),
 }
 """What cuDNN calls an operator, and what its tensors are to it, by the end of its name."""
-_MOST: Final = 10
+_MOST: Final = 16
 """Plans that are built and measured for a problem, in the order of cuDNN's heuristics."""
 
 

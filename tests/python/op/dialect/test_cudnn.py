@@ -1,0 +1,277 @@
+"""The cuDNN dialect where there is no GPU: finding the library, why it is off, errors, and what its checkers say."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meta.device import device
+from meta.errors import ArgumentError, KernelError
+from meta.ir.type import TensorType, tensor_type
+from meta.op import dispatch
+from meta.op.dialect.cudnn import DIALECT, _descriptors, _driver, _kernel, _library, settings
+from meta.op.dialect.cudnn._shared import Functions, StatusError
+from meta.op.dispatch import CallInfo, Implementation
+from meta.op.registry import as_type, get
+from meta.schema._types import TensorLike
+
+CUDA = device("cuda")
+FAMILIES = ("nn", "conv", "pool", "norm", "_layer_norm", "unary", "attention")
+
+
+class Typed(TensorLike):
+    """A tensor without values."""
+
+    def __init__(self, kind: TensorType) -> None:
+        self.type = kind
+
+
+def t(*shape: int, dtype: str = "float32") -> Typed:
+    return Typed(tensor_type(shape, dtype, CUDA))
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> CallInfo:
+    op = get(name)
+    types = tuple(map(as_type, op.schema.bind(name, args, kwargs)))
+    return CallInfo(op, types, op.declare(*types), CUDA)
+
+
+@pytest.fixture(scope="module")
+def families() -> Iterator[SimpleNamespace]:
+    """The modules of the dialect, which the registry forgets afterwards: here they are off."""
+    known = {name: list(found) for name, found in dispatch._implementations.items()}
+    prefix = "meta.op.dialect.cudnn."
+    yield SimpleNamespace(**{name: import_module(prefix + name) for name in FAMILIES})
+    dispatch._implementations.clear()
+    dispatch._implementations.update(known)
+    for name in FAMILIES:
+        sys.modules.pop(prefix + name)
+
+
+# --- finding it ------------------------------------------------------------------------------------------------------
+
+
+def test_importing_it_loads_nothing() -> None:
+    program = "import sys, meta.op.dialect.cudnn as d; d.DIALECT.unavailable(); print(sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not {"cudnn", "torch", "tvm", "numpy"} & set(eval(run.stdout))
+
+
+def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / "ld", tmp_path / "site/nvidia/cudnn/lib", tmp_path / "site/torch/lib"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / _library.NAME).write_bytes(b"")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}/missing:{folders[0]}")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), ""])
+    assert list(_library.candidates()) == [*(str(f / _library.NAME) for f in folders), _library.NAME]
+
+
+def test_what_was_tried_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / _library.NAME
+    broken.write_bytes(b"no library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setattr(_library, "_BUNDLES", ())
+    monkeypatch.setattr(_library, "NAME", broken.name)
+    with pytest.raises(OSError, match=f"libcudnn not found in {broken}, the paths of the dynamic linker"):
+        _library.find()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the reason is the system")
+class TestProbe:
+    """Why the dialect is off."""
+
+    def test_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_driver, "missing", lambda: "no CUDA device: the driver sees none")
+        assert _library.probe() == "no CUDA device: the driver sees none"
+
+    def test_no_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def find() -> Any:
+            raise OSError("libcudnn not found in /here")
+
+        monkeypatch.setattr(_driver, "missing", lambda: None)
+        monkeypatch.setattr(_library, "find", find)
+        assert _library.probe() == "libcudnn not found in /here"
+
+    def test_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_driver, "missing", lambda: None)
+        old = SimpleNamespace(cudnnGetVersion=lambda: 8907)
+        monkeypatch.setattr(_library, "find", lambda: (old, "libcudnn.so.9"))
+        assert _library.probe() == "libcudnn.so.9 is cuDNN 8907, at least 90000 is needed"
+
+    def test_is_asked_once(self) -> None:
+        asked: list[int] = []
+
+        def probe() -> str:
+            asked.append(1)
+            return "not today"
+
+        off = dispatch.Dialect("cudnn", frozenset({"cuda"}), 15, probe, DIALECT.kernel)
+        assert [off.unavailable(), off.unavailable()] == ["not today"] * 2
+        assert len(asked) == 1
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+_NOT_SUPPORTED = 3000
+
+
+class FakeLibrary:
+    """cuDNN whose functions fail with a status."""
+
+    def __init__(self, status: int) -> None:
+        self.cudnnSetStream = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: status)
+        name = ctypes.create_string_buffer(b"CUDNN_STATUS_SOME")
+        self.cudnnGetErrorString = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(lambda _: ctypes.addressof(name))
+        self.cudnnGetLastErrorString = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(self.write)
+
+    @staticmethod
+    def write(buffer: int, _: int) -> None:
+        ctypes.memmove(buffer, b"too\n  odd", 10)
+
+
+def test_statuses_are_named_and_explained() -> None:
+    with pytest.raises(StatusError, match=r"^cudnnSetStream failed with CUDNN_STATUS_SOME \(3000\): too odd$"):
+        _library.bind(FakeLibrary(_NOT_SUPPORTED)).cudnnSetStream(1, 2)
+    assert _library.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
+
+
+def test_functions_that_a_version_lacks() -> None:
+    functions = _library.bind(FakeLibrary(0))
+    with pytest.raises(StatusError, match="cudnnSoftmaxForward failed with no such function in this version"):
+        functions.cudnnSoftmaxForward  # noqa: B018
+    with pytest.raises(AttributeError, match="cudnnFindAlgorithm has no signature"):
+        functions.cudnnFindAlgorithm  # noqa: B018
+
+
+@pytest.mark.parametrize("when", ["made", "run"])
+def test_errors_name_the_operator_and_shapes(when: str) -> None:
+    def fail(*_: Any) -> None:
+        Functions(FakeLibrary(_NOT_SUPPORTED), {"cudnnSetStream": "pp"}, lambda s: (str(s), "odd")).cudnnSetStream(1, 2)
+
+    made = Implementation("conv2d", DIALECT, 15, fail if when == "made" else lambda _: fail)
+    with pytest.raises(KernelError) as error:
+        _kernel.kernel(made, call("conv2d", t(2, 3, 8, 8), t(4, 3, 3, 3), padding=1))(object(), object())
+    text = str(error.value)
+    assert text.startswith("[conv2d] cudnnSetStream failed with 3000: odd for x=float32[2, 3, 8, 8], w=float32[4, 3")
+    assert "padding=(1, 1)" in text or "padding=(1,)" in text
+    assert 'with meta.with_dialect(["torch", "tvm"])' in text
+
+
+# --- checkers --------------------------------------------------------------------------------------------------------
+
+
+def test_no_layout_is_made_up() -> None:
+    assert _descriptors.compact((2, 3, 4)) == (12, 4, 1)
+    assert _descriptors.compact(()) == ()
+    assert _kernel.around((2, 3, 4, 5), -2) == (6, 4, 5)
+    assert _kernel.around((), 0) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda: call("softmax", t(2, 3)), None),
+        (lambda: call("softmax", t(2, 0)), "an empty tensor"),
+        (lambda: call("relu", t(2, 3, dtype="int32")), "dtype int32, of float32, float64, float16, bfloat16"),
+        (lambda: call("softmax", t(1 << 16, 1 << 15)), "2147483648 elements: cuDNN counts them in 32 bits"),
+    ],
+)
+def test_calls_in_general(made: Any, reason: str | None) -> None:
+    assert _kernel.unfit(made()) == reason
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda: call("max_pool2d", t(1, 2, 8, 8), 2), None),
+        (lambda: call("max_pool2d", t(1, 2, 8, 8), 3, 2, 1), None),
+        (lambda: call("max_pool2d", t(1, 2, 9, 9), 3, 2, ceil_mode=True), None),
+        (lambda: call("max_pool2d", t(1, 2, 8, 8), 3, 2, dilation=2), "dilation 2: cuDNN pools neighbours only"),
+        (
+            lambda: call("avg_pool2d", t(1, 2, 8, 8), 3, 2, (0, 1, 1, 1)),
+            "padding of 0 before and 1 after: cuDNN pads both sides alike",
+        ),
+        (
+            lambda: call("avg_pool2d", t(1, 2, 8, 8), 3, 2, ceil_mode=True),
+            "ceil_mode keeps a window that ends beyond the padding: cuDNN drops it",
+        ),
+        (lambda: call("adaptive_avg_pool2d", t(1, 2, 8, 8), (2, 4)), None),
+        (
+            lambda: call("adaptive_max_pool2d", t(1, 2, 7, 8), 2),
+            "7 elements do not divide into 2 windows of one size",
+        ),
+        (
+            lambda: call("adaptive_avg_pool2d_dx", t(1, 2, 2, 2), (1, 2, 7, 8)),
+            "7 elements do not divide into 2 windows of one size",
+        ),
+    ],
+)
+def test_pooling(families: Any, made: Any, reason: str | None) -> None:
+    assert families.pool.refused(made()) == reason
+
+
+def test_batch_norm(families: Any) -> None:
+    half, wide = t(2, 3, 4, dtype="bfloat16"), t(3)
+    assert families.norm.refused(call("batch_norm_train", half, wide, wide)) is None
+    narrow = call("batch_norm_train", half, wide, wide, t(3, dtype="bfloat16"))
+    assert families.norm.refused(narrow) == "w is bfloat16: cuDNN takes float32 beside bfloat16"
+
+
+def test_layer_norm(families: Any) -> None:
+    unsuited = families._layer_norm.unsuited
+    assert unsuited(call("layer_norm", t(2, 3, 4), axis=(1, 2))) is None
+    assert unsuited(call("layer_norm", t(2, 3, 4), axis=1)) == "axes (1,) of rank 3: cuDNN normalises the last ones"
+    assert unsuited(call("layer_norm", t(2, 4, dtype="float64"))) == "dtype float64, of float32, float16, bfloat16"
+    mixed = call("layer_norm", t(2, 4, dtype="float16"), t(4), t(4, dtype="float16"))
+    assert unsuited(mixed) == "scale and bias are float16 and float32: cuDNN takes them in one dtype"
+
+
+def test_attention(families: Any) -> None:
+    unsuited, name = families.attention.unsuited, "scaled_dot_product_attention"
+    half = t(2, 5, 8, dtype="float16")
+    assert unsuited(call(name, half, half, half)) is None
+    assert unsuited(call(name, t(2, 5, 8), t(2, 5, 8), t(2, 5, 8))) == "dtype float32, of float16, bfloat16"
+    odd = t(2, 5, 12, dtype="float16")
+    assert unsuited(call(name, half, half, odd)) == "12 features of v, a multiple of 8"
+    found = families.attention.problem(call(name, half, half, half, causal=True))
+    assert (found.q, found.lse, found.causal) == ((2, 1, 5, 8), (2, 1, 5, 1), True)
+
+
+def test_convolutions_by_their_tensors(families: Any) -> None:
+    x, w, y = t(2, 3, 9), t(4, 3, 3), t(2, 4, 5)
+    forward = families.conv.problem(call("conv1d", x, w, 2, 1), True)
+    assert (forward.x, forward.w, forward.y) == ((2, 3, 1, 9), (4, 3, 1, 3), (2, 4, 1, 5))
+    assert (forward.stride, forward.before, forward.tf32) == ((1, 2), (0, 1), True)
+    for made in (call("conv1d_dx", w, y, (2, 3, 9), 2, 1), call("conv1d_dw", x, y, (4, 3, 3), 2, 1)):
+        found = families.conv.problem(made, False)
+        assert (found.x, found.w, found.y) == (forward.x, forward.w, forward.y)
+    turned = families.conv.problem(call("conv1d_transpose", t(2, 4, 5), w, 2, 1), True)
+    assert (turned.kind, turned.x, turned.y) == ("dgrad", (2, 3, 1, 9), (2, 4, 1, 5))
+    assert not families.conv.problem(
+        call("conv1d", t(1, 1, 3, dtype="float16"), t(1, 1, 3, dtype="float16")), True
+    ).tf32
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("META_CUDNN_TF32", raising=False)
+    assert settings.tf32_allowed()
+    monkeypatch.setenv("META_CUDNN_TF32", "0")
+    assert not settings.tf32_allowed()
+    settings.allow_tf32(True)
+    assert settings.tf32_allowed()
+    settings.allow_tf32(None)
+    monkeypatch.setenv("META_CUDNN_TF32", "maybe")
+    with pytest.raises(ArgumentError, match="META_CUDNN_TF32 is 'maybe'; 0 or 1"):
+        settings.tf32_allowed()
