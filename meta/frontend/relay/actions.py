@@ -95,7 +95,7 @@ class Actions(ValueActions):
         return ast.Program(self.functions, self.definitions)
 
     def _version(self, token: Token | None) -> None:
-        if token is not None and not re.search(r"\b0\.0\.[0-5]\b", token):
+        if token is not None and not re.search(r"(?<!\d)0\.0\.[0-5]\b", token):
             self.fail(token, f"{token} is a form of the text that this reader does not know", '"0.0.5"')
 
     def global_function(self, children: list[Any]) -> None:
@@ -238,7 +238,9 @@ class Actions(ValueActions):
 
     def _undefined(self, token: Token, base: str) -> NoReturn:
         known = (name for name in self.scope.names if not name[1].isdigit())
-        self.fail(token, f"{base} is not defined here", "parameters, let variables", did_you_mean(base, known))
+        self.fail(
+            token, f"{base} is not defined here", "names of parameters and let variables", did_you_mean(base, known)
+        )
 
     def graph(self, children: list[Token]) -> ast.Expr:
         token = children[0]
@@ -250,7 +252,7 @@ class Actions(ValueActions):
         base, _, fields = token.partition(".")
         found = self.scope.names.get(base)
         if found is None:
-            self.fail(token, f"{base} is not defined here", f"{base} = ...; above this line")
+            self.fail(token, f"{base} is not defined here", f"a binding {base} = ...; above")
         return self._fields(found, fields, token)
 
     def _fields(self, expr: ast.Expr, fields: str, token: Token) -> ast.Expr:
@@ -280,7 +282,7 @@ class Actions(ValueActions):
     def number(self, children: list[Token]) -> ast.Constant:
         token = children[0]
         try:
-            value, dtype = literal.number(token)
+            value, dtype = literal.number(str(token))
         except literal.LiteralError as error:
             self.fail(token, str(error))
         return ast.Constant(literal.scalar(value, dtype), dtype, _place(token))

@@ -56,7 +56,7 @@ class ValueActions:
         try:
             return self.lookup(key.strip("'\""), int(index) if len(index) < 10 else -1)
         except RelayError as error:
-            self.fail(token, str(error))
+            self.fail(token, str(error).removeprefix("[relay] "))
 
     # --- attributes ---
 
@@ -66,7 +66,7 @@ class ValueActions:
 
     def number_value(self, children: list[Token]) -> int | float:
         try:
-            return literal.number(children[0])[0]
+            return literal.number(str(children[0]))[0]
         except literal.LiteralError as error:
             self.fail(children[0], str(error))
 

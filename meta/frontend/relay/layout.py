@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 
 from meta.frontend.relay.errors import syntax_error
-from meta.frontend.relay.limits import MAX_NESTING, MAX_TEXT
+from meta.frontend.relay.limits import MAX_NESTING, MAX_PROGRAM
 
 # What can stand at a place where the text means something else; everything between is skipped by the regex engine.
-_MARK = re.compile(r"""["(){}\[\]]|/\*|//[^\n]*|#\[\s*metadata\s*\]|'[^'\n]*'""")
+_MARK = re.compile(r"""["(){}\[\]]|/\*|//[^\n]*|#\[\s*metadata\s*\]|^METADATA:|'[^'\n]*'""", re.MULTILINE)
 _STRING_REST = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SIMPLE_COMMENT = re.compile(r"/\*[^*/]*\*/")
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
@@ -23,11 +23,9 @@ def split(text: str, source: str = "") -> tuple[str, str, int]:
     """The program with comments blanked, the JSON of its metadata section ("" without one), and the line it starts in.
 
     Raises RelaySyntaxError for an open comment and for brackets nested too deep."""
-    if len(text) > MAX_TEXT:
-        raise syntax_error("", 1, 1, f"a text of {len(text)} characters", f"at most {MAX_TEXT} are read", source=source)
     pieces: list[str] = []
     done = at = depth = 0
-    while found := _MARK.search(text, at):
+    while found := _MARK.search(text, at, MAX_PROGRAM):
         start, at = found.span()
         mark = text[start]
         if mark in "([{":
@@ -41,7 +39,7 @@ def split(text: str, source: str = "") -> tuple[str, str, int]:
             if rest is None:
                 raise _at(text, start, "this string does not end", 'every " has its second one', source)
             at = rest.end()
-        elif mark == "#":
+        elif mark in "#M":
             pieces.append(text[done:start])
             return "".join(pieces), text[at:], text.count("\n", 0, at) + 1
         elif mark == "/":
@@ -49,6 +47,8 @@ def split(text: str, source: str = "") -> tuple[str, str, int]:
                 at = _comment_end(text, start, source)
             pieces += (text[done:start], blank(text[start:at]))
             done = at
+    if len(text) > MAX_PROGRAM:
+        raise _at(text, MAX_PROGRAM, "the program is too long", f"at most {MAX_PROGRAM} characters", source)
     pieces.append(text[done:])
     return "".join(pieces), "", 0
 

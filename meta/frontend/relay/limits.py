@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-MAX_TEXT = 256 << 20
-"""Characters of a text or JSON source."""
+MAX_SOURCE = 1 << 30
+"""Characters of a source, most of which are constants where it is large."""
+
+MAX_PROGRAM = 16 << 20
+"""Characters of the program in a text, without its metadata section: a network of 10,000 operators has 2 MiB."""
 
 MAX_NESTING = 400
 """Brackets within brackets, function types within function types, let within let, branches of one else-if chain. What

@@ -13,11 +13,11 @@ from meta.frontend.relay.node_graph import NodeGraph
 class Metadata:
     """Values by class and index, decoded when the text first names one.
 
-    text: the JSON of the section, "" where the text has none.  name: what errors call it."""
+    text: the JSON of the section, "" where there is none.  line: the line of the whole text that it starts in."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, line: int) -> None:
         self._text = text
-        self._name = name
+        self._line = line
 
     def entry(self, key: str, index: int) -> Any:
         """What `meta[key][index]` stands for; raises RelayError when there is no such thing."""
@@ -31,7 +31,7 @@ class Metadata:
 
     @functools.cached_property
     def _section(self) -> tuple[Builder, dict[str, list[int]]]:
-        graph = NodeGraph(self._text, self._name)
+        graph = NodeGraph(self._text, "the metadata section", self._line)
         keys = graph.keys(graph.root) if graph.kind(graph.root) in ("Map", "StrMap") else None
         lists = graph.items(graph.root)
         if keys is None or len(keys) != len(lists):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from meta.frontend.relay.attr_fields import holds_object
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_TEXT
+from meta.frontend.relay.limits import MAX_SOURCE
 from meta.frontend.relay.ndarray_format import read_array
 
 # Fields of nodes outside of attributes that are numbers and never refer to a node.
@@ -25,9 +25,10 @@ _LITERALS = frozenset(
 class NodeGraph:
     """Checked access to nodes, strings and arrays. Every failure is a RelayError that names the node."""
 
-    def __init__(self, text: str, name: str = "") -> None:
+    def __init__(self, text: str, name: str = "", line: int = 1) -> None:
+        """line: the number that the first line of `text` has in errors."""
         self.name = name or "JSON"
-        data = self._object(text)
+        data = self._object(text, line)
         nodes, arrays = data.get("nodes"), data.get("b64ndarrays", [])
         if not isinstance(nodes, list) or not isinstance(arrays, list):
             raise self.error('no list "nodes"', "the graph of tvm.ir.save_json")
@@ -40,13 +41,13 @@ class NodeGraph:
             raise self.error(f'"root" is {_shown(root)}', f"the number of one of {len(self.nodes)} nodes")
         self.root = root
 
-    def _object(self, text: str) -> dict[str, Any]:
-        if len(text) > MAX_TEXT:
-            raise self.error(f"{len(text)} characters", f"at most {MAX_TEXT} are read")
+    def _object(self, text: str, line: int) -> dict[str, Any]:
+        if len(text) > MAX_SOURCE:
+            raise self.error(f"{len(text)} characters", f"at most {MAX_SOURCE} are read")
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
-            raise self.error(f"line {error.lineno}, column {error.colno}: {error.msg}", "JSON") from error
+            raise self.error(f"line {error.lineno + line - 1}, column {error.colno}: {error.msg}", "JSON") from error
         except (ValueError, RecursionError) as error:
             raise self.error(f"{error}"[:200], "JSON that nests and counts within reason") from error
         if not isinstance(data, dict):

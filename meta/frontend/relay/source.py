@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from meta.errors import ArgumentError, message
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_TEXT
+from meta.frontend.relay.limits import MAX_SOURCE
 
 if TYPE_CHECKING:
     from meta.frontend.relay.ast import Program
@@ -64,9 +64,9 @@ def _is_path(source: object) -> bool:
 
 def _contents(path: Path) -> tuple[str, bytes]:
     try:
-        if path.stat().st_size > 4 * MAX_TEXT:
+        if path.stat().st_size > MAX_SOURCE:
             raise RelayError(
-                message("relay", f"{path} has {path.stat().st_size} bytes", f"at most {4 * MAX_TEXT} are read")
+                message("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE} are read")
             )
         return path.name, path.read_bytes()
     except (OSError, ValueError) as error:

@@ -36,11 +36,11 @@ _READABLE = {
     "ARROW": "->",
     "$END": "the end of the text",
 }
-# Where an expression may stand, all that can start one may.
-_STARTS = frozenset(
-    {"LOCAL", "GRAPH", "GLOBAL", "NAME", "NUMBER", "META", "FN", "LPAR", "BOOLEAN", "IF", "MATCH", "REF"}
-)
-_ALSO_STARTS = frozenset({"REF_READ", "REF_WRITE", "LBRACE"})
+# Where an expression may stand, all that can start one may; keywords are not always listed.
+_EXPRESSION = frozenset({"LOCAL", "GRAPH", "GLOBAL", "NAME", "NUMBER", "META"})
+_EXPRESSION_TOO = frozenset({"FN", "LPAR", "LBRACE", "BOOLEAN", "IF", "MATCH", "REF", "REF_READ", "REF_WRITE"})
+_VALUE = frozenset({"STRING", "NUMBER", "NONE", "META", "LSQB"})
+_VALUE_TOO = frozenset({"QUOTED", "BOOLEAN", "GLOBAL", "NAME", "LPAR", "LBRACE", "QMARK"})
 _MOST_EXPECTED = 8
 
 
@@ -50,7 +50,7 @@ def parse(text: str, source: str = "") -> Program:
     source: the name of the text for errors.
     Raises RelaySyntaxError with line, column, the line and what was expected there."""
     program, metadata, line = layout.split(text, source)
-    actions = Actions(Metadata(metadata, f"metadata from line {line}").entry)
+    actions = Actions(Metadata(metadata, line).entry)
     with _lock:
         parser = _parser()
         _current.actions = actions
@@ -89,9 +89,12 @@ def _unexpected(error: Any, text: str, source: str) -> NoReturn:
 def _listed(terminals: Any) -> str:
     names = set(terminals)
     words: list[str] = []
-    if names >= _STARTS:
+    if names >= _EXPRESSION:
         words.append("an expression")
-        names -= _STARTS | _ALSO_STARTS
+        names -= _EXPRESSION | _EXPRESSION_TOO
+    if names >= _VALUE:
+        words.append("a value")
+        names -= _VALUE | _VALUE_TOO
     readable = {_READABLE.get(name) or _literal(name) for name in names}
     words += sorted(readable)
     if len(words) > _MOST_EXPECTED:
