@@ -687,7 +687,8 @@ def conv1d(
     groups: int = 1,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
-    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
+    narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
     stride: Step between windows: one int, or one an axis.
@@ -856,7 +857,8 @@ def conv2d(
     groups: int = 1,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
-    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
+    narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
     stride: Step between windows: one int, or one an axis.
@@ -1025,7 +1027,8 @@ def conv3d(
     groups: int = 1,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
-    window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`.
+    window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
+    narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
     stride: Step between windows: one int, or one an axis.

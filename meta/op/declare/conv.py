@@ -56,6 +56,13 @@ def _operands(op: str, **types: TensorType) -> None:
     """Floating tensors of one dtype on one device."""
     for name, t in types.items():
         rules.require_float(op, name, t)
+    _numbers(op, **types)
+
+
+def _numbers(op: str, **types: TensorType) -> None:
+    """Tensors of numbers, of one dtype and on one device."""
+    for name, t in types.items():
+        rules.require_number(op, name, t)
     rules.require_same_dtype(op, **types)
     rules.same_device(op, *types.values())
 
@@ -74,8 +81,9 @@ def _declare_conv(rank: int, **facts: str) -> None:
     )
     def conv(x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> TensorType:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
-        window of x * w. Half precisions accumulate in float32. A bias is added by `bias_add`."""
-        _operands(name, x=x, w=w)
+        window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
+        narrow ones first. A bias is added by `bias_add`."""
+        _numbers(name, x=x, w=w)
         return x.with_shape(_conv_shape(name, rank, x.shape, w.shape, stride, padding, dilation, groups))
 
     @declare(f"{name}_dx", schema=schema.conv_dx(rank), pattern="out_ewise_fusable", amp="always")
@@ -115,7 +123,7 @@ def _declare_conv(rank: int, **facts: str) -> None:
         """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
         element of x adds a scaled copy of the kernel to the result."""
         op = f"{name}_transpose"
-        _operands(op, x=x, w=w)
+        _numbers(op, x=x, w=w)
         shape = _transposed_shape(op, rank, x.shape, w.shape, stride, padding, output_padding, dilation, groups)
         return tensor_type(shape, x.dtype, x.device)
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from meta.dtype import is_float
 from meta.op import window
 from meta.op.dialect.torch import DIALECT
+from meta.op.dispatch import CallInfo
 
 _Ints = tuple[int, ...]
 _aten = torch.ops.aten
@@ -58,8 +60,13 @@ def conv_transpose(
     conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, out=out)
 
 
+def _floating(call: CallInfo) -> str | None:
+    dtype = call.tensors()[0].dtype
+    return None if is_float(dtype) else f"ATen convolves floats, not {dtype}"
+
+
 for _rank in (1, 2, 3):
-    DIALECT.implement(f"conv{_rank}d", conv)
+    DIALECT.implement(f"conv{_rank}d", conv, accepts=_floating)
     DIALECT.implement(f"conv{_rank}d_dx", conv_dx)
     DIALECT.implement(f"conv{_rank}d_dw", conv_dw)
-    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose)
+    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose, accepts=_floating)

@@ -36,6 +36,11 @@ def conv_transpose(
     return TRANSPOSED[x.ndim - 2](x, w, None, stride, padding, output_padding, groups, dilation)
 
 
+def whole(function: Any) -> Any:
+    """The function of integers, which torch has for floats only."""
+    return lambda x, w, **named: function(x.double(), w.double(), **named).to(x.dtype)
+
+
 def rows(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], **attributes: Any) -> list[Sample]:
     """The operator and its two backward operators; y is the shape of the result."""
     name, note = f"conv{len(x) - 2}d", "-".join(f"{k}={v}" for k, v in attributes.items()).replace(" ", "") or "plain"
@@ -55,6 +60,14 @@ SAMPLES = [
     *rows((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
     *rows((2, 4, 9), (6, 2, 3), (2, 6, 4), stride=2, padding=(1, 0), groups=2),
     *rows((1, 2, 4, 5, 4), (2, 2, 2, 3, 2), (1, 2, 3, 3, 3), stride=2, padding=1),
+    Sample("conv2d", T(1, 2, 4, 4, dtype="int32"), T(2, 2, 3, 3, dtype="int32"), padding=1, ref=whole(conv)),
+    Sample(
+        "conv2d_transpose",
+        T(1, 2, 3, 3, dtype="int32"),
+        T(2, 2, 2, 2, dtype="int32"),
+        stride=2,
+        ref=whole(conv_transpose),
+    ),
     Sample("conv2d_transpose", T(2, 4, 4, 3), T(4, 3, 3, 2), ref=conv_transpose),
     Sample("conv2d_transpose", T(2, 4, 5, 4), T(4, 3, 3, 2), (2, 3), (1, 0), (1, 2), (1, 2), 2, ref=conv_transpose),
     Sample("conv1d_transpose", T(2, 4, 5), T(4, 3, 3), stride=2, ref=conv_transpose),
@@ -103,7 +116,7 @@ ERRORS = [
         match="'x' is float32, 'w' is float64",
     ),
     ErrorCase(
-        "conv2d", T(2, 3, 6, 6, dtype="int64"), T(4, 3, 3, 3), error=TypeInferenceError, match="'x' has dtype int64"
+        "conv2d", T(1, 1, 2, 2, dtype="bool"), T(1, 1, 1, 1), error=TypeInferenceError, match="'x' has dtype bool"
     ),
     ErrorCase(
         "conv2d",

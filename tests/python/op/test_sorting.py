@@ -1,0 +1,64 @@
+"""Sorting of special values and of equal elements, in every dialect; the gradient of products with zeros."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta.testing.arrays import check
+
+VALUES = [2.0, math.nan, -0.0, 0.0, math.inf, -1.5, math.nan, -math.inf, 0.0, -0.0, 2.0]
+DIALECTS = ["tvm", "torch", "reference"]
+
+
+def rows(count: int, dtype: str) -> Any:
+    """The values above in several orders, enough of them that every dialect takes part."""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(np.resize(VALUES, count)) for _ in range(5000 // count + 1)]).astype(dtype)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_special_values(dialect: str, descending: bool) -> None:
+    x = rows(len(VALUES), "float32")
+    wanted = torch.sort(torch.from_numpy(x), dim=1, descending=descending, stable=True)
+    with meta.with_dialect([dialect, "tvm"]):
+        order = meta.argsort(meta.array(x), 1, descending)
+        values, indices = meta.topk(meta.array(x), 7, 1, descending)
+    assert np.array_equal(order.numpy(), wanted.indices.numpy())
+    assert np.array_equal(indices.numpy(), wanted.indices.numpy()[:, :7])
+    assert np.array_equal(values.numpy(), wanted.values.numpy()[:, :7], equal_nan=True)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 31, 32, 33, 1000])
+def test_sizes(size: int) -> None:
+    x = np.random.default_rng(size).integers(0, 9, (2, size)).astype(np.int32)
+    with meta.with_dialect("tvm"):
+        assert meta.argsort(meta.array(x)).tolist() == np.argsort(x, 1, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("row", [[2.0, 0.0, 3.0, -1.0], [2.0, 0.0, 3.0, 0.0], [0.0, 0.0, 1.0, 2.0]])
+def test_gradient_of_cumulative_products_with_zeros(row: list[float]) -> None:
+    x, t = meta.array(row), torch.tensor(row, requires_grad=True)
+    x.requires_grad = True
+    dy = np.array([1.0, 2.0, -1.0, 0.5], np.float32)
+    meta.cumprod(x, 0).backward(meta.array(dy))
+    torch.cumprod(t, 0).backward(torch.from_numpy(dy))
+    check(x.grad, t.grad)
+
+
+@pytest.mark.parametrize("src", [[2.0, 0.0, 3.0], [0.0, 0.0, 3.0], [2.0, 4.0, 0.0]])
+def test_gradient_of_scattered_products_with_zeros(src: list[float]) -> None:
+    at, start = np.array([0, 0, 1]), [2.0, -1.0]
+    x, s = meta.array(start), meta.array(src)
+    t, u = torch.tensor(start, requires_grad=True), torch.tensor(src, requires_grad=True)
+    x.requires_grad = s.requires_grad = True
+    meta.scatter_elements(x, 0, meta.array(at), s, "mul").sum().backward()
+    torch.scatter_reduce(t, 0, torch.from_numpy(at), u, "prod").sum().backward()
+    check(x.grad, t.grad)
+    check(s.grad, u.grad)
