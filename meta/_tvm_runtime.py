@@ -52,6 +52,22 @@ def load() -> Any:
     return module
 
 
+@cache
+def load_cuda() -> bool:
+    """Whether TVM's runtime has CUDA here: the library for it is there, and the driver that it needs."""
+    load()
+    if "tvm" in sys.modules:
+        return True  # it has loaded what there is
+    path = _library()
+    if path is None:
+        return False
+    try:
+        ctypes.CDLL(str(path.with_name(path.name.replace("runtime", "runtime_cuda"))))
+    except OSError:
+        return False
+    return True
+
+
 def _library() -> Path | None:
     """Where TVM's own loader would find its runtime library; None where that is not a matter of one file."""
     if "TVM_LIBRARY_PATH" in os.environ or (spec := find_spec("tvm")) is None or spec.origin is None:

@@ -128,7 +128,10 @@ class NDArray(TensorMethods):
             )
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, "dlpack")
-        return self._data.__dlpack__(stream=stream, **options)
+        if self.device.kind == "cpu":
+            return self._data.__dlpack__(stream=stream, **options)
+        storage.exported(self._data, self.device, stream)
+        return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()

@@ -7,12 +7,18 @@ Memory that does not qualify is copied once, here.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta._tvm_runtime import ffi
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError, DeviceError, message
+
+if TYPE_CHECKING:
+    from meta.op.dialect.tvm._pool import MemoryStats
 
 ALIGNMENT = 64
 """Of the memory that is shared with other devices than the CPU."""
@@ -103,7 +109,10 @@ def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
 def _imported(exporter: Any) -> Any:
     """The exporter's memory as a tensor, or that of a compact copy."""
     tvm_ffi = ffi()
-    alignment = 0 if int(exporter.__dlpack_device__()[0]) in _CPU_KINDS else ALIGNMENT
+    kind, index = map(int, exporter.__dlpack_device__())
+    alignment = 0 if kind in _CPU_KINDS else ALIGNMENT
+    if kind not in _CPU_KINDS:
+        exporter = _OnStream(exporter, device(f"{_KIND_OF_DLPACK.get(kind, 'cuda')}:{index}"))
     try:
         return tvm_ffi.from_dlpack(exporter, require_alignment=alignment, require_contiguous=True)
     except (ValueError, RuntimeError, BufferError, TypeError) as error:
@@ -111,6 +120,28 @@ def _imported(exporter: Any) -> Any:
         if hasattr(exporter, "contiguous") and hasattr(exporter, "clone"):
             return tvm_ffi.from_dlpack(exporter.contiguous().clone())
         return _copied_by_numpy(exporter, error)
+
+
+class _OnStream:
+    """An exporter whose work the current stream waits for."""
+
+    def __init__(self, exporter: Any, on: Device) -> None:
+        from meta.op.dialect.tvm import _memory
+
+        self._exporter = exporter
+        self._stream = _memory.current_stream(on) or 1  # DLPack's name for the default stream
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._exporter.__dlpack__(**{**options, "stream": self._stream})
+
+    def __dlpack_device__(self) -> Any:
+        return self._exporter.__dlpack_device__()
+
+    def contiguous(self) -> Any:
+        return self._exporter.contiguous()
+
+    def clone(self) -> Any:
+        return self._exporter.clone()
 
 
 def _copied_by_numpy(exporter: Any, why: Exception) -> Any:
@@ -156,6 +187,60 @@ def allocator(t: Any) -> Any:
 
 def stream(on: Device) -> Any:
     """A function of no arguments that gives the stream (a CUDA handle as int) that kernels of this thread run on."""
-    tvm_ffi = ffi()
-    where = tvm_ffi.device(on.kind, on.index)
-    return lambda: tvm_ffi.get_raw_stream(where)
+    from meta.op.dialect.tvm import _memory
+
+    return partial(_memory.current_stream, on)
+
+
+def exported(data: Any, on: Device, theirs: int | None) -> None:
+    """Have a consumer's stream, as DLPack names it, wait for the work that makes `data`.
+
+    theirs: None and 1 are the default stream, -1 asks for nothing."""
+    if on.kind == "cpu" or theirs == -1:
+        return
+    from meta.op.dialect.tvm import _driver as driver
+    from meta.op.dialect.tvm import _memory, _pool
+
+    other = 0 if theirs in (None, 1) else theirs
+    ours = _memory.current_stream(on)
+    if other != ours:
+        driver.enter(on)
+        driver.wait_for(other, ours)
+        _pool.used_on(data, on, other)
+
+
+def synchronize(on: Device | str) -> None:
+    """Wait until all work given to a device is done; nothing to do for the CPU."""
+    from meta.op.dialect.tvm import _memory
+
+    _memory.synchronize(device(on))
+
+
+def device_memory_stats(on: Device | str = "cuda") -> MemoryStats:
+    """Bytes in use, cached and reserved on a CUDA device. Raises DeviceError when it is not there."""
+    from meta.op.dialect.tvm import _memory
+
+    return _memory.memory_stats(device(on))
+
+
+def empty_cache(on: Device | str = "cuda") -> None:
+    """Give the memory of a CUDA device that nothing uses back to the driver. Raises DeviceError when it is not
+    there."""
+    from meta.op.dialect.tvm import _memory
+
+    _memory.pools(device(on)).empty_cache()
+
+
+@contextmanager
+def use_stream(handle: int, on: Device | str = "cuda") -> Generator[None, None, None]:
+    """Have kernels of this thread run on a CUDA stream, such as `torch.cuda.Stream().cuda_stream`.
+
+    An array belongs to the stream that it was made on; to use it on another one, have that one wait first."""
+    from meta.op.dialect.tvm import _memory
+
+    where = device(on)
+    before = _memory.set_stream(where, handle)
+    try:
+        yield
+    finally:
+        _memory.set_stream(where, before)

@@ -95,6 +95,8 @@ class Dialect:
 
     probe: None when usable on this machine, else the reason why not; asked once.
     kernel: (implementation, call) -> Kernel.
+    private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
+        graph keeps; None for a dialect that allocates from the pool (meta.storage) or not at all.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Dialect:
     plevel: int
     probe: Callable[[], str | None]
     kernel: Callable[[Implementation, CallInfo], Kernel]
+    private_memory: Callable[[Device], Callable[[], AbstractContextManager[Any]]] | None = None
     _reason: list[str | None] = field(default_factory=list[str | None])
 
     def unavailable(self) -> str | None:

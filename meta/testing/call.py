@@ -48,9 +48,12 @@ class Call:
         """The arguments in schema order, normalised."""
         return self.op.schema.bind(self.op.name, self.args, self.kwargs)
 
-    def to_meta(self) -> Call:
-        """The same call with copies of its arrays as meta arrays."""
-        return self.map(lambda a: asarray(a, copy=True))
+    def to_meta(self, device: str = "cpu") -> Call:
+        """The same call with copies of its arrays as meta arrays on `device`, where its results also go."""
+        call = self.map(lambda a: asarray(a, copy=True, device=device))
+        if device == "cpu" or "device" not in self.op.schema.names or len(self.args) > self.op.schema.index["device"]:
+            return call
+        return Call(call.op, call.args, {"device": device, **call.kwargs})
 
     def run(self) -> Any:
         """The operator's result on meta arrays."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from meta.interpreter.invoke import device_of
 from meta.ir.type import Value
 from meta.op.dispatch import CallInfo, Implementation, candidates, with_dialect
@@ -32,3 +34,15 @@ def check_dialects(sample: Sample, dtype: str = "float32") -> None:
             result = call.run()
         check_types(call, result)
         check_values(sample, host, dtype, result, f"{name}.{sample.op}")
+
+
+def check_device(sample: Sample, dtype: str, device: str) -> None:
+    """Every dialect that accepts the call on `device` agrees with the reference, which runs on the CPU."""
+    host = call_of(sample, dtype)
+    names = [i.dialect.name for i in accepting(host.to_meta(device))]
+    for name in names or [None]:
+        call = host.to_meta(device)
+        with with_dialect(name) if name else nullcontext():
+            result = call.run()
+        check_types(call, result)
+        check_values(sample, host, dtype, result, f"{name or 'view'}.{sample.op} on {device}")

@@ -31,10 +31,10 @@ def _with_size(sample: Sample, size: int) -> Sample:
                   reason=sample.reason, **kwargs)  # fmt: skip
 
 
-def check_empty(sample: Sample) -> None:
+def check_empty(sample: Sample, device: str = "cpu") -> None:
     """A call with operands without elements agrees with the reference, or is refused where the reference refuses it."""
     host = call_of(sample, "float32")
-    call = host.to_meta()
+    call = host.to_meta(device)
     result = call.run()
     check_types(call, result)
     check_values(sample, host, "float32", result)

@@ -203,10 +203,11 @@ class Trace:
         if self.key is None:
             self.key = Var("key", tensor_type((2,), "int64"))
             self._params.add(self.key)
-        offset = array(np.array([0, self.keys], np.int64))
+        offset = array(np.array([0, self.keys], np.int64), device=device)
         self.keys += 1
-        drawn: Symbol = add(Symbol(self.key), Symbol(Constant(offset, self.key.type)))  # type: ignore[arg-type]
-        return drawn if str(device) == "cpu" else device_copy(drawn, device)
+        key = Symbol(self.key) if str(device) == "cpu" else device_copy(Symbol(self.key), device)
+        drawn: Symbol = add(key, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
+        return drawn
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -215,5 +216,3 @@ def _free(name: str, taken: set[str]) -> str:
     while out in taken:
         out, i = f"{name}_{i}", i + 1
     return out
-
-

@@ -7,7 +7,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from meta.op.dialect.tvm import _library as library
 from meta.op.dialect.tvm import _target
 from meta.op.dialect.tvm._register import TEImplementation, source_key
 from meta.vm.choose import Choice
+from meta.vm.destinations import Destinations, with_destinations
 from meta.vm.memory import PlannedBytes, planned_bytes
 from meta.vm.program import Source, executable, planned, register_kernels
 
@@ -28,24 +29,27 @@ KEEP = 64
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
     """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
-    origin: "built", "disk"."""
+    origin: "built", "disk".  destinations: the memory that calls bring along, None where the program allocates it."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
     memory: PlannedBytes
     origin: str
+    destinations: Destinations | None = None
 
 
 _lock = threading.RLock()
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
 
 
-def load(source: Source, *, fuse: bool) -> Loaded:
-    """The executable of a program, its library kernels registered. Building is done by one thread at a time."""
-    key = cache_key(source, fuse)
+def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
+    """The executable of a program, its library kernels registered. Building is done by one thread at a time.
+
+    graphs: the program takes its memory, if it can, so that calls can be recorded."""
+    key = cache_key(source, fuse) + ("_graph" if graphs else "")
     with _lock:
         register_kernels(source)
-        found = _loaded.get(key) or _from_disk(key) or _built(source, key, fuse)
+        found = _loaded.get(key) or _from_disk(key) or _built(source, key, fuse, graphs)
         _loaded[key] = found
         _loaded.move_to_end(key)
         while len(_loaded) > KEEP:
@@ -95,7 +99,9 @@ def _from_disk(key: str) -> Loaded | None:
     if module is None or facts is None:
         return None
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk")
+    given = facts.get("destinations")
+    destinations = Destinations.from_dict(given) if given is not None else None
+    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations)
 
 
 def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
@@ -106,13 +112,19 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
         return None
 
 
-def _built(source: Source, key: str, fuse: bool) -> Loaded:
+def _built(source: Source, key: str, fuse: bool, graphs: bool) -> Loaded:
     _, made = planned(source, fuse=fuse)
     memory = planned_bytes(made.module)
+    taking = with_destinations(made.module) if graphs else None
+    destinations = None
+    if taking is not None:
+        made, destinations = replace(made, module=taking[0]), taking[1]
     module = executable(source, made)
     disk = default_cache()
     if disk is not None:
         module = library.store(disk, key, module) or module
-        facts = {"kernels": made.kernels, "memory": memory.as_dict()}
+        facts: dict[str, Any] = {"kernels": made.kernels, "memory": memory.as_dict()}
+        if destinations is not None:
+            facts["destinations"] = destinations.as_dict()
         disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, made.kernels, memory, "built")
+    return Loaded(module, made.kernels, memory, "built", destinations)

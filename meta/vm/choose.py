@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError, message
@@ -124,3 +126,10 @@ def _visit(function: Function, choices: Choices) -> None:
     for binding in walk(function):
         if isinstance(binding.value, Call):
             choices.add(binding.value)
+
+
+def private_memory(choices: Choices) -> list[Callable[[], AbstractContextManager[Any]]]:
+    """For each dialect of the program whose library allocates memory on its own: a maker of scopes in which it takes
+    memory that it uses for nothing else."""
+    found = {c.implementation.dialect.name: c.implementation.dialect for c in choices.listed()}
+    return [d.private_memory(choices.device) for d in found.values() if d.private_memory is not None]

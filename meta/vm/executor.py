@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from meta import tracing
 from meta.device import Device
@@ -19,10 +19,15 @@ from meta.random.generator import default_generator
 from meta.scope import modes, scoped
 from meta.vm import report
 from meta.vm.build import Loaded, load
+from meta.vm.choose import private_memory
 from meta.vm.memory import MemoryReport
 from meta.vm.program import Source, output_types, prepare
 from meta.vm.runner import Machine, Runner, builder, collector, module_runner, runner, wrapper
 from meta.vm.source import check_call, flatten_call, module_record, refuse_foreign
+
+if TYPE_CHECKING:
+    from meta.vm.destinations import Destinations
+    from meta.vm.graph import GraphCall
 
 Transform = Callable[[Module], Module]
 CACHE_LIMIT = 256
@@ -44,6 +49,7 @@ class Program:
     source: Source
     loaded: Loaded
     constants: tuple[NDArray, ...]
+    machine: Machine | GraphCall
     run: Runner
 
 
@@ -51,10 +57,12 @@ class Executor:
     """A compiled program: call it with arrays. See `compile`."""
 
     def __init__(
-        self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None
-    ) -> None:
+        self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None,
+        graphs: bool = False,
+    ) -> None:  # fmt: skip
         self.device = device
         self.fuse = fuse
+        self.graphs = graphs and device.kind == "cuda"
         self._record = module_record(what) if isinstance(what, Module) else what.record
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
@@ -141,9 +149,13 @@ class Executor:
             module = each(module)
         self._check_devices(record)
         source = prepare(module, self.device)
-        loaded = load(source, fuse=self.fuse)
+        loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
-        return Program(record, module, source, loaded, constants, self._runner(record, source, loaded, constants))
+        machine: Machine | GraphCall = Machine(loaded.module, self.device)
+        if loaded.destinations is not None:
+            machine = self._recorded(machine, record, source, loaded.destinations)
+        run = self._runner(record, source, machine, constants)
+        return Program(record, module, source, loaded, constants, machine, run)
 
     def _check_devices(self, record: tracing.Record) -> None:
         for p in record.main.params:
@@ -153,19 +165,35 @@ class Executor:
                             f'move it, or compile(..., device="{p.type.device}")')
                 )  # fmt: skip
 
-    def _runner(self, record: tracing.Record, source: Source, loaded: Loaded, constants: Sequence[NDArray]) -> Runner:
+    def _runner(
+        self, record: tracing.Record, source: Source, machine: Machine | GraphCall, constants: Sequence[NDArray]
+    ) -> Runner:
         state = [x for _, x in record.state]
         draws = record.random
         key = (lambda: default_generator.next_key(count=draws)) if draws else None
         collect = collector(state, [c._data for c in constants], key)
         wrap = wrapper([t for t in output_types(source) if isinstance(t, TensorType)])
-        machine = Machine(loaded.module, self.device)
         if self._whole:
             return module_runner(machine, collect, wrap, builder(record.result), source.mutates)
         first = len(record.inputs)
         written = [state[at - first] for at in source.mutates.values() if at >= first]
         inputs_written = [at for at in source.mutates.values() if at < first]
         return runner(machine, collect, wrap, builder(record.result), written, inputs_written)
+
+    def _recorded(
+        self, machine: Machine, record: tracing.Record, source: Source, destinations: Destinations
+    ) -> Machine | GraphCall:
+        """The machine behind a CUDA graph: inputs that are not overwritten, and the random key, move."""
+        from meta.vm.graph import GraphCall
+
+        types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]
+        written = set(source.mutates.values())
+        first = len(record.inputs)
+        moving = [i for i in range(first) if i not in written]
+        if record.random:
+            moving.append(first + len(record.state))
+        scopes = private_memory(source.choices)
+        return GraphCall(machine.main, types, moving, destinations, self.device, scopes)
 
 
 def compile(
@@ -174,6 +202,7 @@ def compile(
     *,
     fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None,
+    graphs: bool = True,
 ) -> Executor:
     """Compile a Model, a traced function, a training step or an IR Module.
 
@@ -187,6 +216,7 @@ def compile(
     device: where it runs; inputs and parameters must be there.
     fuse: let neighbouring operators share a kernel.
     passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
+    graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
     A `with_dialect` around this call holds for the program."""
     chosen = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, chosen)
+    return Executor(what, parse_device(device), fuse, chosen, graphs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from meta.device import CPU, Device
 from meta.errors import ArgumentError, message
@@ -18,6 +18,13 @@ Runner = Callable[[Sequence[NDArray]], Any]
 
 
 _POOLED = 2  # the allocator that keeps freed memory for the next call
+
+
+class HasMain(Protocol):
+    """A machine, or what stands for one: the compiled function "main" on raw tensors."""
+
+    @property
+    def main(self) -> Callable[..., Any]: ...
 
 
 class Machine(threading.local):
@@ -81,7 +88,7 @@ def count_write(x: NDArray) -> None:
 
 
 def runner(
-    machine: Machine,
+    machine: HasMain,
     collect: Callable[[Sequence[NDArray]], list[Any]],
     wrap: Callable[[Any], list[NDArray]],
     build: Callable[[list[Any]], Any],
@@ -106,7 +113,7 @@ def runner(
 
 
 def module_runner(
-    machine: Machine,
+    machine: HasMain,
     collect: Callable[[Sequence[NDArray]], list[Any]],
     wrap: Callable[[Any], list[NDArray]],
     build: Callable[[list[Any]], Any],

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
+from typing import Any
 
+from meta.device import Device
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 
@@ -17,4 +21,10 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     return kernel(implementation, call)
 
 
-DIALECT = Dialect("torch", frozenset({"cpu", "cuda"}), 12, _probe, _kernel)
+def _private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
+    from meta.op.dialect.torch._bridge import private_memory
+
+    return private_memory(on)
+
+
+DIALECT = Dialect("torch", frozenset({"cpu", "cuda"}), 12, _probe, _kernel, _private_memory)

@@ -11,6 +11,7 @@ once a kernel), so tiny problems belong to other dialects. Nothing is recorded: 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,3 +83,10 @@ def _fill(arg: Any, count: int, inputs: Any) -> Any:
     if not count:
         return arg
     return [next(inputs) for _ in range(count)] if isinstance(arg, tuple) else next(inputs)
+
+
+def private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
+    """A maker of scopes in which torch allocates from a pool of its own, on the stream that our kernels use."""
+    pool = torch.cuda.MemPool()
+    where = torch.device(on.kind, on.index)
+    return lambda: torch.cuda.use_mem_pool(pool, where)

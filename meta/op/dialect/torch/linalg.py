@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from meta import dtype as dtypes
 from meta.op.dialect.torch import DIALECT
 from meta.op.dialect.torch._bridge import Maker
 from meta.op.dispatch import CallInfo
@@ -17,9 +18,10 @@ SMALL = 50_000
 
 def _worth_it(call: CallInfo) -> str | None:
     x, y = call.tensors()[:2]
-    if not x.is_static or not y.is_static:
-        return None
     if call.device.kind != "cpu":
+        dtype = call.outputs()[0].dtype
+        return None if dtypes.is_float(dtype) else f"cuBLAS has no {dtype}"
+    if not x.is_static or not y.is_static:
         return None
     transposed = call.op.name == "matmul" and call.args[2]
     contracted: Any = x.shape[-2 if transposed else -1]

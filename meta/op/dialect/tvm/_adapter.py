@@ -81,6 +81,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "system_triple": "tvm.target.codegen:llvm_get_system_triple",
         "cpu_features": "tvm.target.codegen:llvm_get_cpu_features",
         "vector_width": "tvm.target.codegen:llvm_get_vector_width",
+        "find_cuda_path": "tvm.support.nvcc:find_cuda_path",
+        "compute_version": "tvm.support.nvcc:get_target_compute_version",
         "llvm_version": "tvm.target.codegen:llvm_version_major",
         # Run time
         "version": "tvm:__version__",
@@ -92,6 +94,9 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "NDTensor": "tvm_ffi:Tensor",
         "from_dlpack": "tvm_ffi:from_dlpack",
         "get_global_func": "tvm_ffi:get_global_func",
+        # (DLPack's number of the kind, index) -> the stream of this thread, and its setter, which returns the last one
+        "current_stream": "tvm_ffi.core:_env_get_current_stream",
+        "set_stream": "tvm_ffi.core:_env_set_current_stream",
         "register_global_func": "tvm_ffi:register_global_func",
         "tensor": "tvm.runtime:tensor",
         "empty": "tvm.runtime:empty",
@@ -137,6 +142,10 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "copy_from_to": "runtime.TVMTensorCopyFromTo",
         # of device, stream (0: the default one)
         "stream_sync": "runtime.Device_StreamSync",
+        # (number of the kind, index, number of the attribute; 0: whether it exists)
+        "device_attribute": "runtime.GetDeviceAttr",
+        # (DLPack's number of the kind, index): makes it the device of this thread
+        "set_device": "__tvm_set_device",
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
         "register_op": "ir.RegisterOp",

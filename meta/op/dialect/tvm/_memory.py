@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from math import prod
+from typing import TYPE_CHECKING, Any
 
+from meta import _tvm_runtime
 from meta.device import CPU, Device
+from meta.dtype import itemsize
 from meta.errors import DeviceError, message
 from meta.op.dialect.tvm import _adapter as tvm
+
+if TYPE_CHECKING:
+    from meta.op.dialect.tvm._pool import DevicePools, MemoryStats
+
+_CUDA = 2  # DLPack's number for the kind
 
 
 @cache
 def tvm_device(on: Device) -> Any:
     """TVM's object for a device; raises DeviceError when this machine does not have it."""
     found = tvm.device(on.kind, on.index)
-    if on is not CPU and not tvm.tvm.runtime.device(on.kind, on.index).exist:
+    if on is not CPU and not _exists(on):
         raise DeviceError(message("device", f"there is no device {on} here", 'on every machine: "cpu"'))
     return found
+
+
+def _exists(on: Device) -> bool:
+    if on.kind == "cpu":
+        return on.index == 0
+    return _tvm_runtime.load_cuda() and bool(tvm.device_attribute(_CUDA, on.index, 0))
 
 
 @cache
@@ -30,7 +44,10 @@ def tvm_shape(shape: tuple[int, ...]) -> Any:
 
 
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
-    """An uninitialised compact tensor. Raises DeviceError when the device is missing or out of memory."""
+    """An uninitialised compact tensor; on CUDA from the pool of the current stream. Raises DeviceError when the device
+    is missing or out of memory."""
+    if on.kind != "cpu":
+        return allocator(shape, dtype, on)()
     try:
         return tvm.alloc_tensor(tvm.Shape(shape), tvm_dtype(dtype), tvm_device(on), None)
     except (RuntimeError, MemoryError) as error:
@@ -52,8 +69,30 @@ def viewer(shape: tuple[int, ...], dtype: str) -> Callable[[Any], Any]:
 
 
 def copy_into(source: Any, target: Any) -> None:
-    """Copy the elements; the tensors may be on different devices."""
-    tvm.copy_from_to(source, target)
+    """Copy the elements; the tensors may be on different devices.
+
+    Copies between devices, and on one, are queued on the current stream; the data of a copy from a device to the CPU is
+    there when this returns."""
+    places = [int(t.device.dlpack_device_type()) for t in (source, target)]
+    if _CUDA not in places:
+        tvm.copy_from_to(source, target)
+        return
+    from meta.op.dialect.tvm import _driver as driver
+
+    count = prod(target.shape) * itemsize(str(target.dtype))
+    if count:
+        on = _device_of(target if places[1] == _CUDA else source)
+        driver.enter(on)
+        stream = current_stream(on)
+        driver.copy(target.data_ptr(), source.data_ptr(), count, stream)
+        if places[1] != _CUDA:
+            driver.synchronize(stream)
+
+
+def _device_of(data: Any) -> Device:
+    from meta.device import device
+
+    return device(f"cuda:{data.device.index}")
 
 
 def copy_to(source: Any, dtype: str, on: Device) -> Any:
@@ -65,10 +104,47 @@ def copy_to(source: Any, dtype: str, on: Device) -> Any:
 
 def allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], Any]:
     """`empty` with everything but the allocation done beforehand."""
-    return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), tvm_device(on), None)
+    where = tvm_device(on)
+    if on.kind == "cpu":
+        return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), where, None)
+    from meta.op.dialect.tvm import _pool
+
+    stream = partial(tvm.current_stream, _CUDA, on.index)
+    return _pool.allocator(tvm.Shape(shape), tvm_dtype(dtype), prod(shape) * itemsize(dtype), on, stream)
+
+
+def current_stream(on: Device) -> int:
+    """The stream (a CUDA handle; 0 is the default one) that this thread's kernels on a device run on."""
+    return tvm.current_stream(_CUDA, on.index) or 0
+
+
+def set_stream(on: Device, stream: int) -> int:
+    """Have this thread's kernels run on a stream; returns the one they ran on."""
+    tvm_device(on)
+    return tvm.set_stream(_CUDA, on.index, stream) or 0
 
 
 def synchronize(on: Device) -> None:
     """Wait until the work given to the device is done."""
-    if on.kind != "cpu":
-        tvm.stream_sync(tvm_device(on), 0)
+    if on.kind == "cpu":
+        return
+    from meta.op.dialect.tvm import _driver as driver
+
+    tvm_device(on)
+    driver.enter(on)
+    driver.synchronize_all()
+
+
+def pools(on: Device) -> DevicePools:
+    """The allocator of a CUDA device; raises DeviceError when it is not there, or is the CPU."""
+    if on.kind == "cpu":
+        raise DeviceError(message("memory", "memory of the CPU is not pooled", 'devices: "cuda"'))
+    from meta.op.dialect.tvm import _pool
+
+    tvm_device(on)
+    return _pool.pools(on)
+
+
+def memory_stats(on: Device) -> MemoryStats:
+    """What the allocator of a CUDA device has. Raises DeviceError like `pools`."""
+    return pools(on).stats()

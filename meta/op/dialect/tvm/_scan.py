@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.op.dialect.tvm._adapter import IRBuilder, script_tirx, te, tirx
+from meta.op.dialect.tvm._launch import independent
 
 Index = tuple[Any, ...]
 
@@ -47,18 +48,17 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
     one = tirx.const(1, dtype)
 
     def element(index: Index, buffers: list[Any]) -> None:
-        start, power, result, square = buffers
+        start, power, result = buffers
         at = index or 0
+        square = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), dtype, scope="local"))
         result[at] = one
-        square[at] = start[at]
+        square[0] = start[at]
         with script_tirx.serial(0, bits) as bit:
             used = tirx.EQ((power[at] >> bit.astype(dtype)) & one, one)
-            result[at] = result[at] * tirx.Select(used, square[at], one)
-            square[at] = square[at] * square[at]
+            result[at] = result[at] * tirx.Select(used, square[0], one)
+            square[0] = square[0] * square[0]
 
-    return te.extern(
-        [base.shape] * 2, [base, exponent], nest(base.shape, element), dtype=[dtype] * 2, name="squarings"
-    )[0]
+    return te.extern([base.shape], [base, exponent], nest(base.shape, element), dtype=dtype, name="squarings")
 
 
 def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
@@ -68,10 +68,10 @@ def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any,
         with IRBuilder() as builder:
             buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
             with ExitStack() as opened:
-                kinds = [script_tirx.parallel, *[script_tirx.serial] * len(shape)]
+                kinds = [script_tirx.parallel, *[independent] * len(shape)]
                 index = tuple(opened.enter_context(kind(0, size)) for kind, size in zip(kinds, shape, strict=False))
                 if not index:
-                    opened.enter_context(script_tirx.serial(0, 1))  # to hold a body of several statements
+                    opened.enter_context(independent(0, 1))  # to hold a body of several statements
                 body(index, buffers)
         return builder.get()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from meta.dtype import HALVES
 from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm._launch import ACCUMULATE, INDEPENDENT
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
 """(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
@@ -35,10 +36,10 @@ def scatter(
             return _at(positions, i).astype("int64")
 
         with tvm.IRBuilder() as fill, ExitStack() as nest:
-            i = _loops(nest, shape)
+            i = _loops(nest, shape, INDEPENDENT)
             _store(target, _at(begin[0], i).astype(wide) if begin else tvm.tirx.const(0, wide), i)
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
-            i = _loops(nest, updates.shape)
+            i = _loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
             at = tuple(place(i, read))
             _store(target, combine(_at(target, at), _at(source, i).astype(wide)), at)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
@@ -49,9 +50,10 @@ def scatter(
     return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_cast")
 
 
-def _loops(nest: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Open a loop for each axis; their variables."""
-    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size)) for size in shape)
+def _loops(nest: ExitStack, shape: Sequence[Any], mark: str) -> tuple[Any, ...]:
+    """Open a loop for each axis, marked so if at all; their variables."""
+    marks = {mark: 1} if mark else None
+    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size, annotations=marks)) for size in shape)
 
 
 def _at(buffer: Any, index: Sequence[Any]) -> Any:

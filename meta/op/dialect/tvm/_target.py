@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _nvrtc
 
-_LOWERING: Final = ("_alignment", "_blocks", "_kernel", "_library", "_math", "_target")
+_LOWERING: Final = ("_alignment", "_blocks", "_kernel", "_launch", "_library", "_math", "_nvrtc", "_target")
 """Modules, beside the schedules, that what is compiled depends on."""
 
 
@@ -26,6 +27,7 @@ def target(kind: str) -> Any:
     if kind == "cpu":
         return tvm.Target({"kind": "llvm", "mcpu": tvm.system_cpu(), "mtriple": tvm.system_triple()})
     if kind == "cuda":
+        _nvrtc.install()
         return tvm.Target(tvm.Target.from_device(tvm.cuda(0)), host=target("cpu"))
     raise ValueError(f"no TVM target for device kind {kind!r}; known kinds: 'cpu', 'cuda'")
 

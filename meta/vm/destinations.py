@@ -1,0 +1,95 @@
+"""Programs that allocate nothing: the memory of everything that "main" computes comes in as further parameters.
+
+What a CUDA graph records are addresses, so that a program that is recorded must get its memory from whoever keeps the
+graph. Only straight-line programs of known sizes have this form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+from meta.dtype import itemsize
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.vm.steps import op_name
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A parameter that the program writes: a tensor at the start of one of the storages."""
+
+    storage: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """The parameters of "main" after its own. storages: bytes of each piece of memory that they share."""
+
+    storages: tuple[int, ...]
+    tensors: tuple[Destination, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"storages": self.storages, "tensors": [asdict(t) for t in self.tensors]}
+
+    @staticmethod
+    def from_dict(facts: dict[str, Any]) -> Destinations:
+        tensors = (Destination(t["storage"], tuple(t["shape"]), t["dtype"]) for t in facts["tensors"])
+        return Destinations(tuple(facts["storages"]), tuple(tensors))
+
+
+def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
+    """A planned module (before `finished`) whose "main" takes its memory, and what it takes; None where it branches,
+    calls other functions, or has sizes that are known only when it runs."""
+    name = next(v for v in module.get_global_vars() if v.name_hint == "main")
+    main = module[name]
+    storages: list[int] = []
+    places: dict[Any, int] = {}
+    tensors: list[Destination] = []
+    params: list[Any] = []
+    blocks: list[Any] = []
+    for block in main.body.blocks:
+        kept: list[Any] = []
+        for binding in block.bindings:
+            if not isinstance(binding, tvm.VarBinding) or _leaves_the_line(module, binding.value):
+                return None
+            value, kind = binding.value, op_name(binding.value)
+            if kind == "relax.memory.alloc_storage":
+                size = _static(value.args[0])
+                if size is None:
+                    return None
+                places[binding.var] = len(storages)
+                storages.append(prod(size))
+            elif kind in ("relax.memory.alloc_tensor", "relax.builtin.alloc_tensor"):
+                inside = kind == "relax.memory.alloc_tensor"
+                shape, dtype = _static(value.args[2 if inside else 0]), str(value.args[3 if inside else 1].value)
+                if shape is None or (inside and int(value.args[1].value)):
+                    return None  # kernels take tensors that start where their memory does
+                if not inside:
+                    storages.append(prod(shape) * itemsize(dtype))
+                place = places[value.args[0]] if inside else len(storages) - 1
+                tensors.append(Destination(place, shape, dtype))
+                params.append(binding.var)
+            else:
+                kept.append(binding)
+        blocks.append(tvm.BindingBlock(kept))
+    body = tvm.SeqExpr(blocks, main.body.body)
+    functions = dict(module.functions.items())
+    functions[name] = tvm.RelaxFunction([*main.params, *params], body, main.ret_ty, main.is_pure, main.attrs)
+    return tvm.IRModule(functions, attrs=module.attrs), Destinations(tuple(storages), tuple(tensors))
+
+
+def _leaves_the_line(module: Any, value: Any) -> bool:
+    """Whether a value branches or calls a function of the program."""
+    if isinstance(value, tvm.RelaxIf):
+        return True
+    called = isinstance(value, tvm.RelaxCall) and isinstance(value.op, tvm.GlobalVar)
+    return called and not isinstance(module[value.op], tvm.PrimFunc)
+
+
+def _static(shape: Any) -> tuple[int, ...] | None:
+    if not all(isinstance(d, (int, tvm.IntImm)) for d in shape.values):
+        return None
+    return tuple(int(d) for d in shape.values)

@@ -1,0 +1,30 @@
+"""Every operator on CUDA: each dialect that accepts a sample row there gives what the reference gives on the CPU.
+
+Rows and dtypes are those of the other operator tests. Without a GPU there is one skipped test, not one for each row.
+"""
+
+import pytest
+
+from meta.testing import get_testable_devices
+from meta.testing.dialects import check_device
+from meta.testing.samples import OTHER_DTYPES, Sample
+from meta.testing.shapes import check_empty, emptied
+from tests.python.op.samples import cases, samples
+
+HAS_CUDA = "cuda" in get_testable_devices()
+
+if HAS_CUDA:
+
+    @cases(others=OTHER_DTYPES)
+    def test_on_cuda(sample: Sample, dtype: str) -> None:
+        check_device(sample, dtype, "cuda")
+
+    @pytest.mark.parametrize("sample", [e for row in samples() for e in emptied(row)[:1]], ids=repr)
+    def test_without_elements_on_cuda(sample: Sample) -> None:
+        check_empty(sample, "cuda")
+
+else:
+
+    @pytest.mark.skip(reason="this machine has no CUDA device")
+    def test_on_cuda() -> None:
+        """Stands for all the rows."""

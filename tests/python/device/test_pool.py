@@ -1,0 +1,131 @@
+"""The allocator of CUDA devices, on memory of the CPU: its logic needs no GPU."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meta.device import CPU
+from meta.errors import DeviceError
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _driver as driver
+from meta.op.dialect.tvm import _pool
+
+MEBI = 1 << 20
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """A driver that does nothing but note who waits for whom; the pools of the CPU are new."""
+    noted: list[tuple[int, int]] = []
+    monkeypatch.setattr(driver, "enter", lambda on: None)
+    monkeypatch.setattr(driver, "memory", lambda on: (1 << 30, 1 << 40))
+    monkeypatch.setattr(driver, "synchronize_all", lambda: None)
+    monkeypatch.setattr(driver, "wait_for", lambda waiting, other: noted.append((waiting, other)))
+    monkeypatch.setattr(_pool, "_devices", {})
+    return noted
+
+
+def maker(count: int, stream: Callable[[], int] = lambda: 0) -> Callable[[], Any]:
+    return _pool.allocator(tvm.Shape((count,)), tvm.dtype("uint8"), count, CPU, stream)
+
+
+@pytest.mark.parametrize("count", [1, 512, 513, 5000, MEBI, MEBI + 1, 100 * MEBI + 7])
+def test_sizes_are_rounded_by_little(count: int) -> None:
+    assert count <= _pool.rounded(count) <= max(512, count + max(512, count // 8) + MEBI // 4)
+    assert _pool.rounded(_pool.rounded(count)) == _pool.rounded(count)
+    assert _pool.rounded(count) % 512 == 0
+
+
+@pytest.mark.usefixtures("waits")
+def test_freed_memory_is_used_again() -> None:
+    new = maker(1000)
+    addresses = set()
+    for _ in range(100):
+        addresses.add(new().data_ptr())
+    assert len(addresses) <= 2
+    assert _pool.pools(CPU).driver_calls == len(addresses)
+
+
+@pytest.mark.usefixtures("waits")
+def test_memory_in_use_is_left_alone() -> None:
+    new = maker(4096)
+    held = [new() for _ in range(50)]
+    assert len({t.data_ptr() for t in held}) == 50
+    view = np.from_dlpack(held.pop())  # no longer ours, but somebody's
+    view[:] = 7
+    others = [new() for _ in range(60)]
+    assert len({t.data_ptr() for t in (*held, *others)} | {view.ctypes.data}) == 49 + 60 + 1
+    assert (view == 7).all()
+
+
+@pytest.mark.usefixtures("waits")
+def test_statistics_and_empty_cache() -> None:
+    new = maker(3 * MEBI)
+    held = [new(), new()]
+    stats = _pool.pools(CPU).stats()
+    assert (stats.in_use, stats.cached, stats.reserved) == (6 * MEBI, 0, 6 * MEBI)
+    del held[0]
+    gc.collect()
+    stats = _pool.pools(CPU).stats()
+    assert (stats.in_use, stats.cached, stats.driver_calls) == (3 * MEBI, 3 * MEBI, 2)
+    _pool.pools(CPU).empty_cache()
+    stats = _pool.pools(CPU).stats()
+    assert (stats.cached, stats.reserved, stats.peak_reserved) == (0, 3 * MEBI, 6 * MEBI)
+    assert "3.0 MiB in use" in str(stats)
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_larger_block_serves() -> None:
+    first = maker(4 * MEBI)()
+    address = first.data_ptr()
+    del first
+    assert maker(3 * MEBI)().data_ptr() == address
+    assert maker(MEBI + 1)().data_ptr() != address  # not one of more than twice the size
+
+
+def test_streams_have_blocks_of_their_own(waits: list[tuple[int, int]]) -> None:
+    current = [1]
+    new = maker(2048, lambda: current[0])
+    first = new()
+    address = first.data_ptr()
+    _pool.used_on(first, CPU, 5)
+    del first
+    current[0] = 2
+    assert new().data_ptr() != address
+    assert waits == []
+    current[0] = 1
+    assert new().data_ptr() == address
+    assert waits == [(1, 5)]
+
+
+@pytest.mark.usefixtures("waits")
+def test_private_memory_is_given_back_with_its_pool() -> None:
+    device = _pool.pools(CPU)
+    new = maker(2 * MEBI)
+    pool = device.private_pool(0)
+    with device.privately(pool):
+        mine = new()
+    other = new()
+    assert mine.data_ptr() != other.data_ptr()
+    assert device.reserved == 4 * MEBI
+    address = mine.data_ptr()
+    del mine
+    assert new().data_ptr() != address
+    del pool
+    gc.collect()
+    assert device.reserved == 4 * MEBI  # of `other` and of what came after it
+
+
+def test_out_of_memory_says_how_much(waits: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    cached = maker(8 * MEBI)
+    cached()
+    monkeypatch.setattr(driver, "memory", lambda on: (MEBI, 1 << 40))
+    with pytest.raises(DeviceError, match=r"cannot allocate 64\.0 MiB on cpu: 1\.0 MiB are free; 0\.0 MiB in use"):
+        maker(64 * MEBI)()
+    assert _pool.pools(CPU).reserved == 0  # what was cached was given back first
+    assert waits == []
