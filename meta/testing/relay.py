@@ -33,7 +33,7 @@ def differences(text: ast.Program, saved: ast.Program, tolerance: float = 1e-5) 
 
 def left_out(text: ast.Program, saved: ast.Program) -> Iterator[tuple[str, str, Any]]:
     """Operator, name and value of the attributes that only the saved program has."""
-    compare = _Comparison(math.inf)
+    compare = _Comparison(1e-5)
     for name, function in text.functions.items():
         for _ in compare.run(function, saved.functions[name], name):
             pass

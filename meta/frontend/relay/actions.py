@@ -259,7 +259,7 @@ class Actions(ValueActions):
         place = _place(token)
         for field in fields.split("."):
             if len(field) > 9:
-                self.fail(token, f"field {field[:12]}... of a tuple")
+                self.fail(token, f"field {field[:12]} of a tuple", "at most 9 digits")
             expr = ast.TupleGetItem(expr, int(field), place)
         return expr
 

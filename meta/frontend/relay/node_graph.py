@@ -127,7 +127,7 @@ class NodeGraph:
         text: Any = node.get("repr_str", node.get("global_key", ""))
         if "repr_b64" in node:
             text = self._from_base64(node["repr_b64"], index).decode("utf-8", "backslashreplace")
-        elif "attrs" in node:
+        elif "value" in self.fields(index):
             text = self.field(index, "value")
         if not isinstance(text, str):
             raise self.error("no text", node=index)
