@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from meta.composed.image import roi_align as roi_align
     from meta.composed.norm import group_norm as group_norm
     from meta.composed.norm import instance_norm as instance_norm
-    from meta.composed.select import argwhere as argwhere
     from meta.composed.select import searchsorted as searchsorted
     from meta.composed.select import unique as unique
     from meta.extend import define as define
@@ -67,7 +66,6 @@ _HOMES: dict[str, str] = {
     "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",
     "affine_grid": "meta.composed.image",
-    "argwhere": "meta.composed.select",
     "einsum": "meta.composed.einsum",
     "grid_sample": "meta.composed.image",
     "group_norm": "meta.composed.norm",

@@ -1398,6 +1398,27 @@ def resize3d_dx(
 
 # --- indexing ---------------------------------------------------------------------------------------------------------
 
+_s_argwhere = state(get("argwhere"))
+_r_argwhere = _s_argwhere.fast
+
+
+def argwhere(x: T, size: int | Sequence[Dim] | None = None) -> T:
+    """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
+    on values: eager calls and the interpreter find it out, compiled programs need a size.
+    x: Input.
+    size: Number of rows of the result; missing ones are -1. None for as many as there are.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_argwhere[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_argwhere, x, size)
+    return run(x)
+
+
 _s_embedding = state(get("embedding"))
 _r_embedding = _s_embedding.fast
 

@@ -285,6 +285,13 @@ class TensorMethods(TensorLike):
         """
         return _generated.functions.subtract(self, x2)
 
+    def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
+        """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
+        depends on values: eager calls and the interpreter find it out, compiled programs need a size.
+        size: Number of rows of the result; missing ones are -1. None for as many as there are.
+        """
+        return _generated.functions.argwhere(self, size)
+
     def gather(self, axis: int, indices: Self) -> Self:
         """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
         result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller

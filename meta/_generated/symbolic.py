@@ -397,6 +397,10 @@ def resize3d_dx(
     return _call(bb, "resize3d_dx", dy, shape, method, coordinates, rounding, cubic_alpha)
 
 
+def argwhere(bb: Builder, x: Atom, size: int | Sequence[Dim] | None = None) -> Var:
+    return _call(bb, "argwhere", x, size)
+
+
 def embedding(bb: Builder, weight: Atom, indices: Atom) -> Var:
     return _call(bb, "embedding", weight, indices)
 

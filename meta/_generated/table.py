@@ -53,6 +53,7 @@ FAMILIES: dict[str, str] = {
     "resize2d_dx": "image",
     "resize3d": "image",
     "resize3d_dx": "image",
+    "argwhere": "indexing",
     "embedding": "indexing",
     "embedding_dx": "indexing",
     "gather": "indexing",

@@ -10,25 +10,6 @@ from meta.ir.dim import product
 from meta.ndarray import NDArray
 
 
-def argwhere(x: Any, size: int | None = None) -> Any:
-    """The positions of the elements that are not 0, in order: int64, (count, rank).
-
-    size: the number of rows of the result; missing ones are -1. Without it the shape of the result depends on values,
-    and traced programs, whose shapes do not, raise TraceError."""
-    flat = f.reshape(f.not_equal(x, 0) if x.dtype != "bool" else x, (-1,))
-    order = f.argsort(f.cast(flat, "uint8"), 0, True)
-    count = f.sum(flat)
-    if size is None:
-        kept = _number("argwhere", count)
-        chosen = f.strided_slice(order, (0,), (kept,))
-        return _unravelled(chosen, x.shape)
-    room = product(x.shape).__index__()
-    padded = f.pad(order, (0, max(size - room, 0)))
-    chosen = f.strided_slice(padded, (0,), (size,))
-    rows = f.arange(0, size, 1, "int64", x.device)
-    return f.where(f.expand_dims(rows < count, 1), _unravelled(chosen, x.shape), -1)
-
-
 def _number(name: str, count: Any) -> int:
     if isinstance(count, NDArray):
         return int(count.item())
@@ -38,21 +19,9 @@ def _number(name: str, count: Any) -> int:
     )  # fmt: skip
 
 
-def _unravelled(flat: Any, shape: Any) -> Any:
-    """Positions in the flattened tensor as rows of positions along each axis."""
-    columns: list[Any] = []
-    rest = flat
-    for size in reversed(shape):
-        columns.append(f.mod(rest, size))
-        rest = f.floor_divide(rest, size)
-    if not columns:
-        return f.zeros((*flat.shape, 0), "int64", flat.device)
-    return f.stack(columns[::-1], 1)
-
-
 def unique(x: Any) -> tuple[Any, Any, Any]:
     """The distinct elements in ascending order, for each element of the flattened x the position of its value among
-    them, and how often each occurs (int64). Raises TraceError in traced programs, as argwhere does."""
+    them, and how often each occurs (int64). Raises TraceError in traced programs."""
     flat = f.reshape(x, (-1,))
     order = f.argsort(flat, 0)
     ordered = f.take(flat, order, 0)
@@ -61,7 +30,7 @@ def unique(x: Any) -> tuple[Any, Any, Any]:
     count = _number("unique", f.sum(new))
     group = f.cumsum(new, 0) - 1
     inverse = f.scatter_elements(f.zeros_like(group), 0, order, group)
-    first = f.reshape(argwhere(new), (count,))
+    first = f.reshape(f.argwhere(new, count), (count,))
     counts = f.scatter_add(f.zeros((count,), "int64", x.device), 0, group, f.ones_like(group))
     return f.take(ordered, first, 0), inverse, counts
 

@@ -156,11 +156,29 @@ def _prepare(known: OpState, args: tuple[Any, ...], raw: Any) -> Any:
     out = op.declare(*types)
     if isinstance(out, Value):
         return out.value
-    call = CallInfo(op, types, out, device_of(args, out))
-    run = runner(call)
+    if op.resolve is not None and not all(t.is_static for t in flat_types((out,))):
+        run = _resolving(known, args)
+    else:
+        run = runner(CallInfo(op, types, out, device_of(args, out)))
     _remember(known.scoped, raw, run)
     if not scopes.active and not _has_scalar(op, args):
         _remember(known.fast, fast_key(op, args), run)
+    return run
+
+
+def _resolving(known: OpState, args: tuple[Any, ...]) -> Runner:
+    """Of a call whose result has a shape that depends on values: work it out, then call again."""
+    op, positions = known.op, known.op.schema.tensor_positions
+    resolve = op.resolve
+    assert resolve is not None
+    attributes = [None if i in positions else arg for i, arg in enumerate(args)]
+
+    def run(*tensors: Any) -> Any:
+        full = list(attributes)
+        for i, tensor in zip(positions, tensors, strict=True):
+            full[i] = tensor
+        return invoke(known, *resolve(*full))
+
     return run
 
 

@@ -40,6 +40,7 @@ class Op:
     method: whether arrays have it as a method.  operator: the Python special method it implements ("__add__").
     view: the result shares the storage of the first tensor and only the shape differs.
     outputs: names of the results, for docs and gradient formulas, when there are several.
+    resolve: for results whose shape depends on values: arguments without the sizes that values decide -> with them.
     private: not part of the public namespace (backward ops are public: people build on them).
     """
 
@@ -59,6 +60,7 @@ class Op:
     operator: str = ""
     view: bool = False
     outputs: tuple[str, ...] = ()
+    resolve: Callable[..., tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

@@ -16,6 +16,12 @@ _slice = (
     Arg("strides", IntTuple, (), doc="Step of each axis, not zero; () for all ones."),
 )
 
+argwhere = Schema(
+    "argwhere",
+    _x,
+    Arg("size", Optional(IntTuple), None,
+        doc="Number of rows of the result; missing ones are -1. None for as many as there are."),
+)  # fmt: skip
 strided_slice = Schema("strided_slice", _x, *_slice)
 strided_slice_dx = Schema("strided_slice_dx", _dy, _shape, *_slice)
 strided_set = Schema("strided_set", _x, Arg("v", Tensor, doc="What to put there; broadcasts to the slice."), *_slice)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 from meta import dtype as dtypes
-from meta.ir.dim import Dim, same_dim
+from meta.ir.dim import Dim, same_dim, sym
 from meta.ir.type import TensorType
-from meta.op import rules
+from meta.op import data_dependent, rules
 from meta.op.registry import declare
 from meta.schema import indexing
 
+_unknown = itertools.count()
 WHOLE = 2**62
 """An `end` past every size."""
 
@@ -76,6 +79,21 @@ def strided_set(
         f"shapes that broadcast to that of the slice, {rules.show(target)}",
     )
     return x
+
+
+@declare("argwhere", schema=indexing.argwhere, amp="keep", method=True, aten="argwhere", relay="argwhere",
+         resolve=data_dependent.argwhere)  # fmt: skip
+def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
+    """The positions of the elements that are not 0, in order: int64, (count, rank).
+
+    Without a size the shape depends on values: eager calls and the interpreter find it out, compiled programs need a
+    size."""
+    if size is None:
+        return x.with_shape((sym(f"argwhere{next(_unknown)}"), x.ndim)).with_dtype("int64")
+    (rows,) = size if len(size) == 1 else (-1,)
+    known = isinstance(rows, int)
+    rules.require("argwhere", not known or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
+    return x.with_shape((rows, x.ndim)).with_dtype("int64")
 
 
 def _require_number(op: str, name: str, t: TensorType) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meta.op import data_dependent
 from meta.op.dialect.reference import DIALECT
 from meta.op.dialect.reference._precision import widen
 
@@ -119,6 +120,14 @@ def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
     return take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0, "clip")
 
 
+def argwhere(x: Any, size: tuple[int, ...]) -> Any:
+    out = np.full((size[0], x.ndim), -1)
+    found = np.argwhere(x != 0)[: size[0]]
+    out[: len(found)] = found
+    return out
+
+
+DIALECT.implement("argwhere", argwhere, accepts=data_dependent.refusal)
 DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, "clip"))
 DIALECT.implement("embedding_dx", embedding_dx)
 DIALECT.implement("gather", gather)

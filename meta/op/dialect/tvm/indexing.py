@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import is_nan, select
+from meta.op import data_dependent
+from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
+from meta.op.dialect.tvm._elementwise import cast, is_nan, select
 from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm._scan import nest
 from meta.op.dialect.tvm._scatter import scatter as scattered
 from meta.op.dialect.tvm.movement import modulo, unflattened
 from meta.op.dialect.tvm.transform import is_one
@@ -108,6 +111,31 @@ def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
         return tirx.if_then_else(tirx.all(*conditions), value, x(*i)) if conditions else value
 
     return te.compute(x.shape, element, "strided_set")
+
+
+@compute("argwhere", sizes=("size",), accepts=data_dependent.refusal)
+def argwhere(x: Any, size: Any, *, out: Any) -> Any:
+    rows, rank = out[0].shape
+    minus = tirx.const(-1, "int64")
+    if not x.shape:
+        return te.compute((rows, rank), lambda *_: minus, "argwhere")
+
+    def body(_: Any, buffers: list[Any]) -> None:
+        source, target = buffers
+        found = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "int64", scope="local"))
+        with script_tirx.serial(0, rows) as row:
+            for axis in range(len(x.shape)):
+                target[row, axis] = minus
+        found[0] = tirx.const(0, "int64")
+        with ExitStack() as loops:
+            i = tuple(loops.enter_context(script_tirx.serial(0, d)) for d in x.shape)
+            hit = tirx.all(cast(source[i], "bool"), found[0] < rows)
+            with script_tirx.If(hit), script_tirx.Then():
+                for axis, position in enumerate(i):
+                    target[found[0], axis] = position
+                found[0] = found[0] + 1
+
+    return te.extern([[rows, rank]], [x], nest([], body), dtype="int64", name="argwhere")
 
 
 # --- positions from a tensor -----------------------------------------------------------------------------------------

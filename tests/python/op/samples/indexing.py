@@ -98,7 +98,15 @@ def _embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
     return _take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0)
 
 
+def _argwhere(x: Any, size: int) -> Any:
+    found = torch.argwhere(x)[:size]
+    return torch.nn.functional.pad(found, (0, 0, 0, size - len(found)), value=-1)
+
+
 SAMPLES = [
+    Sample("argwhere", T(3, 4, dtype="int32", low=0, high=2), 9, ref=_argwhere),
+    Sample("argwhere", T(2, 2, 3, dtype="bool"), 3, ref=_argwhere),
+    Sample("argwhere", T(9), 12, ref=_argwhere),
     Sample("embedding", T(5, 3), I(2, 4, high=5), ref=_embedding),
     Sample("embedding", T(5), I(4, high=7, low=-2, dtype="int32"), ref=_embedding),
     Sample("embedding", T(5, 2, 2), I(high=5), ref=_embedding),
@@ -158,6 +166,8 @@ SAMPLES = [
 ]  # fmt: skip
 
 ERRORS = [
+    ErrorCase("argwhere", T(3), -1, error=TypeInferenceError, match="one size of 0 and up"),
+    ErrorCase("argwhere", T(3), (1, 2), error=TypeInferenceError, match="one size of 0 and up"),
     ErrorCase("embedding", T(5, 3), T(2), error=TypeInferenceError, match="'indices' has dtype float32"),
     ErrorCase("embedding", T(), I(2, high=1), error=TypeInferenceError, match="0-d"),
     ErrorCase("embedding_dx", T(3, 2), I(2, high=2), 4, error=TypeInferenceError, match="begins with that of indices"),

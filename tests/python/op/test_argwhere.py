@@ -1,0 +1,38 @@
+"""Positions of the elements that are not 0, whose number is known at run time only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meta
+from meta import vm
+from meta.errors import DispatchError
+from meta.interpreter.run import run
+
+X = np.array([[0, 2, 0], [1, 0, -3]], np.float32)
+
+
+@pytest.mark.parametrize("x", [X, X > 5, np.float32(2), np.float32(0), np.zeros((0, 3)), np.array([np.nan, 0.0])])
+def test_eager(x: np.ndarray) -> None:
+    found = meta.argwhere(meta.array(x))
+    assert found.shape == np.argwhere(x).shape
+    assert found.tolist() == np.argwhere(x).tolist()
+
+
+def test_calls_of_one_type_have_results_of_their_own_shapes() -> None:
+    assert [len(meta.argwhere(meta.array(row)).tolist()) for row in X] == [1, 2]
+    assert len(meta.argwhere(meta.array(X[0] * 0)).tolist()) == 0
+
+
+def test_interpreter() -> None:
+    record = meta.trace(lambda x: meta.argwhere(x) + 1).record(meta.array(X))
+    for x in (X, -X + 1):
+        result = run(record.module, meta.array(x))
+        (result,) = result if isinstance(result, tuple) else (result,)
+        assert result.tolist() == (np.argwhere(x) + 1).tolist()
+
+
+def test_compiled_programs_need_a_size() -> None:
+    with pytest.raises(DispatchError, match="the shape of the result depends on values: compiled programs need a size"):
+        vm.compile(meta.trace(meta.argwhere))(meta.array(X))
