@@ -8,7 +8,7 @@ from __future__ import annotations
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 BELOW_TVM = 8
-"""The plevel of operators for which TVM's own kernels measured faster (docs/gpu.md): by name, or where TVM refuses."""
+"""The plevel of operators for which TVM's kernels measured faster, or join others in programs (docs/gpu.md)."""
 
 
 def _probe() -> str | None:

@@ -15,6 +15,7 @@ from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import _driver
 from meta.op.dialect.cudnn._shared import StatusError
 from meta.op.dispatch import CallInfo, Implementation, Kernel
+from meta.scope import modes
 
 Run = Callable[..., None]
 Maker = Callable[[CallInfo], Run]
@@ -66,6 +67,14 @@ def unfit(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
         if size >= _LARGEST:
             return f"{size} elements: cuDNN counts them in 32 bits"
     return None
+
+
+def small(call: CallInfo, least: int) -> str | None:
+    """Why a call is too small to be worth it: fewer than `least` elements. Who names dialects is not asked."""
+    size: Any = call.tensors()[0].size
+    if modes.dialects is not None or size >= least:
+        return None
+    return f"{size} elements, too few: below {least} TVM's kernels cost less"
 
 
 @cache

@@ -12,12 +12,13 @@ from typing import Any, Final
 from meta import storage
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _frontend, _plans
+from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, filled, product, unfit
+from meta.op.dialect.cudnn._kernel import Run, filled, product, small, unfit
 from meta.op.dialect.cudnn._plans import Solution
 from meta.op.dispatch import CallInfo
+from meta.scope import modes
 
 X: Final = 1
 SCALE: Final = 2
@@ -31,6 +32,8 @@ DSCALE: Final = 9
 DBIAS: Final = 10
 EPS: Final = 11
 _DTYPES: Final = ("float32", "float16", "bfloat16")
+_WORTH: Final = {"layer_norm": 1 << 21, "layer_norm_dx": 1 << 22, "layer_norm_dwb": 1 << 15}
+"""Elements from which each is faster than TVM's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,17 @@ def unsuited(call: CallInfo) -> str | None:
     )
 
 
+def _slower(call: CallInfo) -> str | None:
+    """Why TVM's kernel is faster. Who names dialects is not asked."""
+    dtype = call.tensors()[0].dtype
+    if dtype != "float32" and call.op.name != "layer_norm_dwb" and modes.dialects is None:
+        return f"dtype {dtype}: TVM's kernel is faster but for float32"
+    return small(call, _WORTH[call.op.name])
+
+
 def refused(call: CallInfo) -> str | None:
     """Why a normalisation of layers is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unsuited(call) or _frontend.missing()
+    reason = unsuited(call) or _slower(call) or _frontend.missing()
     if reason:
         return reason
     handle = handles(call.device)()
@@ -182,6 +193,6 @@ def _dwb(call: CallInfo) -> Run:
     return run
 
 
-DIALECT.implement("layer_norm", _forward, plevel=BELOW_TVM, accepts=refused)
-DIALECT.implement("layer_norm_dx", _dx, plevel=BELOW_TVM, accepts=refused)
-DIALECT.implement("layer_norm_dwb", _dwb, plevel=BELOW_TVM, accepts=refused)
+DIALECT.implement("layer_norm", _forward, accepts=refused)
+DIALECT.implement("layer_norm_dx", _dx, accepts=refused)
+DIALECT.implement("layer_norm_dwb", _dwb, accepts=refused)

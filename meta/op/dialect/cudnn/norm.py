@@ -6,13 +6,16 @@ from typing import Any, Final
 
 from meta.ir.type import TensorType
 from meta.op.declare.norm import wide
-from meta.op.dialect.cudnn import DIALECT, _driver, _layer_norm, _library
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _driver, _layer_norm, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
+"""The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then
+overflows on values that are large but finite."""
+_FEW_ROWS: Final = 8192
 _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 
@@ -31,9 +34,10 @@ def refused(call: CallInfo) -> str | None:
 
 
 def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
-    """Descriptors of x and of what there is one of a channel. What has its channels last is described so."""
+    """Descriptors of x and of what there is one of a channel. Many rows of channels are one image with its channels
+    last, few are as many images of one element: either is slow where the other is fast."""
     before, channels, after = around(x.shape, axis)
-    if after == 1:
+    if after == 1 and before > _FEW_ROWS:
         size = before * channels
         data = tensor(x.dtype, (1, channels, before, 1), (size, 1, channels, channels))
     else:
@@ -134,7 +138,7 @@ def _backward(call: CallInfo) -> Run:
 
 
 DIALECT.implement("batch_norm_train", _train, accepts=refused)
-DIALECT.implement("batch_norm_infer", _infer, accepts=refused)
+DIALECT.implement("batch_norm_infer", _infer, plevel=BELOW_TVM, accepts=refused)
 DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused)
 
 __all__ = ["_layer_norm"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from meta import storage
 from meta.ir.type import TensorType
 from meta.op import window
-from meta.op.dialect.cudnn import DIALECT, _library
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, pooling, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Run, unfit
@@ -17,8 +17,9 @@ from meta.op.window import Windows
 
 _INCLUDE: Final = 1
 _EXCLUDE: Final = 2
-_MAX: Final = 3
-"""The deterministic one: a gradient goes to one element of its window."""
+_MAX: Final = 0
+"""The order in which it adds the gradients of windows that share their maximum is not fixed, as in torch; the mode in
+which it is takes three times as long. Either sends a gradient to the first of equal elements."""
 _Ints = tuple[int, ...]
 
 
@@ -120,6 +121,7 @@ def _backward_of_mean(call: CallInfo) -> Run:
 for _rank in (1, 2, 3):
     for _prefix in ("", "adaptive_"):
         DIALECT.implement(f"{_prefix}max_pool{_rank}d", _forward, accepts=refused)
-        DIALECT.implement(f"{_prefix}max_pool{_rank}d_dx", _backward_of_max, accepts=refused)
-        DIALECT.implement(f"{_prefix}avg_pool{_rank}d", _forward, accepts=refused)
-        DIALECT.implement(f"{_prefix}avg_pool{_rank}d_dx", _backward_of_mean, accepts=refused)
+        _plevel = BELOW_TVM if _prefix else DIALECT.plevel
+        DIALECT.implement(f"{_prefix}max_pool{_rank}d_dx", _backward_of_max, plevel=_plevel, accepts=refused)
+        DIALECT.implement(f"{_prefix}avg_pool{_rank}d", _forward, plevel=BELOW_TVM, accepts=refused)
+        DIALECT.implement(f"{_prefix}avg_pool{_rank}d_dx", _backward_of_mean, plevel=BELOW_TVM, accepts=refused)

@@ -76,7 +76,7 @@ def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypa
 
 
 def test_what_was_tried_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / _library.NAME
+    broken = tmp_path / "libcudnn-of-nobody.so.9"
     broken.write_bytes(b"no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setattr(_library, "_BUNDLES", ())
@@ -233,6 +233,21 @@ def test_layer_norm(families: Any) -> None:
     assert unsuited(call("layer_norm", t(2, 4, dtype="float64"))) == "dtype float64, of float32, float16, bfloat16"
     mixed = call("layer_norm", t(2, 4, dtype="float16"), t(4), t(4, dtype="float16"))
     assert unsuited(mixed) == "scale and bias are float16 and float32: cuDNN takes them in one dtype"
+
+
+def test_what_is_not_worth_it(families: Any) -> None:
+    softmax = next(i for i in dispatch._implementations["softmax"] if i.dialect is DIALECT)
+    assert softmax.accepts is not None
+    assert softmax.accepts(call("softmax", t(1024, 1024))) is None
+    few, across = call("softmax", t(64, 1000)), call("softmax", t(1024, 1024), axis=0)
+    assert softmax.accepts(call("softmax", t(32, 64, 56, 56), axis=1)) is None
+    gradient = call("softmax_dx", t(8192, 8192), t(8192, 8192))
+    assert softmax.accepts(gradient) == "rows of 8192 elements: above 512 TVM is faster"
+    assert softmax.accepts(few) == "64000 elements, too few: below 1048576 TVM's kernels cost less"
+    assert softmax.accepts(across) == "1024 sums along axis 0: below 32768 TVM is faster"
+    with dispatch.with_dialect("cudnn"):
+        assert softmax.accepts(few) is None
+        assert softmax.accepts(across) is None
 
 
 def test_attention(families: Any) -> None:
