@@ -91,7 +91,7 @@ def mutate_tokens(text: str, rng: random.Random) -> str:
         if not tokens:
             break
         at, other = rng.randrange(len(tokens)), rng.randrange(len(tokens))
-        match rng.randrange(7):
+        match rng.randrange(10):
             case 0:
                 del tokens[at]
             case 1:
@@ -105,9 +105,21 @@ def mutate_tokens(text: str, rng: random.Random) -> str:
             case 5:
                 end = at + rng.choice((1, 5, 30))
                 tokens[at:at] = tokens[at:end] * rng.choice((1, 2, 200))
+            case 6 | 7 | 8:
+                _replace_alike(tokens, rng)
             case _:
                 tokens[at:at] = [rng.choice(_STRANGE)] * rng.choice((10, 1000))
     return "".join(tokens)[:_LARGEST]
+
+
+def _replace_alike(tokens: list[str], rng: random.Random) -> None:
+    """A number by another number, or a name by another name: what most often still parses."""
+    like = rng.choice((r"\d+", r"[a-z_]+\.?[a-z_0-9]+", r"%[\w.]+", r'"\w*"'))
+    places = [at for at, token in enumerate(tokens) if re.fullmatch(like, token)]
+    if places:
+        other = tokens[rng.choice(places)]
+        number = str(rng.choice((0, 1, 2, 3, 7, 64, 2**31, 2**63 - 1)))
+        tokens[rng.choice(places)] = number if like == r"\d+" and rng.random() < 0.5 else other
 
 
 def mutate_json(text: str, rng: random.Random) -> str:

@@ -5,6 +5,7 @@ Nothing here recurses, so that the depth of a program is no matter of Python's s
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -17,6 +18,8 @@ from meta.frontend.relay.limits import MAX_NESTING
 from meta.frontend.relay.scope import Scope
 
 _MAX_NAME = 4096
+_MOST_SUGGESTED = 500
+_LONGEST_SUGGESTED = 64
 _INDICES = re.compile(r"(?:\.\d+){1,64}\Z")
 _UNKNOWN = ast.UnknownType()
 # Precedence and Relay's name of what the infix operators stand for.
@@ -149,7 +152,8 @@ class Actions(ValueActions):
         self.scope.open()
         for each in parameters or ():
             if isinstance(each, Pair):
-                attrs[each.name] = each.value
+                if each.name != "virtual_device":
+                    attrs[each.name] = each.value
             else:
                 params.append(each)
                 self.scope.declare("%" + each.name, each)
@@ -237,9 +241,13 @@ class Actions(ValueActions):
         return self._undefined(token, token[: indices.start()] if indices else token)
 
     def _undefined(self, token: Token, base: str) -> NoReturn:
-        known = (name for name in self.scope.names if not name[1].isdigit())
+        near = itertools.islice(reversed(self.scope.names), _MOST_SUGGESTED)
+        known = [name for name in near if not name[1].isdigit() and len(name) < _LONGEST_SUGGESTED]
         self.fail(
-            token, f"{base} is not defined here", "names of parameters and let variables", did_you_mean(base, known)
+            token,
+            f"{base} is not defined here",
+            "names of parameters and let variables",
+            did_you_mean(base[:_LONGEST_SUGGESTED], known),
         )
 
     def graph(self, children: list[Token]) -> ast.Expr:
@@ -318,6 +326,7 @@ class Actions(ValueActions):
                 self.loose.pop()
             else:
                 args.append(each)
+        attrs.pop("attrs_type_key", None)  # the class, which is written where the callee is no operator
         return ast.Call(callee, tuple(args), attrs, (), place)
 
     def arguments(self, children: list[Any]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 from meta.errors import did_you_mean
 from meta.frontend.relay import ast, literal
 from meta.frontend.relay.errors import RelayError
+from meta.frontend.relay.json_nodes import given, plain_attribute
 from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS, MAX_NESTING
 
 Token = Any
@@ -16,8 +17,8 @@ Token = Any
 Metadata = Callable[[str, int], Any]
 """What `meta[key][index]` stands for: a constant, attributes, a value or a type; raises RelayError without it."""
 
+_LONGEST_REASON = 300
 _UNKNOWN = ast.UnknownType()
-_NOT_GIVEN = ("", "None")
 
 
 class Pair(NamedTuple):
@@ -48,7 +49,7 @@ class ValueActions:
         self.depth = 0
 
     def fail(self, token: Token, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
-        raise Mistake(token.line, token.column, wrong, allowed, do)
+        raise Mistake(token.line, token.column, wrong[:_LONGEST_REASON], allowed, do)
 
     def entry_of_metadata(self, token: Token) -> Any:
         """What `meta[relay.Constant][0]` stands for."""
@@ -62,7 +63,7 @@ class ValueActions:
 
     def attribute(self, children: list[Any]) -> Pair:
         name, value = children
-        return Pair(str(name), None if isinstance(value, str) and value in _NOT_GIVEN else value)
+        return Pair(str(name), given(value))
 
     def number_value(self, children: list[Token]) -> int | float:
         try:
@@ -86,7 +87,10 @@ class ValueActions:
         return children[0][1:]
 
     def metadata_value(self, children: list[Token]) -> Any:
-        return self.entry_of_metadata(children[0])
+        value = self.entry_of_metadata(children[0])
+        if isinstance(value, ast.Constant):
+            return ast.Constant(value.value, value.dtype, place(children[0]))
+        return plain_attribute(value)
 
     def sequence(self, children: list[Any]) -> tuple[Any, ...]:
         return tuple(children)
@@ -122,7 +126,7 @@ class ValueActions:
                 dtype,
                 f"{dtype} is no dtype",
                 "float32, int64, bool and the like",
-                did_you_mean(dtype, literal.NUMPY_DTYPES),
+                did_you_mean(dtype[:40], literal.NUMPY_DTYPES),
             )
         return ast.TensorType(shape, str(dtype))
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from meta.frontend.relay import ast
 from meta.frontend.relay.attr_fields import BOOLS, FLOATS, STRINGS, holds_object
-from meta.frontend.relay.json_nodes import NODES, Node, plain_attribute
+from meta.frontend.relay.json_nodes import NODES, Node, given, plain_attribute
 from meta.frontend.relay.limits import MAX_NESTING, MAX_VALUE_SIZE
 from meta.frontend.relay.node_graph import NodeGraph
 
 _NEW, _OPEN, _DONE = 0, 1, 2
-_NOT_GIVEN = ("", "None")
 _CONTAINERS = ("Array", "Map", "StrMap")
 
 
@@ -140,7 +139,7 @@ class Builder:
                 value = plain_attribute(self._values[objects[name]])
             else:
                 value = self._literal(index, name, text)
-            out[name] = None if isinstance(value, str) and value in _NOT_GIVEN else value
+            out[name] = given(value)
         return out
 
     def _literal(self, index: int, name: str, text: Any) -> Any:
