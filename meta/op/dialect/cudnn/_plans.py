@@ -49,6 +49,8 @@ class Solution:
         return self._workspace
 
 
+LIMIT = 1024
+"""Problems that are remembered; a program that meets more starts over. Kernels keep the solutions that they use."""
 _solutions: dict[Hashable, Solution] = {}
 _lock = RLock()
 
@@ -61,5 +63,7 @@ def solve(problem: Hashable, describe: Callable[[], Graph], most: int = 1, avoid
         with _lock:
             found = _solutions.get(problem)
             if found is None:
+                if len(_solutions) >= LIMIT:
+                    _solutions.clear()
                 found = _solutions[problem] = Solution(describe, most, avoid)
     return found
