@@ -35,6 +35,22 @@ def test_special_values(dialect: str, descending: bool) -> None:
     assert np.array_equal(values.numpy(), wanted.values.numpy()[:, :7], equal_nan=True)
 
 
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("kind", ["distinct", "ties", "special"])
+def test_few_of_many(kind: str, largest: bool) -> None:
+    """The first of equal elements, also where only a few are selected."""
+    rng = np.random.default_rng(0)
+    x = {
+        "distinct": rng.permutation(8000).astype(np.float32).reshape(4, 2000),
+        "ties": rng.integers(0, 50, (4, 2000)).astype(np.float32),
+        "special": rows(2000, "float32"),
+    }[kind]
+    found = meta.topk(meta.array(x), 3, 1, largest)
+    wanted = torch.sort(torch.from_numpy(x), dim=1, descending=largest, stable=True)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert np.array_equal(ours.numpy(), theirs.numpy()[:, :3], equal_nan=ours.dtype == "float32")
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 31, 32, 33, 1000])
 def test_sizes(size: int) -> None:
     x = np.random.default_rng(size).integers(0, 9, (2, size)).astype(np.int32)
