@@ -27,8 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of inputs drawn at random (default: 0)")
     parser.add_argument("--repeat", type=int, default=5, help="timed calls (default: 5)")
     parser.add_argument("--interpreter", action="store_true", help="run operator by operator instead of on the VM")
-    parser.add_argument("--explain", action="store_true",
-                        help="list the operators of the program, print what it became, and which kernels run it")  # fmt: skip
+    parser.add_argument(
+        "--explain", action="store_true", help="list the program's operators, what it became, and which kernels run it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,12 +49,11 @@ def run(options: argparse.Namespace) -> int:
     if options.explain:
         print(made.module)
     inputs = [meta.array(x) for x in _inputs(options, made.inputs, made.module.main.params)]
-    call: Any
-    if options.interpreter:
-        call = lambda: meta.interpreter.run(made.module, *inputs)  # noqa: E731
-    else:
-        executor = meta.vm.compile(made.module)
-        call = lambda: executor(*inputs)  # noqa: E731
+    executor = meta.vm.compile(made.module)
+
+    def call() -> Any:
+        return meta.interpreter.run.run(made.module, *inputs) if options.interpreter else executor(*inputs)
+
     start = time.perf_counter()
     result = call()
     print(f"first call (compiles) {(time.perf_counter() - start) * 1e3:.0f} ms")
@@ -119,8 +119,9 @@ def _drawn(rng: np.random.RandomState, kind: TensorType) -> Any:
         return rng.rand(*shape) < 0.5
     if is_float(kind.dtype):
         x: Any = np.asarray(rng.randn(*shape))
-        return x.astype(kind.dtype) if kind.dtype != "bfloat16" else x.astype("float32")
-    return np.asarray(rng.randint(0, 8, size=shape)).astype(kind.dtype)
+        return x.astype("float32" if kind.dtype == "bfloat16" else kind.dtype)
+    whole: Any = rng.randint(0, 8, size=shape)  # a number when there are no axes
+    return np.asarray(whole, kind.dtype)
 
 
 def _read(path: str, name: str) -> Any:

@@ -230,6 +230,16 @@ class _Stack(local):
 _stack = _Stack()
 
 
+@contextmanager
+def suspended() -> Generator[None, None, None]:
+    """Inside the block there is no current builder in this thread: operators on arrays run."""
+    before, _stack.builders = _stack.builders, []
+    try:
+        yield
+    finally:
+        _stack.builders = before
+
+
 def current() -> Builder | None:
     """The innermost builder entered by `with` in this thread, None outside of any."""
     return _stack.builders[-1] if _stack.builders else None

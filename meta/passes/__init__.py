@@ -15,6 +15,6 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.standard import standard
 
 __all__ = [
-    "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce", "dispatch_dialect",
-    "drop_stop_gradient", "fold_const", "inline_calls", "simplify", "standard",
+    "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
+    "dispatch_dialect", "drop_stop_gradient", "fold_const", "inline_calls", "simplify", "standard",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ def _composites(module: Module) -> Module:
     """gelu for its expression by erf or tanh, dense for a matrix product with a transposed matrix and for the addition
     of a bias, without reshapes around it; on a simplified program without dead code. What it computes stays the same up
     to rounding."""
-    module = simplify(module)
+    module = dce(simplify(module))
     for _ in range(_ROUNDS):
         new = simplify(_rewritten(module))
         if new is module:
@@ -67,7 +67,7 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
     def reshape(binding: Binding, scope: Scope) -> Answer:
         return _unflattened(binding, scope) if once(_call(binding).args[0]) else None
 
-    return {"add": add, "bias_add": bias_add, "reshape": reshape, "dense": _transposed_weight, "multiply": _gelu,
+    return {"add": add, "bias_add": bias_add, "reshape": reshape, "dense": _transposed, "multiply": _gelu,
             "divide": _gelu, "matmul": _transposed_behind_reshape}  # fmt: skip
 
 
@@ -97,17 +97,19 @@ def _biased(scope: Scope, x: Any, bias: Any, once: Callable[[Any], bool]) -> Cal
     return scope.call_expr(made.op, (*made.args[:2], bias))  # type: ignore[arg-type]
 
 
-def _transposed_weight(binding: Binding, scope: Scope) -> Answer:
-    """dense(x, transpose(w)) without a bias is matmul(x, w)."""
+def _transposed(binding: Binding, scope: Scope) -> Answer:
+    """dense(x, transpose(w)) without a bias is matmul(x, w), and so for a matrix x that is transposed."""
     x, w, bias = _call(binding).args
-    made = _made(scope, w, "transpose")
-    if made is None or bias is not None:
+    if bias is not None:
         return None
-    return scope.call_expr(get("matmul"), (x, made.args[0], False, False))
+    weight, matrix = _made(scope, w, "transpose"), _made(scope, x, "transpose")
+    if matrix is not None and x.type.ndim == 2:
+        return scope.call_expr(get("matmul"), (matrix.args[0], weight.args[0] if weight else w, True, weight is None))
+    return None if weight is None else scope.call_expr(get("matmul"), (x, weight.args[0], False, False))
 
 
 def _unflattened(binding: Binding, scope: Scope) -> Answer:
-    """reshape(dense(reshape(x, (m, k)), w), (..., n)) is dense(x, w), where x has the axes of the result but the last."""
+    """reshape(dense(reshape(x, (m, k)), w), (..., n)) is dense(x, w): the axes but the last stay."""
     call = _call(binding)
     made = _made(scope, call.args[0], "dense")
     flat = None if made is None else _made(scope, made.args[0], "reshape")

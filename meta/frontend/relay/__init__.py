@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from meta.frontend.relay.api import examine, from_relay, load
+from meta.frontend.relay.api import FromRelay, examine, from_relay, load
 from meta.frontend.relay.errors import RelayError, RelaySyntaxError, UnsupportedError
 from meta.frontend.relay.examine import OperatorUse
 from meta.frontend.relay.model import RelayModel
 
 __all__ = [
-    "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError", "examine", "from_relay", "load",
+    "FromRelay", "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError", "examine",
+    "from_relay", "load",
 ]  # fmt: skip

@@ -8,11 +8,12 @@ from typing import Any
 
 from meta.frontend.relay.examine import OperatorUse, operators
 from meta.frontend.relay.importer import Imported, convert
-from meta.frontend.relay.model import RelayModel
+from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
 from meta.ir.module import Module
 from meta.passes.composites import composites
+from meta.passes.manager import Pass
 
 Params = Any
 """A dict of arrays, the bytes of `relay.save_param_dict`, or a path to a file of those or to an `.npz`."""
@@ -34,14 +35,28 @@ def from_relay(
     return imported(source, params, shapes).module
 
 
-def load(source: Source, params: Params, *, shapes: Mapping[str, Sequence[int]] | None = None) -> RelayModel:
+def FromRelay(params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Pass:
+    """`from_relay` as a pass, which takes a source instead of a Module; `PassContext` times, prints and verifies it."""
+
+    def run(source: Any) -> Module:
+        return from_relay(source, params, shapes=shapes)
+
+    return Pass("from_relay", run, from_relay.__doc__ or "")
+
+
+def load(
+    source: Source,
+    params: Params,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    momentum: float = MOMENTUM,
+) -> RelayModel:
     """A Relay network as a `meta.Model` whose parameters are those in `params`, to be run, trained and saved.
 
-    Arguments and errors are those of `from_relay`, but here the parameters stay parameters."""
-    program = read(source)
-    values = read_params(params)
-    made = convert(program, None, shapes, _name(source))
-    return RelayModel(composites(made.module), made.inputs, values)
+    momentum: how fast moving statistics of batch normalisations follow those of the batches in train mode; with 0 they
+    stay, and train mode normalises by them. The other arguments and the errors are those of `from_relay`."""
+    made = imported(source, None, shapes)
+    return RelayModel(made.module, made.inputs, read_params(params), momentum)
 
 
 def examine(source: Source) -> tuple[OperatorUse, ...]:

@@ -20,10 +20,14 @@ from meta.frontend.relay.types import constant_value
 from meta.frontend.relay.values import Choice, Closure, Data, Frame, Value, describe
 from meta.ir.span import Span
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 250_000
 """Expressions evaluated, each as often as calls of functions repeat it, before a program counts as too large."""
 MAX_DEPTH = 60
 """Nesting of calls, branches and let-bound values while converting."""
+
+# What a converter runs into when a program, which may come from anywhere, gives an operator what it never takes:
+# a tuple for a number, a list that is too short, an axis of a scalar.
+_MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Evaluator(Control):
@@ -155,6 +159,9 @@ class Evaluator(Control):
         except MetaError as error:
             kind = UnsupportedError if isinstance(error, NotSupportedError) else RelayError
             raise kind(message("relay", at(place, f"{name}: {reason(error)}"))) from error
+        except _MISFITS as error:
+            wrong = f"{name}: its arguments and attributes do not fit together ({type(error).__name__}: {error})"
+            raise RelayError(message("relay", at(place, wrong), "what the operator takes in Relay")) from error
         return result
 
     def span(self, place: ast.Place) -> Span | None:

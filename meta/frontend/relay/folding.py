@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta.interpreter.run import evaluate
-from meta.ir.builder import Builder
+from meta.ir.builder import Builder, suspended
 from meta.ir.expr import Atom, Call, Constant, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
@@ -28,8 +28,9 @@ def fold(value: Symbol, builder: Builder) -> np.ndarray[Any, Any] | None:
     if order is None:
         return None
     known: dict[Atom, Any] = {}
-    for var, made in order:
-        known[var] = _computed(made, known)
+    with suspended():
+        for var, made in order:
+            known[var] = _computed(made, known)
     return known[atom].numpy()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from meta._generated import functions as F
 from meta.dtype import is_int
-from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.call import OpCall
 from meta.frontend.relay.table import converter
 from meta.ir.dim import product
 from meta.op.declare.indexing import WHOLE
@@ -115,7 +115,8 @@ def _take_batched(x: Any, indices: Any, axis: int, mode: str, batch: int) -> Any
     table = F.reshape(moved, (count * size, *rest))
     at = F.cast(indices, "int64")
     at = F.mod(at, size) if mode == "wrap" else F.clip(at, 0, size - 1)
-    start = constant((np.arange(count, dtype="int64") * size).reshape(*lead, *(1,) * (indices.ndim - batch)))
+    first_rows = F.multiply(F.arange(0, count, 1, "int64"), size)
+    start = F.reshape(first_rows, (*lead, *(1,) * (indices.ndim - batch)))
     found = F.take(table, F.add(at, start), 0, "clip")
     inner = indices.ndim - batch
     before = axis - batch  # axes of x between the batch and the axis, which stand behind the positions now
@@ -140,6 +141,13 @@ def gather_nd(call: OpCall) -> Any:
     x, indices = call.tensors(2)
     call.get("index_rank")  # the number of coordinates, which the shape of the indices says
     return F.gather_nd(x, indices, call.int("batch_dims"))
+
+
+@converter("argwhere")
+def argwhere(call: OpCall) -> Any:
+    """The number of rows depends on values: the interpreter finds it out, the VM refuses the program."""
+    (x,) = call.tensors(1)
+    return F.cast(F.argwhere(x), "int32")
 
 
 @converter("adv_index")
@@ -174,13 +182,16 @@ def scatter_nd(call: OpCall) -> Any:
     return F.scatter_nd(x, indices, src, mode)
 
 
-@converter("sparse_to_dense")
+@converter("sparse_to_dense", "dyn.sparse_to_dense")
 def sparse_to_dense(call: OpCall) -> Any:
     """A tensor full of a default, with values put at positions: none, one or several of (n,) or (n, rank)."""
-    given = call.tensors(2, 3)
-    indices, values = given[:2]
-    default = call.number(given[2], "default_value") if len(given) == 3 else 0
-    shape = call.sizes("output_shape")
+    if call.name == "dyn.sparse_to_dense":
+        indices, wanted, values, *rest = call.tensors(3, 4)
+        shape = call.ints(wanted, "output_shape")
+    else:
+        indices, values, *rest = call.tensors(2, 3)
+        shape = call.sizes("output_shape")
+    default = call.number(rest[0], "default_value") if rest else 0
     rank = len(shape)
     blank = F.full(shape, default, values.dtype)
     if indices.ndim == 2:
@@ -207,5 +218,5 @@ def unravel_index(call: OpCall) -> Any:
 @converter("invert_permutation")
 def invert_permutation(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    order = constant(np.arange(x.shape[0]).astype(x.dtype))
+    order = F.arange(0, x.shape[0], 1, x.dtype)
     return F.scatter_elements(F.zeros_like(x), 0, x, order, "update")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import numpy as np
-
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.call import OpCall
 from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
 
@@ -53,11 +50,7 @@ def arange(call: OpCall) -> Any:
     start, stop, step = (call.number(v, "a bound") for v in call.tensors(3))
     for name in ("start", "stop", "step"):
         call.get(name)
-    dtype = _dtype(call)
-    count = max(math.ceil((stop - start) / step), 0) if step else 0
-    if dtype.startswith("float"):
-        return F.arange(start, stop, step, dtype)
-    return constant((start + step * np.arange(count)).astype(dtype))
+    return F.arange(start, stop, step, _dtype(call))
 
 
 @converter("one_hot", "dyn.one_hot")

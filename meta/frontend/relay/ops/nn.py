@@ -8,6 +8,9 @@ from meta._generated import functions as F
 from meta.frontend.relay.call import OpCall
 from meta.frontend.relay.table import converter
 
+_MOST_NEIGHBOURS = 255
+"""Channels that a local response normalisation may look at."""
+
 
 @converter("nn.softmax", "nn.fast_softmax")
 def softmax(call: OpCall) -> Any:
@@ -109,6 +112,8 @@ def lrn(call: OpCall) -> Any:
     """x / (bias + alpha * mean(x * x over `size` neighbouring channels)) ** beta (A. Krizhevsky et al., 2012)."""
     (x,) = call.tensors(1)
     size, at = call.int("size", 5), call.int("axis", 1) % x.ndim
+    if not 0 < size <= _MOST_NEIGHBOURS or size % 2 == 0:
+        call.refuse(f"size is {size}", f"odd numbers up to {_MOST_NEIGHBOURS}")
     squares = F.square(x)
     width = [0] * (2 * x.ndim)
     width[2 * at] = width[2 * at + 1] = size // 2

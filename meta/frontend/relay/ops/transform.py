@@ -14,6 +14,10 @@ from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
 from meta.ir.dim import is_static, product
 
+_MOST_AXES = 64
+_MOST_PARTS = 65536
+"""New axes, and parts of a tensor, that one operator may make."""
+
 
 @converter("reshape")
 def reshape(call: OpCall) -> Any:
@@ -127,6 +131,8 @@ def dyn_expand_dims(call: OpCall) -> Any:
 def expanded(x: Any, axis: int, count: int) -> Any:
     if not count:
         return x
+    if not 0 < count <= _MOST_AXES:
+        raise TypeInferenceError(f"[expand_dims] num_newaxis is {count}; allowed: up to {_MOST_AXES}")
     at = axis if axis >= 0 else axis + x.ndim + 1
     return F.expand_dims(x, tuple(range(at, at + count)))
 
@@ -206,7 +212,10 @@ def stack(call: OpCall) -> Any:
 @converter("split")
 def split(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.split(x, call.get("indices_or_sections"), call.int("axis"))
+    sections = call.get("indices_or_sections")
+    if isinstance(sections, int) and sections > _MOST_PARTS:
+        call.refuse(f"indices_or_sections is {sections}", f"up to {_MOST_PARTS}")
+    return F.split(x, sections, call.int("axis"))
 
 
 @converter("repeat")
@@ -335,11 +344,10 @@ def matrix_set_diag(call: OpCall) -> Any:
     if k1 != k2:
         call.refuse(f"diagonals {k1} to {k2}", "one diagonal")
     rows, columns = x.shape[-2:]
-    place = np.arange(rows)
-    mask = constant(np.eye(rows, columns, k1, dtype=bool))
-    at = constant(np.clip(place + min(k1, 0), 0, diagonal.shape[-1] - 1).astype("int64"))
-    spread = F.take(diagonal, at, diagonal.ndim - 1, "clip")
-    return F.where(mask, F.expand_dims(spread, (-1,)), x)
+    place = F.arange(0, rows, 1, "int64")
+    column = F.expand_dims(F.add(place, k1), (1,))
+    spread = F.take(diagonal, F.add(place, min(k1, 0)), diagonal.ndim - 1, "clip")
+    return F.where(F.equal(column, F.arange(0, columns, 1, "int64")), F.expand_dims(spread, (-1,)), x)
 
 
 @converter("trilu")
@@ -355,7 +363,7 @@ def sequence_mask(call: OpCall) -> Any:
     batch."""
     x, lengths = call.tensors(2)
     axis = call.only("axis", 0, 1)
-    steps = constant(np.arange(x.shape[axis]).astype(lengths.dtype))
+    steps = F.arange(0, x.shape[axis], 1, lengths.dtype)
     time = F.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
     length = F.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
     return F.where(F.less(time, length), x, call.float("mask_value", 0.0))
@@ -366,8 +374,8 @@ def reverse_sequence(call: OpCall) -> Any:
     """The first elements of every sequence, as many as its length says, in reverse."""
     x, lengths = call.tensors(2)
     time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
-    steps = F.reshape(constant(np.arange(x.shape[time], dtype="int64")),
-                      tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))  # fmt: skip
+    order = F.arange(0, x.shape[time], 1, "int64")
+    steps = F.reshape(order, tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))
     length = F.reshape(F.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim)))
     index = F.where(F.less(steps, length), F.subtract(F.subtract(length, 1), steps), steps)
     return F.gather(x, time, F.broadcast_to(index, x.shape))
