@@ -1186,6 +1186,35 @@ def conv3d_transpose(
 
 # --- image ------------------------------------------------------------------------------------------------------------
 
+_s_non_max_suppression = state(get("non_max_suppression"))
+_r_non_max_suppression = _s_non_max_suppression.fast
+
+
+def non_max_suppression(
+    boxes: T,
+    scores: T,
+    iou_threshold: float = 0.5,
+    score_threshold: float | None = None,
+    max_size: int | None = None,
+) -> tuple[T, T]:
+    """The boxes that overlap none of higher score too much: their positions by descending score, (batch, n) with -1
+    after the last, and their number, (batch,); int64. Of equal scores the first counts as higher. To suppress
+    within classes only, move the boxes of each class apart.
+    boxes: Corners (x1, y1, x2, y2) of boxes, (batch, n, 4), floating.
+    scores: (batch, n), of the dtype of boxes.
+    iou_threshold: Overlap, intersection over union, above which a box is dropped.
+    score_threshold: Boxes whose score is not above it are dropped; None for none.
+    max_size: How many boxes to keep at most; None for all.
+    """
+    try:
+        run = _r_non_max_suppression[boxes._type, scores._type, iou_threshold, iou_threshold.__class__, score_threshold, score_threshold.__class__, max_size, max_size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_non_max_suppression, boxes, scores, iou_threshold, score_threshold, max_size)
+    return run(boxes, scores)
+
+
 _s_resize1d = state(get("resize1d"))
 _r_resize1d = _s_resize1d.fast
 

@@ -325,6 +325,17 @@ def conv3d_transpose(
     return _call(bb, "conv3d_transpose", x, w, stride, padding, output_padding, dilation, groups)
 
 
+def non_max_suppression(
+    bb: Builder,
+    boxes: Atom,
+    scores: Atom,
+    iou_threshold: float = 0.5,
+    score_threshold: float | None = None,
+    max_size: int | None = None,
+) -> Var:
+    return _call(bb, "non_max_suppression", boxes, scores, iou_threshold, score_threshold, max_size)
+
+
 def resize1d(
     bb: Builder,
     x: Atom,

@@ -47,6 +47,7 @@ FAMILIES: dict[str, str] = {
     "conv3d_dw": "conv",
     "conv3d_dx": "conv",
     "conv3d_transpose": "conv",
+    "non_max_suppression": "image",
     "resize1d": "image",
     "resize1d_dx": "image",
     "resize2d": "image",

@@ -1,7 +1,7 @@
 """Schemas of operators on images: tensors (batch, channels, *spatial)."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Float, IntTuple, Tensor
+from meta.schema._types import Choice, Float, Int, IntTuple, Optional, Tensor
 
 _how = (
     Arg("method", Choice("nearest", "linear", "cubic"), "linear", doc="How to interpolate."),
@@ -18,6 +18,14 @@ _how = (
         doc='How the method "nearest" rounds positions.',
     ),
     Arg("cubic_alpha", Float, -0.75, doc="Coefficient of the cubic convolution."),
+)
+non_max_suppression = Schema(
+    "non_max_suppression",
+    Arg("boxes", Tensor, doc="Corners (x1, y1, x2, y2) of boxes, (batch, n, 4), floating."),
+    Arg("scores", Tensor, doc="(batch, n), of the dtype of boxes."),
+    Arg("iou_threshold", Float, 0.5, doc="Overlap, intersection over union, above which a box is dropped."),
+    Arg("score_threshold", Optional(Float), None, doc="Boxes whose score is not above it are dropped; None for none."),
+    Arg("max_size", Optional(Int), None, doc="How many boxes to keep at most; None for all."),
 )
 resize = Schema(
     "resize",

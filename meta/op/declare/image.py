@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType
 from meta.op import rules, window
 from meta.op.registry import declare
 from meta.schema import image as schema
@@ -38,6 +38,24 @@ def _declare_resize(rank: int) -> None:
         _check(backward, rank, x, method)
         rules.require_same_shape(backward, dy=dy.with_shape(dy.shape[:2]), shape=dy.with_shape(x.shape[:2]))
         return x
+
+
+@declare("non_max_suppression", schema=schema.non_max_suppression, amp="never", outputs=("indices", "count"))
+def non_max_suppression(
+    boxes: TensorType, scores: TensorType, iou_threshold: float, score_threshold: float | None, max_size: int | None
+) -> TupleType:
+    """The boxes that overlap none of higher score too much: their positions by descending score, (batch, n) with -1
+    after the last, and their number, (batch,); int64. Of equal scores the first counts as higher. To suppress within
+    classes only, move the boxes of each class apart."""
+    op = "non_max_suppression"
+    rules.require_float(op, "boxes", boxes)
+    rules.require_same_dtype(op, boxes=boxes, scores=scores)
+    rules.same_device(op, boxes, scores)
+    rules.require_rank(op, "boxes", boxes, 3)
+    rules.require_same_shape(op, scores=scores, boxes_without_corners=boxes.with_shape(boxes.shape[:2]))
+    rules.require(op, boxes.shape[2] == 4, f"'boxes' has shape {rules.show(boxes.shape)}", "(batch, n, 4)")
+    indices = scores.with_dtype("int64")
+    return TupleType((indices, indices.with_shape(scores.shape[:1])))
 
 
 for _rank in (1, 2, 3):

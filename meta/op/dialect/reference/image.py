@@ -71,6 +71,33 @@ def resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
     return out
 
 
+def non_max_suppression(
+    boxes: Any, scores: Any, iou_threshold: float, score_threshold: float | None, max_size: int | None
+) -> Any:
+    indices = np.full(scores.shape, -1, np.int64)
+    count = np.zeros(scores.shape[:1], np.int64)
+    for n, (corners, score) in enumerate(zip(widen(boxes), widen(scores), strict=True)):
+        kept: list[int] = []
+        for at in np.argsort(-score, kind="stable"):
+            room = max_size is None or len(kept) < max_size
+            if (
+                room
+                and (score_threshold is None or score[at] > score_threshold)
+                and not any(_iou(corners[at], corners[k]) > iou_threshold for k in kept)
+            ):
+                kept.append(int(at))
+        indices[n, : len(kept)] = kept
+        count[n] = len(kept)
+    return indices, count
+
+
+def _iou(a: Any, b: Any) -> Any:
+    sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+    union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - np.prod(sides)
+    return np.prod(sides) / union if union > 0 else 0
+
+
+DIALECT.implement("non_max_suppression", non_max_suppression)
 for _rank in (1, 2, 3):
     DIALECT.implement(f"resize{_rank}d", resize)
     DIALECT.implement(f"resize{_rank}d_dx", resize_dx)

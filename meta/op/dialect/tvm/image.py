@@ -12,6 +12,7 @@ from meta.op.dialect.tvm._elementwise import cast
 from meta.op.dialect.tvm._precision import wide
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scan import Index, nest
+from meta.op.dialect.tvm.sort import order as sorted_positions
 
 Expr = Any
 Taps = list[tuple[Expr, Expr]]
@@ -122,6 +123,56 @@ def _interpolated(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: s
 
 def _loops(opened: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(opened.enter_context(script_tirx.serial(0, size)) for size in shape)
+
+
+@compute("non_max_suppression")
+def non_max_suppression(
+    boxes: Any, scores: Any, iou_threshold: float, score_threshold: float | None, max_size: int | None
+) -> Any:
+    """Box by box in the order of the scores: kept unless it overlaps one of those kept before."""
+    order, _ = sorted_positions(scores, 1, True)
+    batch, size = scores.shape
+    most = size if max_size is None else tirx.min(size, _int(max(max_size, 0)))
+    dtype = wide(boxes.dtype)
+
+    def image(index: Index, buffers: list[Any]) -> None:
+        corners, score, ordered, kept, count = buffers
+        (n,) = index
+        overlaps = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "bool", scope="local"))
+
+        def box(at: Expr) -> list[Expr]:
+            return [corners[n, at, corner].astype(dtype) for corner in range(4)]
+
+        count[n] = _int(0)
+        with script_tirx.serial(0, size) as i:
+            kept[n, i] = _int(-1)
+        with script_tirx.serial(0, size) as i:
+            at = ordered[n, i]
+            wanted = count[n] < most
+            if score_threshold is not None:
+                wanted = tirx.all(wanted, score[n, at].astype(dtype) > tirx.const(score_threshold, dtype))
+            with script_tirx.If(wanted), script_tirx.Then():
+                overlaps[0] = tirx.const(False, "bool")
+                with script_tirx.serial(0, count[n]) as j:
+                    much = _iou(box(at), box(kept[n, j]), dtype) > tirx.const(iou_threshold, dtype)
+                    overlaps[0] = tirx.Or(overlaps[0], much)
+                with script_tirx.If(tirx.Not(overlaps[0])), script_tirx.Then():
+                    kept[n, count[n]] = at
+                    count[n] = count[n] + 1
+
+    return tuple(
+        te.extern(
+            [(batch, size), (batch,)], [boxes, scores, order], nest([batch], image), dtype=["int64"] * 2, name="nms"
+        )
+    )
+
+
+def _iou(a: list[Expr], b: list[Expr], dtype: str) -> Expr:
+    zero = tirx.const(0, dtype)
+    sides = [tirx.max(tirx.min(a[k + 2], b[k + 2]) - tirx.max(a[k], b[k]), zero) for k in (0, 1)]
+    common = sides[0] * sides[1]
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common
+    return tirx.if_then_else(union > zero, common / union, zero)
 
 
 for _rank in (1, 2, 3):

@@ -14,20 +14,20 @@ from meta.op.dialect.tvm._scan import Index, nest
 
 @compute("argsort")
 def argsort(x: Any, axis: int, descending: bool) -> Any:
-    order, at = _order(x, axis, descending)
-    return te.compute(x.shape, lambda *i: order(*_last(i, at)), "argsort")
+    ordered, at = order(x, axis, descending)
+    return te.compute(x.shape, lambda *i: ordered(*_last(i, at)), "argsort")
 
 
 @compute("sort")
 def sort(x: Any, axis: int, descending: bool) -> Any:
-    order, at = _order(x, axis, descending)
-    return te.compute(x.shape, lambda *i: x(*_replaced(i, at, order(*_last(i, at)))), "sort")
+    ordered, at = order(x, axis, descending)
+    return te.compute(x.shape, lambda *i: x(*_replaced(i, at, ordered(*_last(i, at)))), "sort")
 
 
 @compute("topk")
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> Any:
-    order, at = _order(x, axis, largest)
-    indices = te.compute(out[1].shape, lambda *i: order(*_last(i, at)), "topk_indices")
+    ordered, at = order(x, axis, largest)
+    indices = te.compute(out[1].shape, lambda *i: ordered(*_last(i, at)), "topk_indices")
     return te.compute(out[0].shape, lambda *i: x(*_replaced(i, at, indices(*i))), "topk_values"), indices
 
 
@@ -40,7 +40,7 @@ def _replaced(index: Index, at: int, position: Any) -> Index:
     return (*index[:at], position, *index[at + 1 :]) if index else index
 
 
-def _order(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
+def order(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
     """The positions in order, along the last axis, and the axis of x that they count along."""
     if not x.shape:
         return te.compute((), lambda: _int(0), "order"), 0

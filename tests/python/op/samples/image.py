@@ -32,7 +32,34 @@ def _picked(*picked: int) -> Any:
     return lambda x, *_: x[..., list(picked)]
 
 
+def _suppressed(boxes: Any, scores: Any, iou: float = 0.5, least: float | None = None, most: int | None = None) -> Any:
+    """By striking out of a list all that overlap its head."""
+    indices, counts = torch.full(scores.shape, -1), []
+    for n in range(len(scores)):
+        left = [
+            i for i in scores[n].argsort(descending=True, stable=True).tolist() if least is None or scores[n, i] > least
+        ]
+        kept: list[int] = []
+        while left:
+            head, *left = left
+            kept.append(head)
+            left = [i for i in left if _overlap(boxes[n, head], boxes[n, i]) <= iou]
+        kept = kept[:most]
+        indices[n, : len(kept)] = torch.tensor(kept, dtype=torch.int64)
+        counts.append(len(kept))
+    return indices, torch.tensor(counts, dtype=torch.int64)
+
+
+def _overlap(a: Any, b: Any) -> float:
+    w = max(min(a[2], b[2]) - max(a[0], b[0]), 0)
+    h = max(min(a[3], b[3]) - max(a[1], b[1]), 0)
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - w * h
+    return float(w * h / union) if union > 0 else 0.0
+
+
 SAMPLES = [
+    Sample("non_max_suppression", T(2, 12, 4), T(2, 12, distinct=True), 0.1, ref=_suppressed),
+    Sample("non_max_suppression", T(1, 40, 4), T(1, 40, distinct=True), 0.2, -0.5, 6, ref=_suppressed),
     Sample("resize1d", T(2, 3, 5), 8, ref=_resize),
     Sample("resize1d", T(1, 1, 5), 2, "nearest", "half_pixel", "round_prefer_ceil", ref=_picked(1, 3)),
     Sample("resize1d", T(1, 1, 4), 2, "nearest", "half_pixel", "round_prefer_floor", ref=_picked(0, 2)),
@@ -50,6 +77,8 @@ SAMPLES = [
 ]
 
 ERRORS = [
+    ErrorCase("non_max_suppression", T(1, 3, 5), T(1, 3), error=TypeInferenceError, match="(batch, n, 4)"),
+    ErrorCase("non_max_suppression", T(1, 3, 4), T(1, 2), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("resize1d", T(2, 3), 4, error=TypeInferenceError, match="needs rank 3"),
     ErrorCase("resize2d", T(1, 1, 2, 2), (2, 0), error=TypeInferenceError, match="each at least 1"),
     ErrorCase("resize2d", T(1, 1, 2, 0), 2, error=TypeInferenceError, match="nothing but the batch may be empty"),
