@@ -120,7 +120,7 @@ def _drawn(rng: np.random.RandomState, kind: TensorType) -> Any:
     if is_float(kind.dtype):
         x: Any = np.asarray(rng.randn(*shape))
         return x.astype("float32" if kind.dtype == "bfloat16" else kind.dtype)
-    whole: Any = rng.randint(0, 8, size=shape)  # a number when there are no axes
+    whole: Any = rng.randint(0, 8, size=shape)  # pyright: ignore[reportUnknownVariableType]
     return np.asarray(whole, kind.dtype)
 
 

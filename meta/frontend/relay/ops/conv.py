@@ -82,6 +82,20 @@ def _depthwise(x: Any, w: Any, groups: int) -> Any:
     return w
 
 
+def _transpose_layout(call: OpCall, channels: Any, w: Any, axes: str) -> str:
+    """The layout of the kernel of a transposed convolution of so many channels.
+
+    With one and three axes Relay says O and I the other way round; with two it did so too, before 2022: a kernel that
+    fits no other way is taken so."""
+    default = "OI" + axes
+    layout = call.text("kernel_layout", default) or default
+    if not is_permutation(layout, default) or w.ndim != len(layout):
+        call.refuse(f"kernel_layout {layout!r}", f"{default!r} and permutations of it")
+    if len(axes) != 2 or (w.shape[layout.index("I")] != channels and w.shape[layout.index("O")] == channels):
+        return layout.translate(str.maketrans("OI", "IO"))
+    return layout
+
+
 @converter("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def conv_transpose(call: OpCall) -> Any:
     x, w = widened(call, *call.tensors(2))
@@ -89,13 +103,7 @@ def conv_transpose(call: OpCall) -> Any:
     axes = _SPATIAL[rank]
     plain, kernel_plain = "NC" + axes, "IO" + axes
     layout = call.text("data_layout", plain) or plain
-    # Relay calls the kernel (in, out, ...) either way: "OIHW" was the name before "IOHW" came into use.
-    default = "OI" + axes
-    kernel_layout = call.text("kernel_layout", default) or default
-    if kernel_layout == default:
-        kernel_layout = kernel_plain
-    elif not is_permutation(kernel_layout, kernel_plain):
-        call.refuse(f"kernel_layout {kernel_layout!r}", f"{kernel_plain!r} and permutations of it")
+    kernel_layout = _transpose_layout(call, x.shape[layout.index("C")] if "C" in layout else 0, w, axes)
     groups = call.int("groups", 1)
     _kernel_size(call, w, kernel_layout)
     x = convert_layout(call, x, layout, plain)
@@ -122,11 +130,6 @@ def conv2d_backward_weight(call: OpCall) -> Any:
     shape = (dy.shape[1], x.shape[1] // groups, *call.sizes("kernel_size"))
     dw = F.conv2d_dw(x, dy, shape, *_window(call, 2), groups)
     return convert_layout(call, dw, "OIHW", kernel_layout)
-
-
-@converter("nn.contrib_conv2d_winograd_without_weight_transform")
-def winograd(call: OpCall) -> Any:
-    call.refuse("a convolution whose kernel is already transformed", "nn.conv2d")
 
 
 @converter("nn.dense", "nn.contrib_dense_pack")

@@ -29,7 +29,8 @@ def resize(call: OpCall) -> Any:
     call.only("cubic_exclude", 0, False)
     call.only("extrapolation_value", 0.0, 0)
     alpha = call.float("cubic_alpha", -0.5)
-    out = resized(call, given[0], size, call.text("method", "linear"), mode, call.text("rounding_method"), alpha, rank)
+    method, rounding = call.text("method", "linear"), call.get("rounding_method", "round") or ""
+    out = resized(call, given[0], size, method, mode, rounding, alpha, rank)
     dtype = call.text("out_dtype")
     return F.cast(out, dtype) if dtype and dtype != out.dtype else out
 

@@ -123,7 +123,7 @@ def lrn(call: OpCall) -> Any:
         begin = (*(0,) * at, i)
         part = F.strided_slice(padded, begin, (*x.shape[:at], i + x.shape[at]))
         total = part if total is None else F.add(total, part)
-    scale = F.add(F.multiply(total, call.float("alpha", 1e-5) / size), call.float("bias", 2.0))
+    scale = F.add(F.multiply(total, call.float("alpha", 1e-4) / size), call.float("bias", 2.0))
     return F.divide(x, F.power(scale, call.float("beta", 0.75)))
 
 

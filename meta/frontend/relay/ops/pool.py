@@ -99,8 +99,8 @@ def global_pool(call: OpCall) -> Any:
     return convert_layout(call, y, layout, call.text("out_layout") or layout)
 
 
-@converter(*(f"{prefix}adaptive_{kind}_pool{rank}d" for prefix in ("nn.", "contrib.", "nn.contrib_")
-             for kind in ("avg", "max") for rank in (1, 2, 3)))  # fmt: skip
+@converter("contrib.adaptive_avg_pool2d", "contrib.adaptive_max_pool2d",
+           *(f"nn.adaptive_{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)))  # fmt: skip
 def adaptive_pool(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     rank = _rank(call)

@@ -150,12 +150,10 @@ def mul(call: OpCall) -> Any:
     return _requantized(F.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
 
 
-@converter("qnn.conv2d", "qnn.dense", "qnn.batch_matmul", "qnn.conv2d_transpose", "qnn.contrib_dense_pack")
+@converter("qnn.conv2d", "qnn.dense", "qnn.batch_matmul")
 def products(call: OpCall) -> Any:
     """Products of integers less their zero points, in 32 bits; the scales stay outside."""
     x, w, x_zero, w_zero = call.tensors(6)[:4]
-    if call.name in ("qnn.conv2d_transpose", "qnn.contrib_dense_pack"):
-        call.refuse("this quantised product", "qnn.conv2d, qnn.dense and qnn.batch_matmul")
     call.only("out_dtype", "int32", "", None)
     a = _shifted(x, np.asarray(call.number(x_zero, "input_zero_point")))
     axis = 0 if call.name != "qnn.conv2d" else (call.text("kernel_layout", "OIHW") or "OIHW").index("O")

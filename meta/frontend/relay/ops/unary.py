@@ -32,12 +32,9 @@ def rounding(call: OpCall) -> Any:
 
 
 @converter("copy", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
-           "annotation.compiler_begin", "annotation.compiler_end", "annotation.bitpack_start",
-           "annotation.bitpack_end", "annotation.simulated_quantize")  # fmt: skip
+           "annotation.compiler_begin", "annotation.compiler_end")  # fmt: skip
 def identity(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    if call.name == "annotation.simulated_quantize":
-        call.refuse("quantisation that is being simulated", "programs after quantisation")
     for name in ("dtype", "compiler"):  # a hint, and the name of another compiler
         call.get(name)
     return F.copy(x) if call.name == "copy" else x

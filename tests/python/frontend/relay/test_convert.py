@@ -14,6 +14,7 @@ from meta.frontend.relay.table import find, supported
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
 from meta.op.registry import all_ops
+from scripts.relay_operators import operator_table
 
 HEADER = '#[version = "0.0.5"]\n'
 NETWORK = (
@@ -297,3 +298,9 @@ def test_every_name_on_a_declaration_is_in_the_table() -> None:
     named = {op.relay for op in all_ops() if op.relay}
     assert named <= set(supported())
     assert find("nn.no_such_operator") is None
+
+
+def test_the_page_lists_what_is_supported() -> None:
+    page = Path(__file__).resolve().parents[4] / "docs" / "from-relay.md"
+    table = page.read_text(encoding="utf-8").split("<!-- supported -->")[1].split("<!-- /supported -->")[0]
+    assert table.strip() == operator_table(), "python -m scripts.relay_operators writes it"

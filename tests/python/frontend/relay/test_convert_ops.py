@@ -283,6 +283,10 @@ ROWS = [
         .transpose(0, 2, 1)),
     Row("nn.conv2d_backward_weight(%a, %b, kernel_size=[3, 3])", (f32(1, 6, 5, 5), IMG),
         lambda dy, x: conv2d(x.transpose(1, 0, 2, 3), dy.transpose(1, 0, 2, 3)).transpose(1, 0, 2, 3)),
+    *[Row(f'nn.conv2d_transpose(%a, %b, channels=6, kernel_layout="{layout}")', (IMG, f32(*shape)),
+          lambda x, w, order=order: conv2d(x, w.transpose(order)[:, :, ::-1, ::-1], 1, 2))
+      for layout, shape, order in (("IOHW", (4, 6, 3, 3), (1, 0, 2, 3)), ("OIHW", (6, 4, 3, 3), (0, 1, 2, 3)),
+                                   ("OIHW", (4, 6, 3, 3), (1, 0, 2, 3)), ("HWIO", (3, 3, 4, 6), (3, 2, 0, 1)))],
     # --- pooling
     Row("nn.max_pool2d(%a, pool_size=[2, 2], strides=[2, 2], ceil_mode=True)", (IMG,),
         lambda x: pool2d(x, 2, 2, (0, 1), "max")),
@@ -309,7 +313,7 @@ ROWS = [
         lambda x, g, b: normed(x.reshape(1, 2, 2, 7, 7), (2, 3, 4)).reshape(x.shape) * g[:, None, None]
         + b[:, None, None]),
     Row("nn.l2_normalize(%a, eps=1e-3f, axis=[1])", (X,), lambda x: x / np.sqrt((x * x).sum(1, keepdims=True))),
-    Row("nn.lrn(%a, size=3, alpha=0.1f)", (f32(1, 4, 2, 2),), lambda x: x / (2 + 0.1 / 3 * sum(
+    Row("nn.lrn(%a, size=3)", (f32(1, 4, 2, 2),), lambda x: x / (2 + 1e-4 / 3 * sum(
         np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))[:, i : i + 4] for i in range(3))) ** 0.75),
     Row("nn.softmax(%a, axis=1)", (X,), lambda x: softmax(x, 1)),
     Row("nn.log_softmax(%a, axis=0)", (X,), lambda x: np.log(softmax(x, 0))),
