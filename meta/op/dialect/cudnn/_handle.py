@@ -12,7 +12,7 @@ from meta import storage
 from meta.device import Device
 from meta.ir.type import tensor_type
 from meta.op.dialect.cudnn import _driver, _library
-from meta.op.dialect.cudnn._shared import StatusError
+from meta.op.dialect.tvm import _driver as cuda
 
 
 class Handle:
@@ -23,7 +23,7 @@ class Handle:
 
     def __init__(self, device: Device, stream: int) -> None:
         made = ctypes.c_void_p()
-        _driver.use(device.index)
+        cuda.enter(device)
         _library.functions().cudnnCreate(ctypes.byref(made))
         self.device = device
         self.pointer: int = made.value or 0
@@ -55,6 +55,7 @@ LIMIT = 32
 
 def handles(device: Device) -> Callable[[], Handle]:
     """A function of no arguments that gives the handle for the stream that this thread's kernels run on."""
+    storage.require(device)  # loads what knows about streams, where no array has done so yet
     stream, index, several = storage.stream(device), device.index, _driver.device_count() > 1
 
     def current() -> Handle:
@@ -63,7 +64,7 @@ def handles(device: Device) -> Callable[[], Handle]:
         if found is None or found.stream != on:
             found = _open(device, on)
         if several:
-            _driver.use(index)
+            cuda.enter(device)
         return found
 
     return current
@@ -106,6 +107,3 @@ class Workspace:
 def address(tensor: Any) -> int:
     """Where the memory of a raw tensor begins; 0 for None."""
     return 0 if tensor is None else tensor.data_ptr()
-
-
-__all__ = ["Handle", "StatusError", "Workspace", "address", "handles"]

@@ -12,8 +12,8 @@ from meta import storage
 from meta.device import Device
 from meta.errors import KernelError, message
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import _driver
 from meta.op.dialect.cudnn._shared import StatusError
+from meta.op.dialect.tvm import _driver as cuda
 from meta.op.dispatch import CallInfo, Implementation, Kernel
 from meta.scope import modes
 
@@ -85,7 +85,7 @@ def filled(value: float, count: int, dtype: str, device: Device) -> Any:
     host = storage.from_numpy(np.full((count,), value, dtypes.to_numpy(dtype)))
     out = storage.empty((count,), dtype, device)
     storage.copy_into(host, out)
-    _driver.synchronize(storage.stream(device)())
+    cuda.synchronize(storage.stream(device)())
     return out
 
 

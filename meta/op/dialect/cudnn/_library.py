@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from meta.op.dialect.cudnn import _driver
 from meta.op.dialect.cudnn._shared import Functions, StatusError
+from meta.op.dialect.tvm import _driver as cuda
 
 NAME: Final = "libcudnn.so.9"
 _BUNDLES: Final = ("nvidia/cudnn/lib", "torch/lib")
@@ -95,7 +95,7 @@ def probe() -> str | None:
     """Why cuDNN cannot be used on this machine, None when it can."""
     if not sys.platform.startswith("linux"):
         return f"cuDNN is looked for on Linux only, not on {sys.platform}"
-    reason = _driver.missing()
+    reason = cuda.probe()
     if reason:
         return reason
     try:

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from meta.ir.type import TensorType
 from meta.op.declare.norm import wide
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _driver, _layer_norm, _library
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
+from meta.op.dialect.tvm import _driver as cuda
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
@@ -87,9 +88,9 @@ def _train(call: CallInfo) -> Run:
         running_mean, running_var = new_mean.data_ptr(), new_var.data_ptr()
         # cuDNN updates them in place; programs may have given the new ones memory of their own.
         if running_mean != old_mean:
-            _driver.copy(running_mean, old_mean, size, handle.stream)
+            cuda.copy(running_mean, old_mean, size, handle.stream)
         if running_var != old_var:
-            _driver.copy(running_var, old_var, size, handle.stream)
+            cuda.copy(running_var, old_var, size, handle.stream)
         normalise(
             handle.pointer, _SPATIAL, one, zero, data, x.data_ptr(), data, y.data_ptr(), channel, w, b,
             momentum, running_mean, running_var, eps, mean.data_ptr(), invstd.data_ptr(),

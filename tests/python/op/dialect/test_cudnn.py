@@ -17,8 +17,9 @@ from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
 from meta.op import dispatch
-from meta.op.dialect.cudnn import DIALECT, _descriptors, _driver, _kernel, _library, settings
+from meta.op.dialect.cudnn import DIALECT, _descriptors, _kernel, _library, settings
 from meta.op.dialect.cudnn._shared import Functions, StatusError
+from meta.op.dialect.tvm import _driver
 from meta.op.dispatch import CallInfo, Implementation
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
@@ -90,19 +91,19 @@ class TestProbe:
     """Why the dialect is off."""
 
     def test_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_driver, "missing", lambda: "no CUDA device: the driver sees none")
-        assert _library.probe() == "no CUDA device: the driver sees none"
+        monkeypatch.setattr(_driver, "probe", lambda: "no CUDA device")
+        assert _library.probe() == "no CUDA device"
 
     def test_no_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find() -> Any:
             raise OSError("libcudnn not found in /here")
 
-        monkeypatch.setattr(_driver, "missing", lambda: None)
+        monkeypatch.setattr(_driver, "probe", lambda: None)
         monkeypatch.setattr(_library, "find", find)
         assert _library.probe() == "libcudnn not found in /here"
 
     def test_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_driver, "missing", lambda: None)
+        monkeypatch.setattr(_driver, "probe", lambda: None)
         old = SimpleNamespace(cudnnGetVersion=lambda: 8907)
         monkeypatch.setattr(_library, "find", lambda: (old, "libcudnn.so.9"))
         assert _library.probe() == "libcudnn.so.9 is cuDNN 8907, at least 90000 is needed"
