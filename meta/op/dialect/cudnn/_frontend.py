@@ -5,13 +5,16 @@ Tensors of a graph have numbers that the caller chooses; a plan runs on a map fr
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import gc
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 from meta.op.dialect.cudnn import _driver, _library
 from meta.op.dialect.cudnn._descriptors import compact
@@ -32,7 +35,16 @@ def missing() -> str | None:
 def module() -> Any:
     """The module `cudnn`, which finds the library that is loaded by then."""
     _library.functions()
-    return importlib.import_module("cudnn")
+    found = importlib.import_module("cudnn")
+    atexit.register(_release)  # after the import, so that it runs before the frontend takes itself down
+    return found
+
+
+def _release() -> None:
+    """Let go of the graphs that kernels hold when Python ends: the frontend prints pages about those that are left."""
+    for graph in list(_graphs):
+        graph.close()
+    gc.collect()
 
 
 def data_type(dtype: str) -> Any:
@@ -71,6 +83,11 @@ class Graph:
             compute_data_type=data_type(compute),
             handle=_handle(handle),
         )
+        _graphs.add(self)
+
+    def close(self) -> None:
+        """Forget the graph; nothing runs it any more."""
+        self.graph = self._launch = self._pointers = None
 
     def input(self, number: int, shape: Sequence[int], dtype: str = "") -> Any:
         """A row-major tensor that is read."""
@@ -182,6 +199,7 @@ class Graph:
 
 
 _FINALISTS = 4
+_graphs: WeakSet[Graph] = WeakSet()
 
 
 def _first_line(error: Exception) -> str:
