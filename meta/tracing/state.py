@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meta import storage
 from meta.device import CPU, Device
+from meta.device import device as parse_device
 from meta.errors import TraceError, TypeInferenceError, message
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
@@ -198,16 +200,23 @@ class Trace:
         import numpy as np
 
         from meta._generated.functions import add, device_copy
-        from meta.ndarray import array
 
         if self.key is None:
             self.key = Var("key", tensor_type((2,), "int64"))
             self._params.add(self.key)
-        offset = array(np.array([0, self.keys], np.int64), device=device)
+        offset = _constant(np.array([0, self.keys], np.int64), parse_device(device))
         self.keys += 1
         key = Symbol(self.key) if str(device) == "cpu" else device_copy(Symbol(self.key), device)
         drawn: Symbol = add(key, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
         return drawn
+
+
+def _constant(host: Any, on: Device) -> NDArray:
+    """An array on a device, made beside the trace."""
+    kind = tensor_type(host.shape, str(host.dtype), on)
+    data = storage.empty(host.shape, str(host.dtype), on)
+    storage.copy_into(storage.from_numpy(host), data)
+    return NDArray(data, kind)
 
 
 def _free(name: str, taken: set[str]) -> str:

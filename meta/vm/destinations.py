@@ -12,7 +12,7 @@ from typing import Any
 
 from meta.dtype import itemsize
 from meta.op.dialect.tvm import _adapter as tvm
-from meta.vm.steps import op_name
+from meta.vm.steps import is_kernel, op_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,20 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The parameters of "main" after its own. storages: bytes of each piece of memory that they share."""
+    """The parameters of "main" after its own. storages: bytes of each piece of memory that they share.
+    kernels: how many the program calls."""
 
     storages: tuple[int, ...]
     tensors: tuple[Destination, ...]
+    kernels: int
 
     def as_dict(self) -> dict[str, Any]:
-        return {"storages": self.storages, "tensors": [asdict(t) for t in self.tensors]}
+        return {"storages": self.storages, "tensors": [asdict(t) for t in self.tensors], "kernels": self.kernels}
 
     @staticmethod
     def from_dict(facts: dict[str, Any]) -> Destinations:
         tensors = (Destination(t["storage"], tuple(t["shape"]), t["dtype"]) for t in facts["tensors"])
-        return Destinations(tuple(facts["storages"]), tuple(tensors))
+        return Destinations(tuple(facts["storages"]), tuple(tensors), facts["kernels"])
 
 
 def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
@@ -50,6 +52,7 @@ def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
     tensors: list[Destination] = []
     params: list[Any] = []
     blocks: list[Any] = []
+    kernels = 0
     for block in main.body.blocks:
         kept: list[Any] = []
         for binding in block.bindings:
@@ -73,12 +76,13 @@ def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
                 tensors.append(Destination(place, shape, dtype))
                 params.append(binding.var)
             else:
+                kernels += is_kernel(binding.value)
                 kept.append(binding)
         blocks.append(tvm.BindingBlock(kept))
     body = tvm.SeqExpr(blocks, main.body.body)
     functions = dict(module.functions.items())
     functions[name] = tvm.RelaxFunction([*main.params, *params], body, main.ret_ty, main.is_pure, main.attrs)
-    return tvm.IRModule(functions, attrs=module.attrs), Destinations(tuple(storages), tuple(tensors))
+    return tvm.IRModule(functions, attrs=module.attrs), Destinations(tuple(storages), tuple(tensors), kernels)
 
 
 def _leaves_the_line(module: Any, value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -13,14 +14,14 @@ from meta.op.dialect.torch._bridge import Maker
 from meta.op.dispatch import CallInfo
 
 SMALL = 50_000
-"""Multiplications up to which views of the operands cost more on the CPU than a kernel without blocking."""
+"""Multiplications up to which views of the operands cost more than a kernel without blocking."""
 
 
 def _worth_it(call: CallInfo) -> str | None:
     x, y = call.tensors()[:2]
-    if call.device.kind != "cpu":
-        dtype = call.outputs()[0].dtype
-        return None if dtypes.is_float(dtype) else f"cuBLAS has no {dtype}"
+    dtype = call.outputs()[0].dtype
+    if call.device.kind != "cpu" and not dtypes.is_float(dtype):
+        return f"cuBLAS has no {dtype}"
     if not x.is_static or not y.is_static:
         return None
     transposed = call.op.name == "matmul" and call.args[2]
@@ -64,12 +65,13 @@ def _with_vector(call: CallInfo) -> Callable[..., Any]:
 def _dense(call: CallInfo) -> Callable[..., Any]:
     x, w, bias = call.args
     k, n = w.shape[1], w.shape[0]
+    rows = prod(x.shape[:-1]) if x.is_static else -1  # -1 says nothing where there are no elements
 
     def product(a: Any, b: Any, out: Any) -> None:
-        torch.mm(a.reshape(-1, k), b.mT, out=out.view(-1, n))
+        torch.mm(a.reshape(rows, k), b.mT, out=out.view(rows, n))
 
     def biased(a: Any, b: Any, c: Any, out: Any) -> None:
-        torch.addmm(c, a.reshape(-1, k), b.mT, out=out.view(-1, n))
+        torch.addmm(c, a.reshape(rows, k), b.mT, out=out.view(rows, n))
 
     def product_2d(a: Any, b: Any, out: Any) -> None:
         torch.mm(a, b.mT, out=out)

@@ -60,13 +60,23 @@ def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, s
 
 
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType]) -> Kernel:
-    if payload.generic:
+    if payload.generic and not _large(call):
         try:
             return build(spec(payload, call, symbolic=True, numbers=numbers))
         except (MetaError, ValueError, TypeError, RuntimeError):
             # The declaration or the compute wants numbers; the static build below reports what is really wrong.
             pass
     return build(spec(payload, call, symbolic=False, numbers=numbers))
+
+
+def _large(call: CallInfo) -> bool:
+    """Whether a kernel for these very sizes repays its build: on CUDA it indexes by less and loads by more."""
+    sizes: list[Any] = [t.nbytes for t in call.outputs() if t.is_static]
+    return call.device.kind == "cuda" and sum(sizes) >= _WORTH_BUILDING
+
+
+_WORTH_BUILDING = 64 << 20
+"""Bytes of results."""
 
 
 def spec(

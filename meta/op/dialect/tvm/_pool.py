@@ -27,6 +27,8 @@ from meta.op.dialect.tvm import _driver as driver
 SMALL: Final = 1 << 20
 """Bytes up to which several blocks are made at once, and only blocks of the same size are taken."""
 _GRAIN: Final = 512
+_AT_ONCE: Final = 32 << 10
+"""Bytes of blocks that are made together, so that they are looked for once in as many allocations."""
 
 
 def rounded(count: int) -> int:
@@ -132,7 +134,7 @@ class Pool:
     def _made(self, size: int) -> Block:
         free, used = self.lists(size)
         # The more there are in use, the longer it takes to look for free ones, and the more are made at once.
-        for _ in range(max(1, len(used) // 4) if size <= SMALL else 1):
+        for _ in range(max(_AT_ONCE // size, 2, len(used) // 4) if size <= SMALL else 1):
             free.append(Block(self.device.allocate(size), used))
             self.bytes += size
         self.device.peak = max(self.device.peak, self.device.reserved)

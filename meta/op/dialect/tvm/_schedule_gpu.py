@@ -5,6 +5,8 @@ A rule that refuses a function, trips over it, or leaves memory to be read on th
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +20,9 @@ THREADS: Final = 256
 """Threads of a block that each compute elements of their own."""
 _ROW_THREADS: Final = 256
 """Threads of a block that reduce a row together."""
+_MOST_THREADS: Final = 1024
+_PARTS: Final = 512
+"""Blocks that a reduction to one element is spread over."""
 _VECTOR_BITS: Final = 128
 """The widest load of one thread."""
 
@@ -34,8 +39,21 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
         for rule in (*_RULES.get(pattern, ()), _row_wise, _elementwise):
             found = _attempt(rule, func, target)
             if found is not None:
-                return found
-        return _separate(func)
+                return _exact_constants(found)
+        return _exact_constants(_separate(func))
+
+
+def _exact_constants(func: Any) -> Any:
+    """TVM prints float64 numbers with 15 digits after the point; others are passed as their bits."""
+
+    def exact(number: Any) -> Any:
+        value = float(number.value)
+        if str(number.ty.dtype) != "float64" or not math.isfinite(value) or float(f"{value:.15f}") == value:
+            return number
+        (bits,) = struct.unpack("<q", struct.pack("<d", value))
+        return tvm.tirx.call_pure_extern("float64", "__longlong_as_double", tvm.IntImm("int64", bits))
+
+    return tvm.structural_map(func, (tvm.FloatImm, exact))
 
 
 def _attempt(rule: Rule, func: Any, target: Any) -> Any:
@@ -131,21 +149,81 @@ def _row_wise(func: Any, target: Any) -> Any:
     sch = tvm.Schedule(func, error_render_level="fast")
     _inline(sch)
     found = blocks.blocks_of(sch)
-    if not all(b.spatial or b.reduction for b in found) or all(b.spatial for b in found):
+    if not all(b.spatial or b.reduction for b in found) or all(b.spatial for b in found) or _is_one_row(found):
         return None
-    scalars = [b for b in found if not b.kinds.startswith("S")]
-    if scalars and any("S" in b.kinds for b in found):
-        return None
-    shared = 0 if scalars else _shared_rows(found)
-    if not scalars and shared == 0:
-        return None
-    outputs = list(sch.mod["main"].params)
-    if any(b.reduction and "S" in b.kinds[shared:] for b in found[:-1]):
+    shared = _shared_rows(found)
+    if shared == 0 or any(b.reduction and "S" in b.kinds[shared:] for b in found[:-1]):
         return None  # a row of partial results would have to fit on the chip
     for b in found:
-        _rows(sch, b, shared)
-        _share(sch, b, sch.get_loops(b.rv)[1:], shared)
-    # Blocks are brought together before they are bound: only plain loops can be merged.
+        _fused(sch, sch.get_loops(b.rv)[:shared])
+        _share(sch, sch.get_loops(b.rv)[1:], b.kinds[shared:], b, _ROW_THREADS)
+    return _together(sch, found)
+
+
+def _one_row(func: Any, target: Any) -> Any:
+    """Reductions to one element, by one block of threads; a single one by many blocks, whose results another adds."""
+    del target
+    sch = tvm.Schedule(func, error_render_level="fast")
+    _inline(sch)
+    found = blocks.blocks_of(sch)
+    reductions = [b for b in found if b.reduction]
+    if not reductions or not all(b.spatial or b.reduction for b in found) or not _is_one_row(found):
+        return None
+    for b in found:
+        loops = sch.get_loops(b.rv)
+        sch.add_unit_loop(loops[0] if loops else b.rv)
+    if len(reductions) == 1 and len(reductions[0].node.writes) == 1:
+        _in_two_steps(sch, reductions[0])
+        found = found[:]
+    for b in found:
+        kinds = "S" * (len(sch.get_loops(b.rv)) - 1 - _reduced(sch, b)) + "R" * _reduced(sch, b)
+        _share(sch, sch.get_loops(b.rv)[1:], kinds, b, _MOST_THREADS)
+    return _together(sch, found)
+
+
+def _is_one_row(found: list[Block]) -> bool:
+    return all(extent == 1 for b in found for kind, extent in zip(b.kinds, b.extents, strict=True) if kind == "S")
+
+
+def _reduced(sch: Any, b: Block) -> int:
+    """How many of the loops of a block, the innermost, are reduced."""
+    return sum(loop.kind == "R" for loop in blocks.loops_of(sch, blocks.block(sch, b.rv)))
+
+
+def _in_two_steps(sch: Any, b: Block) -> None:
+    """Spread a reduction over many blocks, each of which leaves one result to be reduced by the block `b`."""
+    reduced = [loop.rv for loop in blocks.loops_of(sch, blocks.block(sch, b.rv)) if loop.kind == "R"]
+    part, _ = sch.split(_fused(sch, reduced), factors=[_PARTS, None])
+    partial = sch.rfactor(part, 0)
+    made = blocks.block(sch, partial)
+    loops = blocks.loops_of(sch, made)
+    spread = [loop.rv for loop in loops if 0 in loop.positions]
+    inside = [loop.rv for loop in loops if loop.kind == "R"]
+    sch.reorder(spread[0], *[loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.positions], *inside)
+    sch.bind(spread[0], "blockIdx.x")
+    _, thread = sch.split(_fused(sch, inside), factors=[None, _ROW_THREADS])
+    sch.bind(thread, "threadIdx.x")
+
+
+def _share(sch: Any, loops: Any, kinds: str, b: Block, threads: int) -> None:
+    """Spread the loops of a block below the row over its threads."""
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    if spatial and reduced:
+        sch.reorder(*spatial, *reduced)
+    alone = reduced and all(int(e) == 1 for e in b.extents[: len(spatial)] if isinstance(e, int)) and _is_one_row([b])
+    over = reduced if alone else spatial or reduced
+    if not over:
+        sch.bind(sch.add_unit_loop(b.rv), "threadIdx.x")
+        return
+    _, inner = sch.split(_fused(sch, over), factors=[None, threads])
+    sch.bind(inner, "threadIdx.x")
+
+
+def _together(sch: Any, found: list[Block]) -> Any:
+    """All blocks in one kernel, the outermost loop of each over its blocks of threads."""
+    outputs = list(sch.mod["main"].params)
+    # They are brought together before they are bound: only plain loops can be merged.
     firsts = [sch.get_loops(b.rv)[0] for b in found]
     row = sch.merge(*firsts) if len(firsts) > 1 else firsts[0]
     sch.bind(row, "blockIdx.x")
@@ -154,30 +232,6 @@ def _row_wise(func: Any, target: Any) -> Any:
             if not any(buffer.same_as(o) for o in outputs):
                 sch.set_scope(b.rv, i, "shared")
     return sch.mod["main"]
-
-
-def _rows(sch: Any, b: Block, shared: int) -> None:
-    """Make the outermost loop one over the rows."""
-    loops = sch.get_loops(b.rv)
-    if shared:
-        _fused(sch, loops[:shared])
-    else:
-        sch.add_unit_loop(loops[0] if loops else b.rv)
-
-
-def _share(sch: Any, b: Block, loops: Any, shared: int) -> None:
-    """Spread the loops of a block below the row over its threads."""
-    kinds = b.kinds[shared:]
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
-    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
-    if spatial and reduced:
-        sch.reorder(*spatial, *reduced)
-    over = spatial or reduced
-    if not over:
-        sch.bind(sch.add_unit_loop(b.rv), "threadIdx.x")
-        return
-    _, inner = sch.split(_fused(sch, over), factors=[None, _ROW_THREADS])
-    sch.bind(inner, "threadIdx.x")
 
 
 def _separate(func: Any) -> Any:
@@ -225,7 +279,7 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "elemwise": (_elementwise,),
     "broadcast": (_elementwise,),
     "injective": (_elementwise,),
-    "reduce": (_dlight("Reduction"),),
-    "softmax": (_dlight("GeneralReduction"), _dlight("Reduction")),
+    "reduce": (_one_row, _dlight("Reduction")),
+    "softmax": (_one_row, _dlight("GeneralReduction"), _dlight("Reduction")),
     "out_ewise_fusable": (_matmul, _dlight("GEMV"), _dlight("Reduction")),
 }

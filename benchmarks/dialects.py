@@ -1,0 +1,131 @@
+"""`python -m benchmarks.dialects [--device cuda] [--op NAME]`: each operator under each dialect that accepts it.
+
+The rows are those of the operator tests, with every size that can be multiplied made larger. Printed are the times, and
+where the priorities (plevels) of the dialects are not in the order of speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import meta
+from meta.errors import MetaError
+from meta.op.dispatch import Implementation, with_dialect
+from meta.testing.call import Call
+from meta.testing.dialects import accepting
+from meta.testing.generic import call_of
+from meta.testing.samples import Sample, T
+from tests.python.op.samples import samples
+
+FACTORS = (32, 8, 1)
+"""By how much the sizes of a row are multiplied: the first that the operator accepts."""
+MOST = 1 << 26
+"""Elements that an operand may have."""
+NOISE = 1.1
+"""A dialect counts as slower than another from this ratio on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An implementation and the median microseconds of a call."""
+
+    implementation: Implementation
+    microseconds: float
+
+    def __str__(self) -> str:
+        i = self.implementation
+        return f"{i.dialect.name} ({i.plevel}) {self.microseconds:.1f} us"
+
+
+def enlarged(row: Sample, factor: int) -> Sample:
+    """The row with every size above 1 multiplied."""
+
+    def larger(t: T, _: str) -> T:
+        shape = tuple(d * factor if d > 1 else d for d in t.shape)
+        return T(*shape, dtype=t.dtype, low=t.low, high=t.high, avoid=t.avoid, distinct=t.distinct)
+
+    args, kwargs = row.map(larger)
+    return Sample(row.op, *args, ref=row.ref, id=f"{row.id}-x{factor}", **kwargs)
+
+
+def calls(row: Sample, device: str) -> Iterator[Call]:
+    """Calls of the row from large to small."""
+    for factor in FACTORS:
+        larger = enlarged(row, factor) if factor > 1 else row
+        try:
+            if not larger.accepts("float32"):
+                continue
+            host = call_of(larger, "float32")
+            if max((a.size for a in host.arrays()), default=0) <= MOST:
+                yield host.to_meta(device)
+        except (MetaError, ValueError):
+            continue
+
+
+def measured(row: Sample, device: str) -> list[Measured]:
+    """The implementations that take the largest such call that any of them takes, in the order of preference."""
+    for call in calls(row, device):
+        found = accepting(call)
+        if len(found) < 2:
+            return []
+        try:
+            return [Measured(i, _time(i, call, device)) for i in found]
+        except (MetaError, RuntimeError):
+            continue
+    return []
+
+
+def _time(implementation: Implementation, call: Call, device: str) -> float:
+    with with_dialect(implementation.dialect.name):
+        _repeat(call.run, 3, device)
+        once = _repeat(call.run, 3, device)
+        count = max(1, min(200, int(0.01 / once)))
+        return statistics.median(_repeat(call.run, count, device) for _ in range(7)) * 1e6
+
+
+def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
+    """Seconds of one of `count` calls, until the device has done them."""
+    meta.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(count):
+        work()
+    meta.synchronize(device)
+    return (time.perf_counter() - start) / count
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a line for each operator that several dialects implement; then the wrong priorities."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects", description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--op", action="append", help="only these operators")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after about as long")
+    options = parser.parse_args(argv)
+    start, wrong = time.monotonic(), list[str]()
+    seen: set[str] = set()
+    for row in samples():
+        if row.op in seen or row.check is not None or not row.is_floating or (options.op and row.op not in options.op):
+            continue
+        if time.monotonic() - start > options.seconds:
+            print(f"stopped before {row.op}: out of time")
+            break
+        seen.add(row.op)
+        found = [m for m in measured(row, options.device) if m.implementation.dialect.name != "reference"]
+        if len(found) < 2:
+            continue
+        line = f"{row.op}: " + ", ".join(map(str, found))
+        print(line, flush=True)
+        best = min(m.microseconds for m in found)
+        if found[0].microseconds > NOISE * best:
+            wrong.append(line)
+    print(f"\n{len(wrong)} operators whose first dialect is not the fastest on {options.device}:")
+    print("\n".join(wrong) or "none")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
