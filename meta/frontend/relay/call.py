@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -30,16 +31,26 @@ class OpCall:
     """A call being converted.
 
     name: Relay's name of the operator.  args: values in order: Symbols, and tuples of them.  place: where it stands.
+    shapes: the sizes that tensors of the program hold, for those that are shapes with symbolic sizes.
     """
 
-    __slots__ = ("_read", "args", "attrs", "builder", "name", "place")
+    __slots__ = ("_read", "args", "attrs", "builder", "name", "place", "shapes")
 
-    def __init__(self, name: str, args: tuple[Any, ...], attrs: ast.Attributes, place: ast.Place, builder: Builder):
+    def __init__(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        attrs: ast.Attributes,
+        place: ast.Place,
+        builder: Builder,
+        shapes: dict[Any, tuple[Any, ...]] | None = None,
+    ) -> None:
         self.name = name
         self.args = args
         self.attrs: Mapping[str, Any] = attrs
         self.place = place
         self.builder = builder
+        self.shapes = {} if shapes is None else shapes
         self._read: set[str] = set()
 
     # --- arguments ---------------------------------------------------------------------------------------------------
@@ -67,8 +78,10 @@ class OpCall:
             self.refuse(f"{what} is computed by the program", "a constant, or what follows from constants and shapes")
         return found
 
-    def ints(self, value: Any, what: str) -> tuple[int, ...]:
-        """The ints in a constant tensor of at most one axis."""
+    def ints(self, value: Any, what: str) -> tuple[Any, ...]:
+        """The ints in a constant tensor of at most one axis; of one that is a shape, its sizes."""
+        if isinstance(value, Symbol) and value.atom in self.shapes:
+            return self.shapes[value.atom]
         return tuple(int(v) for v in self.constant(value, what).ravel().tolist())
 
     def number(self, value: Any, what: str) -> Any:
@@ -98,7 +111,8 @@ class OpCall:
         value = self.get(name, default)
         if isinstance(value, (str, tuple)) or value is None:
             self.refuse(f"{name} is {value!r}", "a number")
-        return float(value)
+        # A default that went through 32 bits and back is still the default.
+        return default if math.isclose(value, default, rel_tol=2e-7) else float(value)
 
     def text(self, name: str, default: str = "") -> str:
         """A string; "" when it is not given."""

@@ -9,6 +9,7 @@ functions that call themselves (see `control`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from meta.errors import MetaError, NotSupportedError, message, reason
 from meta.frontend.relay import ast
@@ -23,7 +24,9 @@ from meta.ir.span import Span
 MAX_STEPS = 250_000
 """Expressions evaluated, each as often as calls of functions repeat it, before a program counts as too large."""
 MAX_DEPTH = 60
-"""Nesting of calls, branches and let-bound values while converting."""
+"""Nesting of calls, branches, let-bound values and tuples while converting."""
+MAX_LEAVES = 100_000
+"""Values in one tuple, counted as often as it reaches them."""
 
 # What a converter runs into when a program, which may come from anywhere, gives an operator what it never takes:
 # a tuple for a number, a list that is too short, an axis of a scalar.
@@ -39,6 +42,9 @@ class Evaluator(Control):
         self.steps = 0
         self.depth = 0
         self.spans: dict[int, Span] = {}
+        # Tuples made so far by identity, kept alive for it: how many values each stands for, and how deep.
+        self.tuples: dict[int, tuple[Value, int, int]] = {}
+        self.shapes: dict[Any, tuple[Any, ...]] = {}
 
     def evaluate(self, root: ast.Expr, frame: Frame) -> Value:
         """The value of an expression. Raises RelayError with the place of what cannot be converted."""
@@ -90,7 +96,7 @@ class Evaluator(Control):
             case ast.TupleGetItem():
                 return self.item(frame.get(node.value), node.index, node.place)
             case ast.Tuple():
-                return tuple(frame.get(field) for field in node.fields)
+                return self.joined(tuple(frame.get(field) for field in node.fields), node.place)
             case ast.Constant():
                 return constant(constant_value(node))
             case ast.Function():
@@ -114,6 +120,19 @@ class Evaluator(Control):
                 return ()
             case ast.Var():
                 raise RelayError(message("relay", at(node.place, f"the variable %{node.name} has no value here")))
+
+    def joined(self, fields: tuple[Value, ...], place: ast.Place) -> Value:
+        """A tuple, which may share its fields: what it stands for grows exponentially with its depth."""
+        leaves = depth = 1
+        for field in fields:
+            _, below, levels = self.tuples.get(id(field), (field, 1, 0))
+            leaves += below
+            depth = max(depth, levels + 1)
+        if leaves > MAX_LEAVES or depth > MAX_DEPTH:
+            wrong = f"a tuple of {leaves} values, nested {depth} deep"
+            raise UnsupportedError(message("relay", at(place, wrong), f"at most {MAX_LEAVES} and {MAX_DEPTH}"))
+        self.tuples[id(fields)] = fields, leaves, depth
+        return fields
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -150,7 +169,8 @@ class Evaluator(Control):
         if convert is None:
             raise UnsupportedError(message("relay", at(place, f"the operator {name} is not supported")), {name: 1})
         self.builder.span = self.span(place)
-        call = OpCall(name, tuple(self.forced(arg, place) for arg in args), attrs, place, self.builder)
+        values = tuple(self.forced(arg, place) for arg in args)
+        call = OpCall(name, values, attrs, place, self.builder, self.shapes)
         try:
             result = convert(call)
             call.check_all_read()

@@ -19,6 +19,7 @@ from meta.frontend.relay.examine import check_operators
 from meta.frontend.relay.types import convert_type, fits, value_type
 from meta.frontend.relay.values import Frame, OpaqueError, Value, rebuilt
 from meta.ir.analysis import leaf_types
+from meta.ir.dim import Dim, SymDim, find, unify
 from meta.ir.expr import Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
@@ -55,15 +56,30 @@ def convert(
         raise RelayError(message("relay", "there is no function @main", f"functions: {known}"))
     _check_names(main, params or {}, shapes or {})
     check_operators(program)
+    given = shapes or {}
+    try:
+        return _converted(program, main, params or {}, given, source, {})
+    except RelayError:
+        if not _is_open(main, given):
+            raise
+        tied = _tied(program, main, params or {}, given, source)
+        if not tied:
+            raise
+    return _converted(program, main, params or {}, given, source, tied)
+
+
+def _converted(
+    program: ast.Program, main: ast.Function, params: Arrays, shapes: Shapes, source: str, tied: Mapping[SymDim, Dim]
+) -> Imported:
     evaluator = Evaluator(program, source)
     frame = Frame()
     inputs: list[Var] = []
     names: list[str] = []
     for param in main.params:
-        if params is not None and param.name in params:
+        if param.name in params:
             frame.known[param] = _bound(param, params[param.name])
             continue
-        kind = _param_type(param, (shapes or {}).get(param.name))
+        kind = _same_sizes(_param_type(param, shapes.get(param.name)), tied)
         made = _variables(param.name, kind, Counter(v.name for v in inputs))
         inputs += [v for _, v in made]
         names += [n for n, _ in made]
@@ -79,6 +95,32 @@ def convert(
         scope.ret(value.atom if isinstance(value, Symbol) else [evaluator.packed(field) for field in value])
     module = Module({"main": scope.function, **evaluator.functions})
     return Imported(module, tuple(names))
+
+
+def _is_open(main: ast.Function, shapes: Shapes) -> bool:
+    """Whether a parameter has sizes that the program leaves open."""
+    kinds = [convert_type(p.type, p.place, p.name) for p in main.params if p.name not in shapes]
+    return any(not t.is_static for kind in kinds for t in leaf_types(kind) if isinstance(t, TensorType))
+
+
+def _tied(program: ast.Program, main: ast.Function, params: Arrays, shapes: Shapes, source: str) -> dict[SymDim, Dim]:
+    """Which open sizes have to be equal, to each other or to a number, for the program to make sense: `?` says less
+    than the operators that the tensors go into. Empty when no such sizes help."""
+    with unify() as parent:
+        try:
+            _converted(program, main, params, shapes, source, {})
+        except RelayError:
+            return {}
+        return {size: find(size, parent) for size in parent}
+
+
+def _same_sizes(kind: Type, tied: Mapping[SymDim, Dim]) -> Type:
+    """A type with open sizes replaced by what they are equal to."""
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(_same_sizes(field, tied) for field in kind.fields))
+    if not isinstance(kind, TensorType) or not tied:
+        return kind
+    return kind.with_shape(tuple(tied.get(d, d) if isinstance(d, SymDim) else d for d in kind.shape))
 
 
 def _check_names(main: ast.Function, params: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:

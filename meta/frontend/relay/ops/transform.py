@@ -12,7 +12,7 @@ from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.layout_map import convert_layout
 from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
-from meta.ir.dim import is_static, product
+from meta.ir.dim import SymDim, is_static, product
 
 _MOST_AXES = 64
 _MOST_PARTS = 65536
@@ -48,7 +48,7 @@ def reshaped(call: OpCall, x: Any, wanted: tuple[int, ...], allow_zero: bool = F
     return x if shape == x.shape else F.reshape(x, shape)
 
 
-def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[int, ...], allow_zero: bool) -> tuple[Any, ...]:
+def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
     """Relay's special sizes: 0 copies a size, -1 is what is left over, -2 copies all remaining sizes, -3 multiplies the
     next two, -4 splits the next one into the two that follow, of which one may be -1."""
     out: list[Any] = []
@@ -64,7 +64,7 @@ def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[int, ...], allow
 
     while i < len(wanted):
         size = wanted[i]
-        if size > 0 or (size == 0 and allow_zero):
+        if isinstance(size, SymDim) or size > 0 or (size == 0 and allow_zero):
             out.append(size)
             at += 1
         elif size == 0:
@@ -265,9 +265,20 @@ def meshgrid(call: OpCall) -> Any:
 def shape_of(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
-    if not is_static(x.shape):
-        call.refuse(f"the shape {x.shape} is not known", "static shapes; give them with shapes=")
-    return constant(np.asarray(x.shape, dtype))
+    if is_static(x.shape):
+        return constant(np.asarray(x.shape, dtype))
+    made = F.stack([_size(x, axis, dtype) for axis in range(x.ndim)], 0)
+    call.shapes[made.atom] = x.shape
+    return made
+
+
+def _size(x: Any, axis: int, dtype: str) -> Any:
+    """The size of an axis as a tensor, counted where it is not known yet."""
+    if isinstance(x.shape[axis], int):
+        return constant(np.asarray(x.shape[axis], dtype))
+    others = tuple(i for i in range(x.ndim) if i != axis)
+    row = F.ones_like(x, "int64")
+    return F.cast(F.sum(F.max(row, others) if others else row), dtype)
 
 
 @converter("ndarray_size")

@@ -43,7 +43,10 @@ def identity(call: OpCall) -> Any:
 @converter("cast")
 def cast(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.cast(x, dtype_of(call.text("dtype"), call.place))
+    made = F.cast(x, dtype_of(call.text("dtype"), call.place))
+    if x.atom in call.shapes:
+        call.shapes[made.atom] = call.shapes[x.atom]
+    return made
 
 
 @converter("cast_like")

@@ -234,6 +234,26 @@ def test_shapes_are_followed_through_the_program() -> None:
     assert op_counts(module.main) == {"reshape": 1}
 
 
+def test_open_sizes_are_symbolic_and_tied_where_they_meet() -> None:
+    params = "%x: Tensor[(?, ?), float32], %y: Tensor[(?, 4), float32]"
+    module = relay.from_relay(program("add(%x, %y)", params))
+    x, y = (p.type for p in module.main.params)
+    assert x == y
+    assert not x.is_static  # type: ignore[union-attr]
+    value = np.ones((3, 4), "float32")
+    with meta.with_dialect(["reference"]):
+        assert run(module, value, value).shape == (3, 4)
+        with pytest.raises(ArgumentError):
+            run(module, value, value[:2])
+        body = '%0 = shape_of(%x); %1 = ones(shape=[4], dtype="float32"); dyn.broadcast_to(%1, %0, shape=[])'
+        module = relay.from_relay(program(body, "%x: Tensor[(?, 4), float32]"))
+        assert run(module, value).shape == (3, 4)
+        found = run(relay.from_relay(program("shape_of(%x)", params)), value, value)
+        np.testing.assert_array_equal(found.numpy(), np.array([3, 4], "int32"))
+    with pytest.raises(relay.RelayError, match="line 3, column 3: add"):
+        relay.from_relay(program("add(%x, %y)", "%x: Tensor[(?, 3), float32], %y: Tensor[(?, 4), float32]"))
+
+
 # --- composites ------------------------------------------------------------------------------------------------------
 
 GELU = {
