@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import json
 import random
 import re
@@ -145,11 +146,11 @@ def _mutate_value(data: Any, rng: random.Random) -> None:
         if choice == 0:
             del data[key]
         elif choice == 1:
-            data[key] = rng.choice(_JSON_VALUES)
+            data[key] = copy.deepcopy(rng.choice(_JSON_VALUES))
         elif choice == 2 and isinstance(inner, str) and inner.isdigit():
             data[key] = str(rng.randrange(40))
         else:
-            data[key] = data[rng.choice(keys)]
+            data[key] = copy.deepcopy(data[rng.choice(keys)])
         return
 
 

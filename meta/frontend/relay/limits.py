@@ -8,7 +8,7 @@ MAX_SOURCE = 1 << 30
 MAX_PROGRAM = 16 << 20
 """Characters of the program in a text, without its metadata section: a network of 10,000 operators has 2 MiB."""
 
-MAX_NESTING = 400
+MAX_NESTING = 200
 """Brackets within brackets, function types within function types, let within let, branches of one else-if chain. What
 the printer of Relay nests is the scopes of a program; a chain of a million bindings has depth 1."""
 
@@ -20,7 +20,7 @@ MAX_DIMENSIONS = 64
 
 MAX_DIMENSION = 2**63 - 1
 
-MAX_VALUE_SIZE = 1_000_000
+MAX_VALUE_SIZE = 100_000
 """Leaves of one type or attribute of a JSON source, counted as often as they are reached: shared parts of a node graph
 can stand for exponentially large values."""
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meta.frontend.relay import from_relay
+from meta.frontend.relay.errors import RelayError
 from scripts import fuzz_relay
 from tests.python.frontend.relay.test_params import VALUES, binary, npz
 
@@ -40,6 +42,27 @@ def test_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fuzz_relay.fuzz(FILES, 3, 0)
     assert len(report.failures) == 3
     assert "KeyError" in report.failures[0]
+
+
+def _chain(count: int, step: str, end: str) -> str:
+    """%0 = x, each of %1 .. %count made by `step` from the one before, and what becomes of the last."""
+    steps = "".join(f"%{i} = {step.replace('$', '%x' if i == 1 else f'%{i - 1}')};\n" for i in range(1, count + 1))
+    return f"def @main(%x: Tensor[(2), float32]) {{\n{steps}{end.replace('$', f'%{count}')}\n}}"
+
+
+GROWING = {
+    "shared tuples": (_chain(60, "($, $)", "$"), "a tuple of 131071 values"),
+    "nested tuples": (_chain(500, "($, %x)", "$"), "nested 61 deep"),
+    "scalars": ("def @main(%x: float32) { nn.batch_flatten(%x) }", "nn.batch_flatten"),
+    "attributes": (_chain(1, "nn.pad($, 0f, pad_width=[1, None])", "$"), "nn.pad"),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_converting_is_bounded(name: str) -> None:
+    text, words = GROWING[name]
+    with pytest.raises(RelayError, match=words):
+        from_relay(text)
 
 
 def test_mutations_follow_from_the_seed() -> None:

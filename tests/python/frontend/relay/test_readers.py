@@ -488,11 +488,11 @@ def _dag(depth: int) -> str:
 
 
 HOSTILE = {
-    "parentheses": ("(" * 100_000, "nested 401 deep"),
-    "calls": ("def @main(%x) {" + "f(" * 100_000, "nested 401 deep"),
-    "types": ("def @main(%x: " + "(" * 100_000, "nested 401 deep"),
-    "function types": ("def @main(%x: " + "fn () -> " * 10_000 + "int8) { 1 }", "function types nested 401 deep"),
-    "let in let": ("def @main(%x) {" + "let %a = " * 10_000 + "%x; %a }", "nested 401 deep"),
+    "parentheses": ("(" * 100_000, "nested 201 deep"),
+    "calls": ("def @main(%x) {" + "f(" * 100_000, "nested 201 deep"),
+    "types": ("def @main(%x: " + "(" * 100_000, "nested 201 deep"),
+    "function types": ("def @main(%x: " + "fn () -> " * 10_000 + "int8) { 1 }", "function types nested 201 deep"),
+    "let in let": ("def @main(%x) {" + "let %a = " * 10_000 + "%x; %a }", "nested 201 deep"),
     "else if": ("def @main(%x) {" + "if (%x) { %x } else " * 1000 + "{ %x } }", "a chain of 999 else if"),
     "digits": ("def @main() {" + "1" * 1_000_000 + "}", "a number of 1000000 characters"),
     "exponent": ("def @main() { 1e" + "9" * 1_000_000 + " }", "characters; at most 400"),
