@@ -55,6 +55,7 @@ SAMPLES = [
     *rows((1, 2, 5, 8), (1, 2, 7, 16), causal=True, scale=0.5),
     *rows((4, 3), (6, 2)),
     *rows((2, 1, 4), (2, 3, 1), causal=True),
+    *rows((2, 33, 24), (2, 33, 24), causal=True, grad=False),  # enough for products by a library
 ]
 ERRORS = [
     ErrorCase(

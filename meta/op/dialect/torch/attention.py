@@ -1,0 +1,58 @@
+"""Attention by ATen's matrix products, all scores in memory; half precisions are computed in float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from meta.op.dialect.torch import DIALECT
+from meta.op.dialect.torch.linalg import SMALL
+from meta.op.dispatch import CallInfo
+
+
+def _worth_it(call: CallInfo) -> str | None:
+    q, k = call.tensors()[:2]
+    if call.device.kind != "cpu" or not q.is_static or not k.is_static:
+        return None
+    size, keys = q.size, k.shape[-2]
+    work: Any = size * keys
+    return f"{work} multiplications, too few: up to {SMALL} the calls themselves cost more" if work <= SMALL else None
+
+
+def _scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
+    """The scaled scores, -inf where a key is not seen; and the scale."""
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = torch.matmul(q, k.mT).mul_(factor)
+    if causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril_()
+        scores.masked_fill_(~seen, -math.inf)
+    return scores, factor
+
+
+def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> None:
+    y, lse = out
+    q, k, v = (t.to(lse.dtype) for t in (q, k, v))
+    scores, _ = _scores(q, k, causal, scale)
+    torch.logsumexp(scores, -1, out=lse)
+    p = scores.sub_(lse.unsqueeze(-1)).exp_()
+    if y.dtype == p.dtype:
+        torch.matmul(p, v, out=y)
+    else:
+        y.copy_(torch.matmul(p, v))
+
+
+def attention_dx(
+    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
+) -> None:
+    q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))
+    scores, factor = _scores(q, k, causal, scale)
+    p = scores.sub_(lse.unsqueeze(-1)).exp_()
+    ds = torch.matmul(dy, v.mT).sub_((dy * y).sum(-1, keepdim=True)).mul_(p).mul_(factor)
+    for target, a, b in zip(out, (ds, ds.mT, p.mT), (k, q, dy), strict=True):
+        target.copy_(torch.matmul(a, b))
+
+
+DIALECT.implement("scaled_dot_product_attention", attention, accepts=_worth_it)
+DIALECT.implement("scaled_dot_product_attention_dx", attention_dx, accepts=_worth_it)
