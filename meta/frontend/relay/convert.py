@@ -23,7 +23,7 @@ from meta.ir.span import Span
 
 MAX_STEPS = 250_000
 """Expressions evaluated, each as often as calls of functions repeat it, before a program counts as too large."""
-MAX_DEPTH = 60
+MAX_DEPTH = 80
 """Nesting of calls, branches, let-bound values and tuples while converting."""
 MAX_LEAVES = 100_000
 """Values in one tuple, counted as often as it reaches them."""

@@ -14,7 +14,7 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.call import constant
 from meta.frontend.relay.control import clean
 from meta.frontend.relay.convert import Evaluator
-from meta.frontend.relay.errors import RelayError, at
+from meta.frontend.relay.errors import RelayError, UnsupportedError, at
 from meta.frontend.relay.examine import check_operators
 from meta.frontend.relay.types import convert_type, fits, value_type
 from meta.frontend.relay.values import Frame, OpaqueError, Value, rebuilt
@@ -85,16 +85,24 @@ def _converted(
         names += [n for n, _ in made]
         frame.known[param] = rebuilt(_form(kind), iter([Symbol(v) for _, v in made]))
     with recording(evaluator.builder), evaluator.builder.function("main", inputs) as scope:
-        try:
-            value: Value = evaluator.forced(evaluator.evaluate(main.body, frame), main.place)
-        except OpaqueError as error:
-            value = error.value
+        value = _value(evaluator, main, frame)
         evaluator.check_tensors(value, main.place, "what @main returns")
         if not shapes:
             _check_result(main, value)
         scope.ret(value.atom if isinstance(value, Symbol) else [evaluator.packed(field) for field in value])
     module = Module({"main": scope.function, **evaluator.functions})
     return Imported(module, tuple(names))
+
+
+def _value(evaluator: Evaluator, main: ast.Function, frame: Frame) -> Value:
+    """What main returns; a value that no tensors stand for as it is."""
+    try:
+        return evaluator.forced(evaluator.evaluate(main.body, frame), main.place)
+    except OpaqueError as error:
+        return error.value
+    except RecursionError:
+        wrong = "the program nests deeper than Python's stack allows here"
+        raise UnsupportedError(message("relay", wrong, do="convert it from code that is nested less")) from None
 
 
 def _is_open(main: ast.Function, shapes: Shapes) -> bool:
