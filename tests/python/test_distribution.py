@@ -32,7 +32,10 @@ def test_tvm_is_pinned() -> None:
     assert str(needed()["apache-tvm"].specifier) == f"=={metadata.version('apache-tvm')}"
 
 
-@pytest.mark.parametrize(("package", "file"), [("meta", "py.typed"), ("meta.op.grad", "derivatives.yaml")])
+@pytest.mark.parametrize(
+    ("package", "file"),
+    [("meta", "py.typed"), ("meta.op.grad", "derivatives.yaml"), ("meta.frontend.relay", "grammar.lark")],
+)
 def test_data_files_are_installed(package: str, file: str) -> None:
     assert resources.files(package).joinpath(file).is_file()
 
