@@ -1,7 +1,8 @@
 """Train an imported network on random labels: `python -m scripts.relay_train NETWORK.relay PARAMS [--steps 20]`.
 
 It shows that parameters stay trainable after import: the loss on one batch goes down, on the VM, in one program of
-forward, backward and update. The network has one input, and its result is a table of probabilities or logits, a row an example.
+forward, backward and update. The network has one input, and its result is a table of probabilities or logits, a row an
+example.
 """
 
 from __future__ import annotations

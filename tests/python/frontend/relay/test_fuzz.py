@@ -52,7 +52,7 @@ def _chain(count: int, step: str, end: str) -> str:
 
 GROWING = {
     "shared tuples": (_chain(60, "($, $)", "$"), "a tuple of 131071 values"),
-    "nested tuples": (_chain(500, "($, %x)", "$"), "nested 61 deep"),
+    "nested tuples": (_chain(500, "($, %x)", "$"), "nested 81 deep"),
     "scalars": ("def @main(%x: float32) { nn.batch_flatten(%x) }", "nn.batch_flatten"),
     "attributes": (_chain(1, "nn.pad($, 0f, pad_width=[1, None])", "$"), "nn.pad"),
 }
