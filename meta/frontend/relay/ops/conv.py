@@ -98,7 +98,12 @@ def _transpose_layout(call: OpCall, channels: Any, w: Any, axes: str) -> str:
 
 @converter("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def conv_transpose(call: OpCall) -> Any:
-    x, w = widened(call, *call.tensors(2))
+    x, w = call.tensors(2)
+    return transposed(call, *widened(call, x, w))
+
+
+def transposed(call: OpCall, x: Any, w: Any) -> Any:
+    """The transposed convolution that the attributes describe, of operands in the layouts that they name."""
     rank = _rank(call)
     axes = _SPATIAL[rank]
     plain, kernel_plain = "NC" + axes, "IO" + axes

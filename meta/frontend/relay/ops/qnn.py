@@ -15,7 +15,7 @@ import numpy as np
 
 from meta._generated import functions as F
 from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.ops.conv import convolved, product
+from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.unary import clipped
 from meta.frontend.relay.table import converter
 
@@ -150,16 +150,18 @@ def mul(call: OpCall) -> Any:
     return _requantized(F.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
 
 
-@converter("qnn.conv2d", "qnn.dense", "qnn.batch_matmul")
+@converter("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.batch_matmul")
 def products(call: OpCall) -> Any:
     """Products of integers less their zero points, in 32 bits; the scales stay outside."""
     x, w, x_zero, w_zero = call.tensors(6)[:4]
     call.only("out_dtype", "int32", "", None)
     a = _shifted(x, np.asarray(call.number(x_zero, "input_zero_point")))
-    axis = 0 if call.name != "qnn.conv2d" else (call.text("kernel_layout", "OIHW") or "OIHW").index("O")
+    axis = (call.text("kernel_layout", "OIHW") or "OIHW").index("O") if "conv" in call.name else 0
     b = _shifted(w, _along(call, w_zero, "kernel_zero_point", w, axis))
     if call.name == "qnn.conv2d":
         return convolved(call, a, b)
+    if call.name == "qnn.conv2d_transpose":
+        return transposed(call, a, b)
     units = call.get("units")
     if call.name == "qnn.dense" and units is not None and int(units) != w.shape[0]:
         call.refuse(f"units is {units} for weights of shape {w.shape}", f"{w.shape[0]}")
