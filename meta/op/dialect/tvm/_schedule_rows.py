@@ -131,7 +131,7 @@ def _split_sums(sch: Any, found: list[Block]) -> dict[str, int]:
         partial = sch.rfactor(lane, kept)
         partials[str(sch.get(partial).name_hint)] = 1
         if registers > 1:
-            # Registers before lanes: every access is one whole vector, so that LLVM keeps the accumulators in registers.
+            # Registers before lanes: every access is one whole vector, so that LLVM keeps the sums in registers.
             partials[str(sch.get(sch.rfactor(sch.get_loops(partial)[-2], kept)).name_hint)] = 2
     return partials
 
