@@ -59,6 +59,7 @@ lint: lint-style lint-imports lint-types
 
 lint-style: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 lint-imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache

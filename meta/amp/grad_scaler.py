@@ -30,9 +30,7 @@ class GradScaler:
     after an overflow.  Raises ArgumentError for a factor that is not positive, growth below 1, backoff not in (0, 1).
     """
 
-    def __init__(
-        self, scale: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
-    ) -> None:
+    def __init__(self, scale: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000) -> None:
         if scale <= 0 or growth < 1 or not 0 < backoff < 1 or interval < 1:
             raise ArgumentError(
                 message("GradScaler", f"scale={scale}, growth={growth}, backoff={backoff}, interval={interval}",

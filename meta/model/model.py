@@ -206,5 +206,3 @@ def _models(name: str, value: Any) -> Iterator[tuple[str, Model]]:
     elif isinstance(value, dict):
         for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
             yield from _models(f"{name}.{key}", item)
-
-

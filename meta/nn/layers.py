@@ -75,9 +75,7 @@ class BatchNorm2d(Model):
         self.momentum = momentum
 
     def forward(self, x: Any) -> Any:
-        return meta.batch_norm_train(
-            x, self.running_mean, self.running_var, self.w, self.b, self.momentum, self.eps
-        )[0]
+        return meta.batch_norm_train(x, self.running_mean, self.running_var, self.w, self.b, self.momentum, self.eps)[0]
 
     def forward_infer(self, x: Any) -> Any:
         return meta.batch_norm_infer(x, self.running_mean, self.running_var, self.w, self.b, self.eps)

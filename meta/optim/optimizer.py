@@ -56,8 +56,9 @@ class Optimizer:
         mine = self.state_dict()
         if set(state) != set(mine):
             raise ArgumentError(
-                message("load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}",
-                        f"expected {sorted(mine)}")
+                message(
+                    "load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}"
+                )
             )
         for name, x in mine.items():
             x.update(state[name])
@@ -101,9 +102,7 @@ class TrainStep:
     A call returns what the model (or loss) returned.
     """
 
-    def __init__(
-        self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None
-    ) -> None:
+    def __init__(self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None) -> None:
         self.model = model
         self.optimizer = optimizer
         self.loss = loss

@@ -34,9 +34,7 @@ class SGD(Optimizer):
         sgd(x, dx, velocity, self._learning_rate, self.momentum, self.weight_decay)
 
 
-def with_sgd(
-    learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0
-) -> Callable[..., TrainStep]:
+def with_sgd(learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0) -> Callable[..., TrainStep]:
     """`with_sgd(0.1, 0.9)(model)` is a training step: forward, backward and update in one callable.
 
     The model returns its loss; or pass `loss`: `with_sgd(...)(model, loss=meta.cross_entropy)`."""

@@ -1,8 +1,8 @@
 """Runs passes: times them, prints and verifies between them, and can stop after N rewrites to find a bad one.
 
-    with meta.passes.PassContext(print_after=["cse"], verify=True) as context:
-        module = meta.passes.standard()(module)
-    print(context.report())
+with meta.passes.PassContext(print_after=["cse"], verify=True) as context:
+    module = meta.passes.standard()(module)
+print(context.report())
 """
 
 from __future__ import annotations

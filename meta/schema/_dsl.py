@@ -1,6 +1,6 @@
 """`Schema` and `Arg`: the little language in which the arguments of operators are written down.
 
-    softmax = Schema("softmax", Arg("x", Tensor, doc="Input of any shape."), Arg("axis", Int, -1, doc="..."))
+softmax = Schema("softmax", Arg("x", Tensor, doc="Input of any shape."), Arg("axis", Int, -1, doc="..."))
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from meta.op.registry import Op
 from meta.schema._dsl import Arg
 from scripts.src_codegen.signature import by_family, definition, docstring, header, parameter, tensor_args
 
-_IMPORTS = '''
+_IMPORTS = """
 # A call looks up a runner by the types of its arguments; everything else happens once, in meta.interpreter.invoke.
 # ruff: noqa: A001, A002, E501
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     DTypeLike = Any
 
 T = TypeVar("T", bound=TensorMethods)
-'''
+"""
 
 
 def render(ops: Sequence[Op]) -> str:
@@ -67,7 +67,7 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
     head = definition(op.name, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
     names = ", ".join(op.schema.names)
     call = f"invoke(_s_{op.name}{', ' if names else ''}{names})"
-    state = f"\n_s_{op.name} = state(get(\"{op.name}\"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n"
+    state = f'\n_s_{op.name} = state(get("{op.name}"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n'
     lines = [state, head + "\n", docstring(op, "    ")]
     if op.name in VALUE_OPS:
         return "".join([*lines, f"    return {call}\n\n"])
@@ -83,7 +83,7 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
     lines.append(f"    _y = run({runs})\n")  # operators have arguments called y
     tracked = " or ".join(_tracked(op.schema.args[i]) for i in differentiable)
     comma = "," if len(op.schema.names) == 1 else ""
-    lines.append(f"    if {tracked}:\n        return record(\"{op.name}\", _y, ({names}{comma}))\n    return _y\n\n")
+    lines.append(f'    if {tracked}:\n        return record("{op.name}", _y, ({names}{comma}))\n    return _y\n\n')
     return "".join(lines)
 
 

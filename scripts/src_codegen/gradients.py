@@ -16,7 +16,7 @@ from meta.op.registry import Op, all_ops
 from scripts.src_codegen.signature import by_family, header
 
 TABLE = Path(__file__).resolve().parents[2] / "meta/op/grad/derivatives.yaml"
-_IMPORTS = '''
+_IMPORTS = """
 # ruff: noqa: A002, E501
 # pyright: reportPrivateUsage=false
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from meta._generated import functions as f
 from meta.autograd.rule import GradRule
-'''
+"""
 
 
 @cache

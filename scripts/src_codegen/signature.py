@@ -63,7 +63,7 @@ def docstring(op: Op, indent: str, skip: int = 0) -> str:
     if len(wrapped) == 1:
         return f'{indent}"""{wrapped[0]}"""\n'
     body = wrapped[0] + "\n" + "".join(f"{indent}{line}\n" for line in wrapped[1:])
-    return f'{indent}"""{body}{indent}"""\n'.replace('\\', '\\\\')
+    return f'{indent}"""{body}{indent}"""\n'.replace("\\", "\\\\")
 
 
 def by_family(ops: Iterable[Op]) -> dict[str, list[Op]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from meta.op.registry import Op
 from scripts.src_codegen.signature import by_family, definition, header, parameter
 
-_IMPORTS = '''
+_IMPORTS = """
 # Each function records one call in a builder, its arguments normalised by the schema, and returns the variable bound to
 # it (or the value of an operator that has one without a kernel).
 # ruff: noqa: A001, A002, E501
@@ -34,7 +34,7 @@ def _call(bb: Builder, name: str, *args: Any) -> Any:
     op = get(name)
     made = bb.call_expr(op, op.schema.bind(name, args, {}))
     return made.type.value if isinstance(made.type, Value) else bb.emit(made)
-'''
+"""
 
 
 def render(ops: Sequence[Op]) -> str:

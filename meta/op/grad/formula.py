@@ -86,9 +86,7 @@ def _scope(op: Op) -> dict[str, str]:
     return scope | {"needs": "attr"}
 
 
-def _function_call(
-    op: Op, called: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()
-) -> Formula:
+def _function_call(op: Op, called: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()) -> Formula:
     """A call of `function` with what its parameters name."""
     scope = _scope(op)
     values: set[str] = set()

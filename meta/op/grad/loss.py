@@ -48,9 +48,7 @@ def smooth_l1_loss_dx_ddy(x: Any, target: Any, reduction: str, beta: float, dz: 
     return _reduced(meta.smooth_l1_loss_dx(x, target, dz, "none", beta), reduction)
 
 
-def logits_dtarget(
-    x: Any, target: TensorType, weight: Any, pos_weight: Any, reduction: str, dy: Any
-) -> Any:
+def logits_dtarget(x: Any, target: TensorType, weight: Any, pos_weight: Any, reduction: str, dy: Any) -> Any:
     """Gradient of (1 - target) x + (1 + (pos_weight - 1) target) softplus(-x) with respect to target."""
     slope = -x if pos_weight is None else (pos_weight - 1) * meta.softplus(-x) - x
     return fit(_averaged(_weighted(slope, weight) * dy, reduction), target)

@@ -194,7 +194,9 @@ def test_gradients_of_random_programs_are_those_of_finite_differences(seed):
 def test_all_missing_gradients_are_named_at_once():
     missing = _without_gradients()
     with pytest.raises(GradientError) as error:
-        passes.auto_diff()(parsed("""
+        passes.auto_diff()(
+            parsed(
+                """
         def main(%x: T, %y: T) -> T {{
           %a = {0}(%x, %y)
           %b = {1}(%a, %x)
@@ -208,7 +210,9 @@ def test_all_missing_gradients_are_named_at_once():
             %c
           }}
           %d
-        }}""".format(*missing)))
+        }}""".format(*missing)
+            )
+        )
     rows = str(error.value).split("\n")
     assert [row.split("]")[0] for row in rows] == ["[odd_2", "[odd_1", "[odd_0"]
     assert all("argument 'x1' has no gradient (nobody asked); detach it" in row for row in rows)

@@ -50,5 +50,3 @@ def test_standard_makes_programs_smaller() -> None:
     after = list(map(passes.standard(), before))
     count = [sum(1 for m in ms for f in m.functions.values() for _ in walk(f)) for ms in (before, after)]
     assert count[1] < 0.8 * count[0]
-
-

@@ -24,8 +24,11 @@ def _taps(kernel: _Ints, counts: _Ints, stride: _Ints, dilation: _Ints) -> Itera
     """Each element of the window with the positions of the padded input that it meets."""
     steps, _, spreads = window.attributes("conv", len(kernel), stride, (0,), dilation)
     for r in product(*map(range, kernel)):
-        yield r, tuple(
-            slice(b * s, b * s + (d - 1) * t + 1, t) for b, s, d, t in zip(r, spreads, counts, steps, strict=True)
+        yield (
+            r,
+            tuple(
+                slice(b * s, b * s + (d - 1) * t + 1, t) for b, s, d, t in zip(r, spreads, counts, steps, strict=True)
+            ),
         )
 
 

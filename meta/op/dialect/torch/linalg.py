@@ -13,8 +13,8 @@ from meta.op.dialect.torch import DIALECT
 from meta.op.dialect.torch._bridge import Maker
 from meta.op.dispatch import CallInfo
 
-SMALL = 50_000
-"""Multiplications up to which views of the operands cost more than a kernel without blocking."""
+SMALL = {"cpu": 50_000, "cuda": 4_000_000}
+"""Multiplications up to which views of the operands cost more than a simpler kernel, by measurement."""
 
 
 def _worth_it(call: CallInfo) -> str | None:
@@ -27,7 +27,8 @@ def _worth_it(call: CallInfo) -> str | None:
     transposed = call.op.name == "matmul" and call.args[2]
     contracted: Any = x.shape[-2 if transposed else -1]
     work: Any = call.outputs()[0].size * contracted
-    return f"{work} multiplications, too few: up to {SMALL} the call itself costs more" if work <= SMALL else None
+    small = SMALL[call.device.kind]
+    return f"{work} multiplications, too few: up to {small} the call itself costs more" if work <= small else None
 
 
 def _matmul(call: CallInfo) -> Callable[..., Any]:

@@ -71,12 +71,12 @@ def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Tens
 
 def _large(call: CallInfo) -> bool:
     """Whether a kernel for these very sizes repays its build: on CUDA it indexes by less and loads by more."""
-    sizes: list[Any] = [t.nbytes for t in call.outputs() if t.is_static]
+    sizes: list[Any] = [t.nbytes for t in (*call.tensors(), *call.outputs()) if t.is_static]
     return call.device.kind == "cuda" and sum(sizes) >= _WORTH_BUILDING
 
 
-_WORTH_BUILDING = 64 << 20
-"""Bytes of results."""
+_WORTH_BUILDING = 128 << 20
+"""Bytes of operands and results."""
 
 
 def spec(

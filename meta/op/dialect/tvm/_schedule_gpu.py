@@ -172,13 +172,18 @@ def _one_row(func: Any, target: Any) -> Any:
     for b in found:
         loops = sch.get_loops(b.rv)
         sch.add_unit_loop(loops[0] if loops else b.rv)
-    if len(reductions) == 1 and len(reductions[0].node.writes) == 1:
+    if len(reductions) == 1 and len(reductions[0].node.writes) == 1 and _divides_evenly(reductions[0]):
         _in_two_steps(sch, reductions[0])
-        found = found[:]
     for b in found:
         kinds = "S" * (len(sch.get_loops(b.rv)) - 1 - _reduced(sch, b)) + "R" * _reduced(sch, b)
         _share(sch, sch.get_loops(b.rv)[1:], kinds, b, _MOST_THREADS)
     return _together(sch, found)
+
+
+def _divides_evenly(b: Block) -> bool:
+    """Whether every part of a reduction in two steps has elements: TVM leaves the others unset."""
+    total = blocks.volume(b.extents)
+    return total is not None and total > 0 and total % (_PARTS * _ROW_THREADS) == 0
 
 
 def _is_one_row(found: list[Block]) -> bool:

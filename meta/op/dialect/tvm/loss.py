@@ -90,9 +90,7 @@ def _pairwise(name: str, value: Callable[..., Expr], slope: Callable[..., Expr])
     @compute(f"{name}_dx")
     def backward(x: Any, target: Any, dy: Any, reduction: str, *attributes: Any, out: Any) -> Any:
         d, grad = difference(x, target), _incoming(dy, x, reduction)
-        return te.compute(
-            x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx"
-        )
+        return te.compute(x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx")
 
 
 _pairwise("mse_loss", lambda d: d * d, lambda d: d + d)

@@ -161,9 +161,7 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 
 
 @compute("batch_norm_infer")
-def batch_norm_infer(
-    x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int
-) -> Any:
+def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
     channel, dtype, value = axis % len(x.shape), wide(x.dtype), widened(x)
 
     def element(*i: Any) -> Expr:

@@ -64,9 +64,7 @@ def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
 def _max(x: Any, axes: _Axes) -> Any:
     """The maximum of each window, in the dtype of accumulation."""
     dtype = wide(x.dtype)
-    largest = te.comm_reducer(
-        lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max"
-    )
+    largest = te.comm_reducer(lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max")
     r = _reduction_axes(axes)
 
     def element(n: Any, c: Any, *i: Any) -> Any:
