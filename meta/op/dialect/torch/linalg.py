@@ -13,8 +13,10 @@ from meta.op.dialect.torch import DIALECT
 from meta.op.dialect.torch._bridge import Maker
 from meta.op.dispatch import CallInfo
 
-SMALL = {"cpu": 50_000, "cuda": 4_000_000}
-"""Multiplications up to which views of the operands cost more than a simpler kernel, by measurement."""
+SMALL = 50_000
+"""Multiplications up to which views of the operands cost more on the CPU than a kernel without blocking."""
+SMALL_CUDA = 4_000_000
+"""The same on CUDA, against a kernel with tiles in shared memory."""
 
 
 def _worth_it(call: CallInfo) -> str | None:
@@ -27,7 +29,7 @@ def _worth_it(call: CallInfo) -> str | None:
     transposed = call.op.name == "matmul" and call.args[2]
     contracted: Any = x.shape[-2 if transposed else -1]
     work: Any = call.outputs()[0].size * contracted
-    small = SMALL[call.device.kind]
+    small = SMALL if call.device.kind == "cpu" else SMALL_CUDA
     return f"{work} multiplications, too few: up to {small} the call itself costs more" if work <= small else None
 
 
