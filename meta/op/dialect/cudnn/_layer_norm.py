@@ -34,6 +34,7 @@ EPS: Final = 11
 _DTYPES: Final = ("float32", "float16", "bfloat16")
 _WORTH: Final = {"layer_norm": 1 << 21, "layer_norm_dx": 1 << 22, "layer_norm_dwb": 1 << 15}
 """Elements from which each is faster than TVM's kernel."""
+_LARGE: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,9 @@ def _slower(call: CallInfo) -> str | None:
     dtype = call.tensors()[0].dtype
     if dtype != "float32" and call.op.name != "layer_norm_dwb" and modes.dialects is None:
         return f"dtype {dtype}: TVM's kernel is faster but for float32"
+    elements: Any = call.tensors()[0].size
+    if call.op.name == "layer_norm" and elements >= _LARGE and modes.dialects is None:
+        return f"{elements} elements: from {_LARGE} on TVM's kernel, built for the very sizes, is faster"
     return small(call, _WORTH[call.op.name])
 
 
