@@ -16,7 +16,7 @@ import numpy as np
 from meta._generated import functions as F
 from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.ops.conv import convolved, product, transposed
-from meta.frontend.relay.ops.unary import clipped
+from meta.frontend.relay.ops.unary import clipped, rounded
 from meta.frontend.relay.table import converter
 
 
@@ -50,7 +50,7 @@ def quantize(call: OpCall) -> Any:
 
 
 def _quantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any], dtype: str) -> Any:
-    y = F.round(F.divide(x, _scalar_or_tensor(scale, "float32")))
+    y = rounded(F.divide(x, _scalar_or_tensor(scale, "float32")))
     if zero.any():
         y = F.add(y, _scalar_or_tensor(zero, "float32"))
     low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)

@@ -27,8 +27,14 @@ for _name, _make in _FAST.items():
 def rounding(call: OpCall) -> Any:
     """Integers are what they are."""
     (x,) = call.tensors(1)
-    make: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": F.round, "trunc": F.trunc}[call.name]
+    make: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": rounded, "trunc": F.trunc}[call.name]
     return make(x) if is_float(x.dtype) else x
+
+
+def rounded(x: Any) -> Any:
+    """The nearest integer, halves away from zero (`llvm.round`); meta's own `round` takes halves to the even one."""
+    whole = F.trunc(x)
+    return F.where(F.greater_equal(F.abs(F.subtract(x, whole)), 0.5), F.add(whole, F.sign(x)), whole)
 
 
 @converter("copy", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",

@@ -330,6 +330,8 @@ ROWS = [
     Row('nn.nll_loss(%a, %b, %c, reduction="sum", ignore_index=1)',
         (f32(4, 5), np.array([0, 1, 2, 4], "int32"), f32(5)),
         lambda x, t, w: -sum(x[i, t[i]] * w[t[i]] for i in (0, 2, 3))),
+    Row("round(%a)", (np.array([-2.5, -1.5, -0.5, -0.2, 0.0, 0.49999997, 0.5, 1.5, 2.5, np.inf, -np.inf], "float32"),),
+        lambda x: np.copysign(np.floor(np.abs(x).astype("float64") + 0.5), x).astype("float32")),
     # --- images
     Row('image.resize2d(%a, size=[6, 6], roi=[0f, 0f, 0f, 0f], method="nearest_neighbor", '
         'coordinate_transformation_mode="asymmetric", rounding_method="floor")', (f32(1, 2, 3, 3),),
@@ -339,6 +341,8 @@ ROWS = [
     # --- quantised
     Row("qnn.quantize(%a, 0.5f, 3, out_dtype=\"uint8\")", (X,),
         lambda x: np.clip(np.round(x / F(0.5)) + 3, 0, 255).astype("uint8")),
+    Row("qnn.quantize(%a, 0.5f, 0, out_dtype=\"int8\")", (np.array([-1.25, -0.25, 0.25, 0.75], "float32"),),
+        lambda x: np.array([-3, -1, 1, 2], "int8")),
     Row("qnn.dequantize(%a, 0.25f, -3)", (Q,), lambda q: (q.astype("float32") + 3) * F(0.25)),
     Row("qnn.add(%a, %b, 0.5f, 1, 0.25f, -2, 1f, 3)", (Q, Q),
         lambda a, b: np.clip(np.floor((a.astype(int) - 1) * 0.5 + 0.5) + np.floor((b.astype(int) + 2) * 0.25 + 0.5) + 3,
