@@ -65,10 +65,10 @@ def blocks_of(sch: Any) -> list[Block]:
 
 
 def buffers_of(func: Any) -> list[Any]:
-    """The buffers of a function: parameters, then what it allocates."""
+    """The buffers of a function: parameters (but for sizes, which are numbers), then what it allocates."""
     allocated: list[Any] = []
     tvm.structural_walk(func.body, (tvm.SBlock, lambda b: allocated.extend(b.alloc_buffers) and None))
-    return [*func.params, *allocated]
+    return [*(p for p in func.params if hasattr(p.ty, "shape")), *allocated]
 
 
 def block(sch: Any, rv: Any) -> Block:

@@ -324,3 +324,10 @@ def test_the_page_lists_what_is_supported() -> None:
     page = Path(__file__).resolve().parents[4] / "docs" / "from-relay.md"
     table = page.read_text(encoding="utf-8").split("<!-- supported -->")[1].split("<!-- /supported -->")[0]
     assert table.strip() == operator_table(), "python -m scripts.relay_operators writes it"
+
+
+def test_sizes_that_no_operand_has_reach_fused_kernels() -> None:
+    body = "%0 = nn.relu(%x); %1 = broadcast_to_like(%0, %y); sum(%1, axis=[1])"
+    module = relay.from_relay(program(body, "%x: Tensor[(3), float32], %y: Tensor[(?, 3), float32]"))
+    found = meta.vm.compile(module)(meta.array([1.0, 2.0, -3.0]), meta.ones((4, 3)))
+    np.testing.assert_array_equal(found.numpy(), np.full(4, 3, "float32"))
