@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -24,10 +25,20 @@ def run(options: argparse.Namespace) -> int:
     print(f"meta {__version__}, Python {platform.python_version()}, {platform.machine()}")
     for name in _PACKAGES:
         print(f"  {name:24} {_version(name)}")
+    absent = {kind: why for kind, why in (("cuda", _cuda_refusal()),) if why}
+    print("devices")
+    for kind in ("cpu", "cuda"):
+        print(f"  {kind:24} {f'off: {absent[kind]}' if kind in absent else 'on'}")
     print("dialects")
     for name in DIALECTS:
-        print(f"  {name:24} {_state(name)}")
+        print(f"  {name:24} {_state(name, absent)}")
     return 0
+
+
+def _cuda_refusal() -> str | None:
+    from meta.op.dialect.tvm._driver import probe
+
+    return probe()
 
 
 def _version(name: str) -> str:
@@ -37,10 +48,10 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _state(name: str) -> str:
+def _state(name: str, absent: Mapping[str, str]) -> str:
     if find_spec(f"meta.op.dialect.{name}") is None:
         return "off: not part of this version"
     found = dialect(name)
     off = found.unavailable()
-    where = ", ".join(sorted(found.devices))
+    where = ", ".join(f"{d} (off)" if d in absent else d for d in sorted(found.devices))
     return f"off: {off}" if off else f"on, plevel {found.plevel}, for {where}"
