@@ -12,7 +12,7 @@ def test_every_dialect_is_on_or_off_with_its_reason(capsys: pytest.CaptureFixtur
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name in DIALECTS:
-        (line,) = (line for line in lines if re.match(rf"  {name} ", line))
+        line = next(line for line in reversed(lines) if re.match(rf"  {name} ", line))
         off = dialect(name).unavailable()
         assert (f"off: {off}" if off else f"on, plevel {dialect(name).plevel}") in line
 
