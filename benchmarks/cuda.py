@@ -1,6 +1,7 @@
 """`python -m benchmarks.cuda [--only GROUP] [--json FILE]`: the table of docs/gpu.md, against torch on the same GPU.
 
-Times are medians of CUDA events, of the host's clock where the row is about the host.
+Times are medians of CUDA events, of the host's clock where the row is about the host. Convolutions are measured by
+`python -m benchmarks.cudnn_conv`.
 """
 
 from __future__ import annotations
@@ -56,11 +57,10 @@ def host_times(*works: Work, rounds: int = 31, count: int = 100) -> list[float]:
     return [statistics.median(sample[3:]) for sample in samples]
 
 
-def randoms(*shape: int, dtype: str = "float32") -> tuple[Any, torch.Tensor]:
+def randoms(*shape: int) -> tuple[Any, torch.Tensor]:
     """Equal arrays of meta and torch, in memory of their own."""
     host = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    x = meta.array(host, device="cuda").cast(dtype)
-    return x, torch.from_numpy(host).cuda().to(getattr(torch, dtype))
+    return meta.array(host, device="cuda"), torch.from_numpy(host).cuda()
 
 
 def bandwidth() -> Iterator[Row]:
@@ -128,58 +128,7 @@ def steps() -> Iterator[Row]:
     yield _step("ResNet-18", ResNet18(), torch_resnet18(), (64, 3, 32, 32))
 
 
-CONVOLUTIONS = (
-    # channels in, channels out, kernel, stride, size: the distinct ones of ResNet-50
-    (3, 64, 7, 2, 224), (64, 64, 1, 1, 56), (64, 64, 3, 1, 56), (64, 256, 1, 1, 56), (256, 64, 1, 1, 56),
-    (256, 128, 1, 1, 56), (128, 128, 3, 2, 56), (128, 512, 1, 1, 28), (256, 512, 1, 2, 56), (512, 128, 1, 1, 28),
-    (128, 128, 3, 1, 28), (512, 256, 1, 1, 28), (256, 256, 3, 2, 28), (256, 1024, 1, 1, 14), (512, 1024, 1, 2, 28),
-    (1024, 256, 1, 1, 14), (256, 256, 3, 1, 14), (1024, 512, 1, 1, 14), (512, 512, 3, 2, 14), (512, 2048, 1, 1, 7),
-    (1024, 2048, 1, 2, 14), (2048, 512, 1, 1, 7), (512, 512, 3, 1, 7),
-)  # fmt: skip
-
-
-def convolutions() -> Iterator[Row]:
-    """ResNet-50's convolutions and their gradients, batch 64; torch with cudnn.benchmark; float32 with TF32 in both."""
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, True
-    for dtype in ("bfloat16", "float32"):
-        sums = {"conv2d": [0.0, 0.0], "conv2d_dx": [0.0, 0.0], "conv2d_dw": [0.0, 0.0]}
-        for inputs, outputs, kernel, stride, size in CONVOLUTIONS:
-            for name, pair in _convolution(dtype, inputs, outputs, kernel, stride, size).items():
-                sums[name][0] += pair[0]
-                sums[name][1] += pair[1]
-                yield Row(f"{name} {dtype} {inputs}->{outputs} {kernel}x{kernel}/{stride} {size}", *pair, "us", 1.05)
-        for name, (mine, theirs) in sums.items():
-            yield Row(f"{name} {dtype}, all layers", mine, theirs, "us", 1.05)
-
-
-def _convolution(
-    dtype: str, inputs: int, outputs: int, kernel: int, stride: int, size: int
-) -> dict[str, tuple[float, float]]:
-    pad = kernel // 2
-    (x, t), (w, u) = randoms(64, inputs, size, size, dtype=dtype), randoms(outputs, inputs, kernel, kernel, dtype=dtype)
-    dy, v = randoms(*meta.conv2d(x, w, stride, pad).shape, dtype=dtype)
-
-    def backward(dx: bool) -> Any:
-        aten = torch.ops.aten.convolution_backward
-        options = ([stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, [dx, not dx, False])
-        return aten(v, t, u, None, *options)
-
-    ours: dict[str, tuple[Work, Work]] = {
-        "conv2d": (lambda: meta.conv2d(x, w, stride, pad),
-                   lambda: torch.conv2d(t, u, None, stride, pad)),
-        "conv2d_dx": (lambda: meta.conv2d_dx(w, dy, x.shape, stride, pad), lambda: backward(True)),
-        "conv2d_dw": (lambda: meta.conv2d_dw(x, dy, w.shape, stride, pad), lambda: backward(False)),
-    }  # fmt: skip
-    found: dict[str, tuple[float, float]] = {}
-    for name, works in ours.items():
-        mine, theirs = gpu_times(*works, rounds=11)
-        found[name] = mine, theirs
-    return found
-
-
-GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
-    "bandwidth": bandwidth, "host": host, "steps": steps, "convolutions": convolutions,
-}  # fmt: skip
+GROUPS: dict[str, Callable[[], Iterator[Row]]] = {"bandwidth": bandwidth, "host": host, "steps": steps}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -265,7 +265,6 @@ def test_attention(shape: Any, dtype: str, causal: bool) -> None:
 
 def test_threads_and_streams() -> None:
     """Threads on streams of their own run the same operators at once and get what one thread gets."""
-    tvm_ffi = pytest.importorskip("tvm_ffi")
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
 
     def work() -> Any:
@@ -277,7 +276,7 @@ def test_threads_and_streams() -> None:
 
     def on_a_stream(_: int) -> Any:
         stream = torch.cuda.Stream()
-        with tvm_ffi.use_torch_stream(torch.cuda.stream(stream)):
+        with torch.cuda.stream(stream), meta.use_stream(stream.cuda_stream):
             results = [work() for _ in range(5)]
             torch.cuda.current_stream().synchronize()
         return results
@@ -290,7 +289,6 @@ def test_threads_and_streams() -> None:
 
 def test_capture_and_replay() -> None:
     """Kernels recorded in a CUDA graph run again on new values, their scratch memory with them."""
-    tvm_ffi = pytest.importorskip("tvm_ffi")
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
     gamma = meta.array(values(28, seed=2), device="cuda")
     with meta.with_dialect("cudnn"):
@@ -312,11 +310,11 @@ def test_capture_and_replay() -> None:
             kernel(*raw)
 
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with tvm_ffi.use_torch_stream(torch.cuda.stream(stream)):
+    with torch.cuda.stream(stream), meta.use_stream(stream.cuda_stream):
         for _ in range(2):
             launch()
     stream.synchronize()
-    with tvm_ffi.use_torch_stream(torch.cuda.graph(graph, stream=stream)):
+    with torch.cuda.graph(graph, stream=stream), meta.use_stream(stream.cuda_stream):
         launch()
     fresh = values(4, 32, 28, 28, seed=7)
     torch.from_dlpack(x).copy_(torch.from_numpy(fresh))
@@ -330,7 +328,6 @@ def test_capture_and_replay() -> None:
 
 
 def test_a_first_call_in_capture_says_what_to_do() -> None:
-    tvm_ffi = pytest.importorskip("tvm_ffi")
     x, w = meta.array(values(2, 8, 11, 13), device="cuda"), meta.array(values(8, 8, 3, 3, seed=1), device="cuda")
     out = meta.array(values(2, 8, 9, 11), device="cuda")
     op = get("conv2d")
@@ -338,7 +335,7 @@ def test_a_first_call_in_capture_says_what_to_do() -> None:
     types = tuple(map(as_type, bound))
     kernel = dialect("cudnn").kernel(ours("conv2d"), CallInfo(op, types, op.declare(*types), CUDA))
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with tvm_ffi.use_torch_stream(torch.cuda.graph(graph, stream=stream)):
+    with torch.cuda.graph(graph, stream=stream), meta.use_stream(stream.cuda_stream):
         torch.from_dlpack(x).add_(1)  # an empty graph is worth a warning to torch
         with pytest.raises(KernelError, match="run it once before the capture"):
             kernel(x._data, w._data, out._data)

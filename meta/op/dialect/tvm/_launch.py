@@ -40,7 +40,7 @@ def _bound(body: Any) -> Any:
     if isinstance(body, tvm.SeqStmt):
         return tvm.SeqStmt([_bound(part) for part in body.seq])
     loops, inner = _nest(body)
-    if not loops:
+    if not loops or any(isinstance(loop.extent, tvm.IntImm) and int(loop.extent) == 0 for loop in loops):
         return _threads([], body)
     if ACCUMULATE in loops[0].annotations:
         inner = _atomic(inner)
