@@ -14,13 +14,14 @@ from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _blocks as blocks
 from meta.op.dialect.tvm._blocks import Block
 from meta.op.dialect.tvm._launch import launched
-from meta.op.dialect.tvm._schedule_rows import _shared_rows
+from meta.op.dialect.tvm._schedule_rows import _along_rows, _shared_rows
 
 THREADS: Final = 256
 """Threads of a block that each compute elements of their own."""
 _ROW_THREADS: Final = 256
 """Threads of a block that reduce a row together."""
 _MOST_THREADS: Final = 1024
+_WARP: Final = 32
 _PARTS: Final = 512
 """Blocks that a reduction to one element is spread over."""
 _VECTOR_BITS: Final = 128
@@ -63,29 +64,33 @@ def _attempt(rule: Rule, func: Any, target: Any) -> Any:
         # What TVM's primitives refuse, its internal checks, and what dlight's rules trip over in programs that they do
         # not foresee.
         return None
-    return found if found is not None and _on_device(found) else None
+    return found if found is not None and on_device(found) else None
 
 
-def _on_device(func: Any) -> bool:
-    """Whether no loop that touches memory is left to the host."""
+def on_device(func: Any) -> bool:
+    """Whether no loop that touches memory is left to the host, which would start a kernel in each iteration (and none,
+    not even the one that sets the result, where there are no iterations)."""
     touched: list[bool] = []
 
-    def visit(statement: Any, inside: bool) -> None:
+    def visit(statement: Any, inside: bool, alone: bool) -> None:
+        """inside: of a loop bound to threads.  alone: no loop of the host is around it."""
         if isinstance(statement, tvm.For):
-            visit(statement.body, inside or statement.kind == tvm.tirx.ForKind.THREAD_BINDING)
+            bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
+            once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
+            visit(statement.body, inside or bound, alone and (inside or bound or once))
         elif isinstance(statement, tvm.SeqStmt):
             for part in statement.seq:
-                visit(part, inside)
+                visit(part, inside, alone)
         elif isinstance(statement, tvm.SBlockRealize):
-            visit(statement.block.body, inside)
+            visit(statement.block.body, inside, alone)
         elif isinstance(statement, tvm.tirx.IfThenElse):
-            visit(statement.then_case, inside)
+            visit(statement.then_case, inside, alone)
             if statement.else_case is not None:
-                visit(statement.else_case, inside)
+                visit(statement.else_case, inside, alone)
         else:
-            touched.append(inside)
+            touched.append(inside and alone)
 
-    visit(func.body, False)
+    visit(func.body, False, True)
     return all(touched)
 
 
@@ -240,7 +245,8 @@ def _together(sch: Any, found: list[Block]) -> Any:
 
 
 def _separate(func: Any) -> Any:
-    """Every block as a kernel of its own, a thread for each element of its result."""
+    """Every block as a kernel of its own, a thread for each element of its result; sums along what lies side by side in
+    memory, and those to a single element, are shared by the threads of a block."""
     sch = tvm.Schedule(func, error_render_level="fast")
     _inline(sch)
     for b in blocks.blocks_of(sch):
@@ -249,6 +255,12 @@ def _separate(func: Any) -> Any:
             continue  # launches its own threads
         spatial = [loop.rv for loop in loops if loop.kind == "S"]
         reduced = [loop.rv for loop in loops if loop.kind == "R"]
+        if spatial and b.reduction and blocks.volume(b.extents) != 0 and (_along_rows(b) or _is_one_row([b])):
+            sch.reorder(*spatial, *reduced)
+            _, inner = sch.split(_fused(sch, reduced), factors=[None, _sharing(b)])
+            sch.bind(_fused(sch, spatial), "blockIdx.x")
+            sch.bind(inner, "threadIdx.x")
+            continue
         if not spatial or blocks.volume(b.extents) == 0:
             spatial, reduced = [], [loop.rv for loop in loops]
             spatial = [sch.add_unit_loop(loops[0].rv if loops else b.rv)]
@@ -261,6 +273,15 @@ def _separate(func: Any) -> Any:
             if first is not None:
                 sch.decompose_reduction(b.rv, first)
     return sch.mod["main"]
+
+
+def _sharing(b: Block) -> int:
+    """How many threads share a sum: few for few elements, and for a single axis where the number is not known."""
+    reduced = tuple(extent for kind, extent in zip(b.kinds, b.extents, strict=True) if kind == "R")
+    total = blocks.volume(reduced)
+    if _is_one_row([b]) or (total is not None and total >= 8 * _MOST_THREADS):
+        return _MOST_THREADS
+    return _ROW_THREADS if len(reduced) > 1 or (total is not None and total >= _ROW_THREADS) else _WARP
 
 
 def _fused(sch: Any, loops: Any) -> Any:

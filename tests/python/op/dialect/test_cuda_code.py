@@ -1,0 +1,83 @@
+"""CUDA source is generated without a GPU: every operator has a schedule that leaves no loop to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from meta.device import device
+from meta.ir.type import TensorType, Value, tensor_type
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.dialect.tvm import _generic, _library, _schedule, _schedule_gpu, _target
+from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
+from meta.op.dispatch import CallInfo, implementations
+from meta.op.registry import as_type
+from meta.testing.generic import call_of
+from meta.testing.samples import Sample
+from tests.python.op.samples import first_rows, samples
+
+CUDA = device("cuda")
+COMPILER = "tvm_callback_cuda_compile"
+LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
+
+
+@pytest.fixture(name="target")
+def _target_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A GPU to generate code for; the code is not compiled further."""
+    tvm.load()
+    gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=_target.target("cpu"))
+    monkeypatch.setattr(_target, "target", lambda kind: gpu)
+    before = tvm.get_global_func(COMPILER, allow_missing=True)
+    tvm.register_global_func(COMPILER, lambda code: bytes(16), override=True)
+    yield gpu
+    if before is not None:
+        tvm.register_global_func(COMPILER, before, override=True)
+
+
+def on_cuda(argument: Any) -> Any:
+    if isinstance(argument, TensorType):
+        return tensor_type(argument.shape, argument.dtype, CUDA)
+    return tuple(map(on_cuda, argument)) if isinstance(argument, tuple) else argument
+
+
+def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> list[Any]:
+    """The functions of the TVM kernels for a sample row on CUDA; none where TVM has no part in it."""
+    call = call_of(sample, sample.run_dtypes(())[0])
+    types = tuple(on_cuda(as_type(a)) for a in call.to_meta().bound())
+    if "device" in call.op.schema.names:
+        types = tuple(CUDA if a == device("cpu") else a for a in types)
+    out = call.op.declare(*types)
+    info = CallInfo(call.op, types, out, CUDA)
+    found = [i for i in implementations(call.op) if i.dialect.name == "tvm" and not isinstance(out, Value)]
+    if call.op.view or not found or found[0].refusal(info):
+        return []
+    made: list[Any] = []
+
+    def build(spec: KernelSpec) -> Any:
+        made.append(_schedule.schedule(prim_func(spec), spec.pattern, target))
+        return lambda *_: None
+
+    monkeypatch.setattr(_generic, "build", build)
+    monkeypatch.setattr(_generic, "_constant", lambda value, t: None)
+    _generic.kernel(found[0], info)
+    return made
+
+
+@pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows()], ids=repr)
+def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
+    for function in scheduled(sample, monkeypatch, target):
+        assert _schedule_gpu.on_device(function)
+        _library.compile_functions({"kernel": function}, target)
+
+
+def test_a_loop_of_the_host_is_noticed() -> None:
+    """TVM starts such a kernel in each iteration, and where there are none, nobody sets the result."""
+    x = tvm.te.placeholder((8, 8), "float32", "x")
+    sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((8, 8), lambda i, j: x[i, j] + 1, "y")]))
+    outer, inner = sch.get_loops(sch.get_sblock("y"))
+    sch.bind(inner, "threadIdx.x")
+    assert not _schedule_gpu.on_device(sch.mod["main"])
+    sch.bind(outer, "blockIdx.x")
+    assert _schedule_gpu.on_device(sch.mod["main"])
