@@ -29,6 +29,8 @@ SMALL: Final = 1 << 20
 _GRAIN: Final = 512
 _AT_ONCE: Final = 32 << 10
 """Bytes of blocks that are made together, so that they are looked for once in as many allocations."""
+_RECENT: Final = 3
+"""Large blocks that are looked at before all of a size are: the results of a few calls are often alive at once."""
 
 
 def rounded(count: int) -> int:
@@ -90,12 +92,24 @@ class Pool:
     def refill(self, size: int) -> Block:
         """A free block for `size` bytes; more free ones may have been found, or made."""
         with self.device.lock:
-            free = self.lists(size)[0]
+            free, used = self.lists(size)
             if not free:
+                recent = self._recent(used) if size > SMALL else None
+                if recent is not None:
+                    return recent
                 self.collect(size)
             if free:
                 return free.pop()
             return self._larger(size) or self._made(size)
+
+    def _recent(self, used: list[Block]) -> Block | None:
+        """One of the blocks handed out last that is free again, the usual case; its end is still in the GPU's cache."""
+        for i in range(len(used) - 1, max(len(used) - _RECENT, 0) - 1, -1):
+            block = used[i]
+            if block.references.value == 1 and block.streams is None:
+                del used[i]  # other threads add behind it, at most
+                return block
+        return None
 
     def lists(self, size: int) -> tuple[list[Block], list[Block]]:
         """Free blocks of a size and those in use, which are the same lists for ever."""
