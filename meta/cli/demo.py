@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, default=12, help="passes over the 1437 training images (default: 12)")
     parser.add_argument("--batch", type=int, default=64, help="images a step (default: 64)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    parser.add_argument("--device", default="cpu", help='where to train: "cpu" (default), "cuda", "cuda:1"')
     parser.add_argument("--output", type=Path, default=Path("digits.png"), help="the picture (default: digits.png)")
     parser.add_argument("--quiet", action="store_true", help="do not print the program of the training step")
 
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     console = Console()
     if not options.quiet:
-        _print_program(console, data, options.batch)
+        _print_program(console, data, options.batch, options.device)
     results = _train_all(console, data, options)
     _print_dialects(console, results)
     _print_results(console, results)
@@ -47,13 +48,13 @@ def run(options: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _print_program(console: Any, data: digits.Digits, batch: int) -> None:
+def _print_program(console: Any, data: digits.Digits, batch: int, device: str) -> None:
     """The traced IR of the training step, as compiled: forward, backward and update in one function."""
     import meta
     from meta.optim.sgd import with_sgd
 
-    images, labels = data.batches(0, batch)[0]
-    trainer = with_sgd(learning_rate=0.05, momentum=0.9)(digits.DigitsNet(), loss=meta.cross_entropy)
+    images, labels = data.batches(0, batch, device)[0]
+    trainer = with_sgd(learning_rate=0.05, momentum=0.9)(digits.DigitsNet().to(device), loss=meta.cross_entropy)
     program = meta.passes.standard()(trainer.record(images, labels).module)
     console.rule("the training step as a program")
     console.print(str(program), highlight=False, markup=False, soft_wrap=True)
@@ -76,7 +77,7 @@ def _train_all(console: Any, data: digits.Digits, options: argparse.Namespace) -
 
             results.append(
                 in_process(advance, name, data, epochs=options.epochs, batch=options.batch, seed=options.seed, vm=vm,
-                           autocast=autocast)
+                           autocast=autocast, device=options.device)
             )  # fmt: skip
     return results
 
@@ -105,7 +106,7 @@ def _print_results(console: Any, results: list[Result]) -> None:
                       f"{r.peak_bytes / 2**20:.0f} MiB",
                       "" if r.planned_bytes is None else f"{r.planned_bytes / 2**20:.2f} MiB")  # fmt: skip
     console.print(table)
-    console.print("peak memory: growth of the resident memory of a process of its own, compilation included")
+    console.print(results[0].memory)
 
 
 def _print_agreement(console: Any, results: list[Result]) -> float:

@@ -24,13 +24,13 @@ class Digits:
     test_images: Any
     test_labels: Any
 
-    def batches(self, epoch: int, size: int) -> list[tuple[NDArray, NDArray]]:
+    def batches(self, epoch: int, size: int, device: str = "cpu") -> list[tuple[NDArray, NDArray]]:
         """The training set in the order of `epoch`, in batches of exactly `size` (what is left over is dropped)."""
         import numpy as np
 
         order = np.random.default_rng(1000 + epoch).permutation(len(self.train_images))
         rows = [order[i : i + size] for i in range(0, len(order) - size + 1, size)]
-        return [(array(self.train_images[r]), array(self.train_labels[r])) for r in rows]
+        return [(array(self.train_images[r], device=device), array(self.train_labels[r], device=device)) for r in rows]
 
 
 def load() -> Digits:
@@ -70,8 +70,9 @@ class DigitsNet(Model):
 
 def accuracy(model: Model, images: Any, labels: Any) -> tuple[float, Any]:
     """The fraction of `images` that the model labels right, and its predictions."""
+    device = model.parameters()[0].device
     model.infer_mode()
     with meta.no_grad():
-        predicted = meta.argmax(model(array(images)), 1).numpy()
+        predicted = meta.argmax(model(array(images, device=device)), 1).numpy()
     model.train_mode()
     return float((predicted == labels).mean()), predicted

@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="an input, from a .npy or .npz; drawn at random when not given (repeatable)")  # fmt: skip
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=2,3,224,224",
                         help="another shape for an input than the program's (repeatable)")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help='where it runs: "cpu" (default), "cuda", "cuda:1"')
     parser.add_argument("--seed", type=int, default=0, help="of inputs drawn at random (default: 0)")
     parser.add_argument("--repeat", type=int, default=5, help="timed calls (default: 5)")
     parser.add_argument("--interpreter", action="store_true", help="run operator by operator instead of on the VM")
@@ -42,17 +43,19 @@ def run(options: argparse.Namespace) -> int:
         for use in examine(options.model):
             print(f"  {'ok ' if use.supported else 'NOT'} {use.name:28} {use.count:4} on lines {_lines(use.lines)}")
     start = time.perf_counter()
-    made = imported(options.model, options.params, _shapes(options.shape))
+    made = imported(options.model, options.params, _shapes(options.shape), options.device)
     seconds = time.perf_counter() - start
     calls = sum(op_counts(made.module.main).values())
     print(f"imported {options.model.name} in {seconds * 1e3:.0f} ms: {calls} operator calls")
     if options.explain:
         print(made.module)
-    inputs = [meta.array(x) for x in _inputs(options, made.inputs, made.module.main.params)]
-    executor = meta.vm.compile(made.module)
+    inputs = [meta.array(x, device=options.device) for x in _inputs(options, made.inputs, made.module.main.params)]
+    executor = meta.vm.compile(made.module, options.device)
 
     def call() -> Any:
-        return meta.interpreter.run.run(made.module, *inputs) if options.interpreter else executor(*inputs)
+        out = meta.interpreter.run.run(made.module, *inputs) if options.interpreter else executor(*inputs)
+        meta.synchronize(options.device)
+        return out
 
     start = time.perf_counter()
     result = call()

@@ -27,7 +27,7 @@ class Result:
     """What one way of training gave.
 
     losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
-    peak_bytes: the growth of the process's resident memory while training, compilation included.
+    memory: what peak_bytes is the peak of.
     planned_bytes: what the VM plans for a step: parameters, inputs, results and everything in between.
     dialects: (operator, dialect) -> calls of one step.  reasons: the same -> why that dialect was chosen.
     """
@@ -38,6 +38,7 @@ class Result:
     accuracy: float = 0.0
     predicted: Any = None
     peak_bytes: int = 0
+    memory: str = ""
     planned_bytes: int | None = None
     dialects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -62,20 +63,21 @@ def train(
     seed: int,
     vm: bool,
     autocast: str | None,
+    device: str,
     progress: Callable[[str, float], None],
 ) -> Result:
     """Train a fresh network from `seed`; `progress(name, loss)` is called after every step."""
     meta.random.seed(seed)
-    model = DigitsNet()
+    model = DigitsNet().to(device)
     trainer = with_sgd(learning_rate=0.05, momentum=0.9)(model, loss=meta.cross_entropy)
     result = Result(name)
     step: Any = trainer
     if vm:
         passes = meta.passes.auto_cast(autocast) if autocast else None
-        step = meta.vm.compile(trainer, device="cpu", passes=passes)
+        step = meta.vm.compile(trainer, device=device, passes=passes)
     with PeakMemory() as memory:
         for epoch in range(epochs):
-            for images, labels in data.batches(epoch, batch):
+            for images, labels in data.batches(epoch, batch, device):
                 first = not result.losses
                 start = time.perf_counter()
                 with _watch(result) if first else nullcontext():
@@ -84,11 +86,19 @@ def train(
                 result.seconds.append(time.perf_counter() - start)
                 result.losses.append(value)
                 progress(name, value)
-    result.peak_bytes = memory.growth
+    result.peak_bytes, result.memory = _peak(memory, device)
     if vm:
-        result.planned_bytes = step.memory(*data.batches(0, batch)[0]).total
+        result.planned_bytes = step.memory(*data.batches(0, batch, device)[0]).total
     result.accuracy, result.predicted = accuracy(model, data.test_images, data.test_labels)
     return result
+
+
+def _peak(memory: PeakMemory, device: str) -> tuple[int, str]:
+    """The most memory used while training, in bytes, and whose it is."""
+    if meta.device(device).kind == "cpu":
+        return memory.growth, "peak memory: growth of the resident memory of a process of its own, compilation included"
+    reserved = meta.device_memory_stats(device).peak_reserved
+    return reserved, f"peak memory: what a process of its own took from {device}, that of libraries left out"
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from meta.passes.dispatch_dialect import dispatch_dialect
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass, PassContext, Pipeline, bisect
+from meta.passes.place import place
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.standard import standard
 
 __all__ = [
     "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
-    "dispatch_dialect", "drop_stop_gradient", "fold_const", "inline_calls", "simplify", "standard",
+    "dispatch_dialect", "drop_stop_gradient", "fold_const", "inline_calls", "place", "simplify", "standard",
 ]  # fmt: skip

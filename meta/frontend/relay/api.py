@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meta.device import CPU, Device
+from meta.device import device as parse_device
 from meta.frontend.relay.examine import OperatorUse, operators
 from meta.frontend.relay.importer import Imported, convert
 from meta.frontend.relay.model import MOMENTUM, RelayModel
@@ -14,13 +16,18 @@ from meta.frontend.relay.source import Source, read
 from meta.ir.module import Module
 from meta.passes.composites import composites
 from meta.passes.manager import Pass
+from meta.passes.place import place
 
 Params = Any
 """A dict of arrays, the bytes of `relay.save_param_dict`, or a path to a file of those or to an `.npz`."""
 
 
 def from_relay(
-    source: Source, params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None
+    source: Source,
+    params: Params | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    device: Device | str = CPU,
 ) -> Module:
     """A Relay program as a Module of meta, which runs on the interpreter and the VM and can be differentiated.
 
@@ -28,18 +35,21 @@ def from_relay(
     params: values of parameters of main - a dict of arrays, the bytes of `relay.save_param_dict`, or a path to such a
         file or to an `.npz`. They become constants of the program; what is left over are the parameters of "main".
     shapes: shapes of parameters of main to use instead of the program's own, such as another batch size.
+    device: where all of the program runs; what it says itself about devices is not followed.
 
     Raises RelaySyntaxError for text that does not parse (with line, column and what was expected), UnsupportedError for
     operators and attributes that meta does not have - all operators at once, with their lines -, RelayError for
     programs that make no sense, and ArgumentError for params and shapes that do not fit."""
-    return imported(source, params, shapes).module
+    return imported(source, params, shapes, device).module
 
 
-def FromRelay(params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Pass:
+def FromRelay(
+    params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None, device: Device | str = CPU
+) -> Pass:
     """`from_relay` as a pass, which takes a source instead of a Module; `PassContext` times, prints and verifies it."""
 
     def run(source: Any) -> Module:
-        return from_relay(source, params, shapes=shapes)
+        return from_relay(source, params, shapes=shapes, device=device)
 
     return Pass("from_relay", run, from_relay.__doc__ or "")
 
@@ -50,12 +60,13 @@ def load(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     momentum: float = MOMENTUM,
+    device: Device | str = CPU,
 ) -> RelayModel:
     """A Relay network as a `meta.Model` whose parameters are those in `params`, to be run, trained and saved.
 
     momentum: how fast moving statistics of batch normalisations follow those of the batches in train mode; with 0 they
     stay, and train mode normalises by them. The other arguments and the errors are those of `from_relay`."""
-    made = imported(source, None, shapes)
+    made = imported(source, None, shapes, device)
     return RelayModel(made.module, made.inputs, read_params(params), momentum)
 
 
@@ -64,11 +75,17 @@ def examine(source: Source) -> tuple[OperatorUse, ...]:
     return operators(read(source))
 
 
-def imported(source: Source, params: Params | None, shapes: Mapping[str, Sequence[int]] | None = None) -> Imported:
+def imported(
+    source: Source,
+    params: Params | None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    device: Device | str = CPU,
+) -> Imported:
     """`from_relay`, with the names that Relay has for the parameters that are left."""
     values = None if params is None else read_params(params)
     made = convert(read(source), values, shapes, _name(source))
-    return Imported(composites(made.module), made.inputs)
+    module = composites(made.module)
+    return Imported(module if parse_device(device) is CPU else place(device)(module), made.inputs)
 
 
 def _name(source: Source) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta._generated import functions as F
+from meta.device import CPU, Device
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
 from meta.interpreter.invoke import invoke, state
 from meta.ir.expr import ATOMS, Block, Call, Constant, Function, If, Tuple, TupleGetItem, Var, operands
@@ -17,6 +18,10 @@ from meta.model.model import Model
 from meta.ndarray import NDArray, asarray, copy_of
 from meta.op.registry import Op
 from meta.passes.inline_calls import inline_calls
+from meta.passes.place import place
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MOMENTUM = 0.1
 """How fast moving statistics follow those of the batches in train mode."""
@@ -58,7 +63,7 @@ class RelayModel(Model):
             )  # fmt: skip
 
     def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
-        array = copy_of(asarray(value))
+        array = copy_of(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
             raise ArgumentError(message("relay", f"'{name}' is {array.type!r}", f"the program has {var.type!r}"))
         taken = hasattr(type(self), name) or name in self.__dict__
@@ -68,6 +73,12 @@ class RelayModel(Model):
             self.buffer(attribute, array)
         else:
             setattr(self, attribute, array)
+
+    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+        super().to(device, dtype)
+        if device is not None:
+            self.module = place(device)(self.module)
+        return self
 
     def forward(self, *inputs: Any) -> Any:
         """The results of the network for its inputs: a tensor or nested tuples of them."""
@@ -85,6 +96,10 @@ class RelayModel(Model):
         values = [getattr(self, self._arrays[name]) if name in self._arrays else given[name] for name in self._names]
         main = self.module.main
         return _Replay(dict(zip(main.params, values, strict=True)), self.momentum if training else 0.0).block(main.body)
+
+
+def _device(var: Var) -> Device:
+    return var.type.device if isinstance(var.type, TensorType) else CPU
 
 
 def _moving(main: Function) -> set[Var]:
@@ -146,7 +161,7 @@ class _Replay:
         if isinstance(arg, Var):
             return self.values[arg]
         if isinstance(arg, Constant):
-            return asarray(to_array(arg.value), arg.type.dtype)
+            return asarray(to_array(arg.value), arg.type.dtype, arg.type.device)
         if isinstance(arg, ATOMS):
             return arg
         return tuple(self.argument(a) for a in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]

@@ -1,0 +1,73 @@
+"""Programs on another device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from meta.device import Device
+from meta.device import device as parse_device
+from meta.ir.expr import Binding, Block, Call, Constant, Expr, Function, GlobalVar, Var, is_atom
+from meta.ir.module import Module
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
+from meta.ir.visitor import map_operands, nested_blocks, with_blocks
+from meta.passes.manager import Pass
+
+
+def place(device: Device | str) -> Pass:
+    """The pass that puts a whole program on one device: parameters, constants and results, what operators create, and
+    copies between devices. Choices of dialects are dropped, as they were made for where the program was.
+
+    program = meta.passes.place("cuda")(meta.frontend.relay.from_relay("model.relay", "model.params"))
+    executor = meta.vm.compile(program, device="cuda")
+
+    Constants move when the program runs (the VM copies them once). Raises DeviceError for a name that is no device."""
+    target = parse_device(device)
+
+    def run(module: Module) -> Module:
+        return Module({name: _Placer(target).function(f) for name, f in module.functions.items()})
+
+    return Pass("place", run, place.__doc__ or "")
+
+
+class _Placer:
+    """One traversal of one function; types do not depend on the device otherwise, so that no rule is asked again."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.moved: dict[Any, Any] = {}
+
+    def type(self, kind: Type) -> Type:
+        match kind:
+            case TensorType():
+                return tensor_type(kind.shape, kind.dtype, self.device)
+            case TupleType():
+                return TupleType(tuple(map(self.type, kind.fields)))
+            case FunctionType():
+                return FunctionType(tuple(map(self.type, kind.params)), self.type(kind.result))
+            case _:
+                return kind
+
+    def atom(self, atom: Any) -> Any:
+        """The atom with its new type, the same one for each use."""
+        if atom not in self.moved:
+            assert isinstance(atom, (Var, Constant, GlobalVar))
+            self.moved[atom] = replace(atom, type=self.type(atom.type))  # pyright: ignore[reportArgumentType]
+        return self.moved[atom]
+
+    def function(self, function: Function) -> Function:
+        return replace(function, params=tuple(map(self.atom, function.params)), body=self.block(function.body))
+
+    def block(self, block: Block) -> Block:
+        bindings = tuple(Binding(self.atom(b.var), self.value(b.value)) for b in block.bindings)
+        result = block.result
+        return Block(bindings, self.atom(result) if is_atom(result) else map_operands(result, self.atom))  # pyright: ignore[reportArgumentType]
+
+    def value(self, value: Expr) -> Expr:
+        if isinstance(value, Function):
+            return self.function(value)
+        new = map_operands(value, self.atom)
+        if isinstance(new, Call):
+            args = tuple(self.device if isinstance(a, Device) else a for a in new.args)
+            return replace(new, args=args, type=self.type(new.type), dialect=None)
+        return with_blocks(new, tuple(map(self.block, nested_blocks(new))))

@@ -1,0 +1,60 @@
+"""place: a program on another device says the same, there; verified as IR, for this needs no GPU."""
+
+import pytest
+
+import meta
+from meta import passes
+from meta.errors import DeviceError
+from meta.frontend.relay import from_relay, load
+from meta.ir.compare import structural_equal
+from meta.ir.expr import Call, Constant
+from meta.ir.verifier import verify
+from meta.ir.visitor import reads, walk
+from tests.python.passes.programs import parsed, program, random_module
+from tests.python.passes.test_structure import BRANCHES
+
+RELAY = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32], %b: Tensor[(4), float32]) {
+  let %f = fn (%v: Tensor[(2, 4), float32]) { add(tanh(%v), 1.5f) };
+  %f(nn.bias_add(nn.dense(%x, %w), %b))
+}"""
+
+
+def made_and_copied(x):
+    return meta.device_copy(x, "cpu") + meta.full((2, 3), 2.0) * meta.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "module",
+    [program(made_and_copied, (2, 3)), parsed(BRANCHES), from_relay(RELAY), *map(random_module, range(8))],
+    ids=["creation", "branches", "closure", *map(str, range(8))],
+)
+def test_everything_moves_and_comes_back(module):
+    moved = passes.place("cuda:1")(module)
+    verify(moved)
+    text = str(moved)
+    assert '"cpu"' not in text and text.count("cuda(1)") > len(module.main.params)
+    for binding in walk(moved.main):
+        constants = [a for a in reads(binding.value) if isinstance(a, Constant)]
+        assert all(c.type.device is meta.device("cuda:1") for c in constants)
+    back = passes.place("cpu")(moved)
+    verify(back)
+    assert all(structural_equal(back[name], f) for name, f in module.functions.items())
+
+
+def test_choices_of_dialects_are_dropped():
+    with meta.with_dialect("reference"):
+        chosen = passes.dispatch_dialect(parsed(BRANCHES))
+    calls = [b.value for b in walk(passes.place("cuda")(chosen).main) if isinstance(b.value, Call)]
+    assert calls and all(call.dialect is None for call in calls)
+
+
+def test_relay_programs_are_placed():
+    assert str(from_relay(RELAY, device="cuda")) == str(passes.place("cuda")(from_relay(RELAY)))
+    model = load(RELAY, {})
+    assert model.to("cuda").module.main.params[0].type.device is meta.device("cuda")
+
+
+def test_a_device_that_is_none():
+    with pytest.raises(DeviceError, match="names no device"):
+        passes.place("gpu")
