@@ -14,6 +14,7 @@ files instead (docs/add-an-operator.md), where the generated functions are typed
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from meta.autograd import tape
 from meta.autograd.rule import GradRule
 from meta.errors import RegistryError, message
 from meta.interpreter.invoke import invoke, state
+from meta.ir.type import Type
 from meta.op import registry
 from meta.op.dispatch import dialect
 from meta.op.grad import support
@@ -55,7 +57,7 @@ def define(
 
     def register(declare: TypeFunction) -> Callable[..., Any]:
         text = doc or (declare.__doc__ or "").strip() or name
-        op = registry.add(Op(name, "user", schema, declare, text, **facts))
+        op = registry.add(Op(name, "user", schema, _checked(name, declare), text, **facts))
         try:
             rule = _rule(op, gradient)
         except RegistryError:
@@ -75,6 +77,22 @@ def define(
         return public
 
     return register
+
+
+def _checked(name: str, declare: TypeFunction) -> TypeFunction:
+    """The type function, held to returning a type."""
+
+    @functools.wraps(declare)
+    def typed(*args: Any) -> Type:
+        out = declare(*args)
+        if isinstance(out, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return out
+        raise RegistryError(
+            message(name, f"its type function returned {type(out).__name__}", "a TensorType, a TupleType or a Value",
+                    "return the type of the result, such as that of an argument")
+        )  # fmt: skip
+
+    return typed
 
 
 def _rule(op: Op, gradient: Gradient) -> GradRule | None:

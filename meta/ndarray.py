@@ -254,8 +254,11 @@ class NDArray(TensorMethods):
     def grad(self, gradient: NDArray | None) -> None:
         if scopes.active and modes.trace is not None:
             modes.trace.set_grad(self, gradient)
-        else:
+        elif gradient is None or getattr(gradient, "_type", None) is self._type:
             self._grad = gradient
+        else:
+            shown = getattr(gradient, "type", type(gradient).__name__)
+            raise GradientError(message("grad", f"the gradient is {shown}", f"None, or an array: {self.type!r}"))
 
     @property
     def requires_grad(self) -> bool:
@@ -337,7 +340,7 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
         return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
-    host = _to_numpy(data, dtype)
+    host = storage.host_array(data, dtype)
     tensor = storage.from_numpy(host, copy=copy)
     out = _noted(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
     return out if parse_device(device) is CPU else out.to(device=device)
@@ -351,10 +354,12 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     items = host_index(x, index)
     if isinstance(value, NDArray):
         rules.same_device("setitem", x.type, value.type)
-    source = value._host("setitem") if isinstance(value, NDArray) else _to_numpy(value, None)
+    source = value._host("setitem") if isinstance(value, NDArray) else storage.host_array(value, None)
     check_dtype(dtypes.canonical(source.dtype), x.dtype)
     target = storage.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)
+    if not hasattr(value, "dtype"):
+        storage.check_held(source, x.dtype)
     written("setitem", x)
     target[items] = source
 
@@ -378,24 +383,6 @@ def copy_of(x: NDArray) -> NDArray:
     out = storage.empty(x.shape, x.dtype, x.device)
     storage.copy_into(x._data, out)  # pyright: ignore[reportPrivateUsage]
     return NDArray(out, x.type)
-
-
-def _to_numpy(data: Any, dtype: Any) -> Any:
-    import numpy as np
-
-    try:
-        host = np.asarray(data)
-    except ValueError as error:
-        raise ArgumentError(
-            message("array", f"cannot make an array: {error}", "numbers in equal-length lists")
-        ) from None
-    kind: Any = host.dtype
-    if kind.kind == "O":
-        raise ArgumentError(message("array", f"{type(data).__name__} holds objects", "numbers in equal-length lists"))
-    if dtype is None and not hasattr(data, "dtype") and host.dtype == np.float64:
-        dtype = "float32"
-    wanted = dtypes.to_numpy(dtypes.canonical(kind.name if dtype is None else dtype, "array"))
-    return host if host.dtype == wanted else host.astype(wanted)
 
 
 def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:

@@ -71,6 +71,54 @@ def _compact(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return data
 
 
+def host_array(data: Any, dtype: Any) -> Any:
+    """`data` (numbers, nests of them, or an array) as a NumPy array of `dtype`; Python floats are float32 without one.
+
+    Raises ArgumentError for data that is ragged, no numbers, or Python integers that `dtype` does not hold."""
+    import numpy as np
+
+    try:
+        host = np.asarray(data)
+    except ValueError as error:
+        wrong = f"cannot make an array: {error}"
+        raise ArgumentError(message("array", wrong, "numbers in equal-length lists")) from None
+    kind: Any = host.dtype
+    if kind.kind in "OSU":
+        what = "integers beyond 64 bits" if _is_int(host) else "text" if kind.kind in "SU" else "objects"
+        raise ArgumentError(
+            message(
+                "array", f"{type(data).__name__} holds {what}", "numbers in equal-length lists of a supported dtype"
+            )
+        )
+    foreign = hasattr(data, "dtype")
+    if dtype is None and not foreign and kind == np.float64:
+        dtype = "float32"
+    name = dtypes.canonical(kind.name if dtype is None else dtype, "array")
+    wanted = dtypes.to_numpy(name)
+    if kind == wanted:
+        return host
+    if not foreign:
+        check_held(host, name)
+    return host.astype(wanted)
+
+
+def _is_int(host: Any) -> bool:
+    return host.dtype.kind == "O" and all(isinstance(x, int) for x in host.ravel())
+
+
+def check_held(host: Any, dtype: str) -> None:
+    """Raise ArgumentError unless `dtype`, when it is one of integers, holds the numbers (without their fractions)."""
+    if not dtypes.is_int(dtype) or host.dtype == bool:
+        return
+    low, high = dtypes.int_range(dtype)
+    outside = host[~((host >= low) & (host <= high))]
+    if outside.size:
+        raise ArgumentError(
+            message("array", f"the number {outside[0]} does not fit into {dtype}", f"allowed: {low} to {high}",
+                    "use a wider dtype")
+        )  # fmt: skip
+
+
 def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
     """A NumPy array sharing the memory of a CPU tensor; a copy of one on another device."""
     import numpy as np

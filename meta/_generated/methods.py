@@ -49,6 +49,12 @@ class TensorMethods(TensorLike):
         """The same values in another dtype; another name of `cast`."""
         return _generated.functions.cast(self, dtype)
 
+    def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Self | float) -> tuple[Self, Self]:
+        return other // self, other % self
+
     def __add__(self, other: Self | float) -> Self:
         return _generated.functions.add(self, other)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, cast
 
 from meta.autograd.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
@@ -56,7 +56,7 @@ def grad(
         return _traced().grad(
             outputs, inputs, dys, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
         )
-    xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
+    xs = _arrays("grad", "inputs", inputs)
     wanted = [_root(x, "grad") for x in xs]
     found = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
     out = tuple(found.get(slot) for slot in wanted)
@@ -77,7 +77,7 @@ def _traced() -> Any:
 
 
 def _start(where: str, outputs: Any, dys: Any) -> Pending:
-    ys = (outputs,) if isinstance(outputs, NDArray) else tuple(outputs)
+    ys = _arrays(where, "outputs", outputs)
     seeds = (None,) * len(ys) if dys is None else (dys,) if isinstance(dys, NDArray) else _sequence(where, dys)
     if len(seeds) != len(ys):
         raise GradientError(message(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each"))
@@ -86,6 +86,16 @@ def _start(where: str, outputs: Any, dys: Any) -> Pending:
         node, index = _root(y, where)
         _add(start.setdefault(node, {}), index, _seed(where, y, dy))
     return start
+
+
+def _arrays(where: str, what: str, given: Any) -> tuple[NDArray, ...]:
+    """One array or several, as a tuple; raises ArgumentError for anything else."""
+    listed = cast("tuple[Any, ...]", tuple(given) if isinstance(given, (list, tuple)) else (given,))  # pyright: ignore[reportUnknownArgumentType]
+    for x in listed:
+        if not isinstance(x, NDArray):
+            wrong = f"{what} hold {type(x).__name__}"
+            raise ArgumentError(message(where, wrong, "an NDArray, or a list or tuple of them"))
+    return listed
 
 
 def _sequence(where: str, dys: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta.errors import GradientError, message
+from meta.errors import ArgumentError, GradientError, message
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray
 from meta.op.registry import get
@@ -270,6 +270,10 @@ def register_hook(x: NDArray, hook: Hook) -> Callable[[], None]:
     node, index = x._node, x._index  # pyright: ignore[reportPrivateUsage]
     if node is None:
         raise GradientError(message("register_hook", "the array does not require grad", "arrays that require grad"))
+    if not callable(hook):
+        raise ArgumentError(
+            message("register_hook", f"the hook is {type(hook).__name__}", "a function of the gradient")
+        )
     if node.hooks is None:
         node.hooks = {}
     hooks = node.hooks.setdefault(index, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,17 +43,19 @@ class _TypeOnly(TensorLike):
         self.type = kind
 
 
-def explain(op: str, *args: Any, **kwargs: Any) -> Explanation:
-    """Every candidate for calling operator `op` with these arguments (arrays, or TensorTypes in their place), with the
-    reason of each refusal. Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
-    found = get(op)
+def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Every candidate for calling operator `op` (its name, or its function) with these arguments (arrays, or
+    TensorTypes in their place), with the reason of each refusal.
+
+    Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
+    found = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
     wrapped = [_wrap(a) for a in args]
-    bound = found.schema.bind(op, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    bound = found.schema.bind(found.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
     types = tuple(map(as_type, bound))
     out = found.declare(*types)
     if isinstance(out, Value) or found.view:
-        return Explanation(op, (), without_kernel=True)
-    return Explanation(op, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))
+        return Explanation(found.name, (), without_kernel=True)
+    return Explanation(found.name, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))
 
 
 def _wrap(arg: Any) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
@@ -21,6 +22,7 @@ from meta.schema._dsl import Schema
 
 Pattern = Literal["elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque"]
 Amp = Literal["always", "never", "infer", "keep"]
+PATTERNS: tuple[str, ...] = get_args(Pattern)
 AMP_RULES: tuple[str, ...] = get_args(Amp)
 TypeFunction = Callable[..., Type]
 
@@ -107,6 +109,12 @@ def add(op: Op) -> Op:
     """Register `op`; raises RegistryError when the name is taken."""
     if op.name in _ops:
         raise RegistryError(message("registry", f"operator '{op.name}' is declared twice", "one declaration a name"))
+    if not op.name.isidentifier() or iskeyword(op.name):
+        raise RegistryError(message("registry", f"an operator cannot be called {op.name!r}", "names as Python's"))
+    for fact, value, known in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
+        if value not in known:
+            hint = did_you_mean(str(value), known)
+            raise RegistryError(message(op.name, f"{fact} is {value!r}", f"allowed: {', '.join(known)}", hint))
     for fact, names in (("inplace", op.inplace.values()), ("amp_args", op.amp_args)):
         unknown = set(names) - set(op.schema.names)
         if unknown:
@@ -137,6 +145,9 @@ def load() -> None:
 
 def get(name: str) -> Op:
     """The operator called `name`; raises RegistryError, with near names, when there is none."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        wrong = f"{type(name).__name__} is no operator's name"
+        raise RegistryError(message("registry", wrong, 'a name, such as "softmax"'))
     found = _ops.get(name)
     if found is None:
         load()

@@ -163,12 +163,33 @@ def promoted_dtype(*args: ScalarOrType) -> str:
     return out
 
 
+def held_dtype(op: str, *args: ScalarOrType) -> str:
+    """`promoted_dtype`; raises TypeInferenceError for a Python integer outside of its range."""
+    out = promoted_dtype(*args)
+    for value in args:
+        if not isinstance(value, TensorType):
+            require_held(op, value, out)
+    return out
+
+
+def require_held(op: str, value: float, dtype: str) -> None:
+    """A Python number that becomes one of `dtype` lies within its range; integers do not wrap around."""
+    bits = value.bit_length() if isinstance(value, int) else 0
+    if dtypes.is_float(dtype):
+        fits, allowed = bits < 1024, "up to 1.8e308"
+    else:
+        low, high = dtypes.int_range(dtype)
+        fits, allowed = dtype == "bool" or low <= value <= high, f"{low} to {high}"
+    shown = f"the number {value}" if bits <= 128 else f"an integer of {bits} bits"
+    require(op, fits, f"{shown} does not fit into {dtype}", f"allowed: {allowed}", "use a wider dtype")
+
+
 def broadcast_type(op: str, *args: ScalarOrType, dtype: str | None = None) -> TensorType:
     """The type of an elementwise operation on tensors and scalars: broadcast shape, promoted dtype."""
     tensors = [a for a in args if isinstance(a, TensorType)]
     same_device(op, *tensors)
     shape = broadcast_shapes(op, *(t.shape for t in tensors))
-    return tensor_type(shape, dtype or promoted_dtype(*args), tensors[0].device)
+    return tensor_type(shape, dtype or held_dtype(op, *args), tensors[0].device)
 
 
 def first_tensor(args: Iterable[object]) -> TensorType | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any, Final
 
 from meta.errors import ArgumentError, did_you_mean, message
@@ -106,6 +107,8 @@ def _check_schema(schema: Schema) -> None:
     """A schema is code of ours: its mistakes are found when it is built, not when it is used."""
     seen_default = False
     for arg in schema.args:
+        if not arg.name.isidentifier() or iskeyword(arg.name):
+            raise ValueError(f"schema {schema.name}: an argument cannot be called '{arg.name}'")
         if arg.required and seen_default:
             raise ValueError(f"schema {schema.name}: required '{arg.name}' follows an argument with a default")
         seen_default = seen_default or not arg.required

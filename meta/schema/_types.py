@@ -7,13 +7,14 @@ A kind normalises a Python value or says what it would have accepted. Tensors ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from meta import dtype as dtypes
 from meta.device import Device as DeviceObject
 from meta.device import device as parse_device
-from meta.errors import MetaError
+from meta.errors import MetaError, did_you_mean
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
 
@@ -84,9 +85,12 @@ def _tensor(value: Any) -> Any:
 
 
 def _tensors(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_tensor(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
-    raise Reject
+    if not isinstance(value, (list, tuple)):
+        raise Reject
+    for i, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if not isinstance(item, TensorLike):
+            raise Reject(f"item {i} is {type(item).__name__}; wrap arrays and numbers: meta.array(...)")  # pyright: ignore[reportUnknownArgumentType]
+    return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def _int(value: Any) -> Any:
@@ -95,7 +99,8 @@ def _int(value: Any) -> Any:
     if isinstance(value, int) or _is_symbolic(value):
         return value
     if hasattr(value, "__index__") and not isinstance(value, TensorLike):
-        return int(value.__index__())
+        with suppress(TypeError):  # arrays of several numbers have the method, too
+            return int(value.__index__())
     raise Reject
 
 
@@ -149,6 +154,8 @@ def _str(value: Any) -> str:
 def _int_tuple(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_int(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    if hasattr(value, "__array__") and getattr(value, "ndim", 0):
+        raise Reject("convert it: tuple(map(int, ...))")
     return (_int(value),)
 
 
@@ -172,7 +179,7 @@ def _dtype(value: Any) -> str:
     try:
         return dtypes.canonical(value)
     except MetaError:
-        raise Reject from None
+        raise Reject(did_you_mean(value, dtypes.ALL) if isinstance(value, str) else "") from None
 
 
 def _device(value: Any) -> DeviceObject:

@@ -54,6 +54,12 @@ class TensorMethods(TensorLike):
     def astype(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; another name of `cast`."""
         return _generated.functions.cast(self, dtype)
+
+    def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Self | float) -> tuple[Self, Self]:
+        return other // self, other % self
 '''
 
 REFLECTED = {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from typing import Any
 
@@ -121,12 +122,31 @@ def test_a_dtype_is_asked_for(dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [([[1], [2, 3]], "cannot make an array"), (["a"], "is not a dtype"), ([object()], "holds objects"),
-     (np.zeros(2, np.complex64), "complex64"), ({"a": 1}, "holds objects")],
+    [([[1], [2, 3]], "cannot make an array"), (["a"], "holds text"), ([object()], "holds objects"),
+     (np.zeros(2, np.complex64), "complex64"), ({"a": 1}, "holds objects"), (2**70, "beyond 64 bits")],
 )  # fmt: skip
 def test_what_is_no_array_is_refused(data: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         meta.array(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "number"), [([1, 300], "uint8", "300"), (-1, "uint8", "-1"), ([math.nan], "int32", "nan")]
+)
+def test_numbers_do_not_wrap_around(data: Any, dtype: str, number: str) -> None:
+    with pytest.raises(ArgumentError, match=f"the number {number} does not fit into {dtype}; allowed:"):
+        meta.array(data, dtype=dtype)
+    x = meta.zeros((2,), dtype=dtype)
+    if number != "nan":
+        with pytest.raises(ArgumentError, match=f"the number {number} does not fit into {dtype}"):
+            x[:] = data
+    assert x.tolist() == [0, 0]
+    assert meta.array(np.array([300]), dtype="uint8").tolist() == [44]  # arrays are cast
+
+
+def test_more_than_the_memory_of_the_machine_is_not_allocated() -> None:
+    with pytest.raises(DeviceError, match=r"cannot allocate .* bytes; this machine has"):
+        meta.ones((10**12, 10**6))
 
 
 def test_array_protocol() -> None:
@@ -221,6 +241,12 @@ def test_several_elements_are_no_number() -> None:
             convert(x)
     with pytest.raises(ArgumentError, match="integer dtype"):
         [1, 2, 3][meta.array(1.0)]
+
+
+def test_divmod() -> None:
+    x = meta.array([7, -7])
+    assert [y.tolist() for y in divmod(x, 2)] == [[3, -4], [1, 1]]
+    assert [y.tolist() for y in divmod(15, x)] == [[2, -3], [1, -6]]
 
 
 def test_len_and_iteration() -> None:

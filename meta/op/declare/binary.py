@@ -304,4 +304,4 @@ def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -
     rules.same_device("where", *[t for t in (condition, x, y) if isinstance(t, TensorType)])
     shapes = [t.shape for t in (condition, x, y) if isinstance(t, TensorType)]
     shape = rules.broadcast_shapes("where", *shapes)
-    return condition.with_shape(shape).with_dtype(rules.promoted_dtype(x, y))
+    return condition.with_shape(shape).with_dtype(rules.held_dtype("where", x, y))

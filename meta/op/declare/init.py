@@ -33,6 +33,7 @@ def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
 @declare("full", schema=init.full, pattern="injective", aten="full", relay="full", onnx="ConstantOfShape")
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
     """A tensor full of one value, converted to the dtype."""
+    rules.require_held("full", fill_value, dtype)
     return _created("full", shape, dtype, device)
 
 
@@ -55,6 +56,7 @@ def ones_like(x: TensorType, dtype: str | None) -> TensorType:
 @declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like", relay="full_like")
 def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     """A tensor full of one value, converted to the dtype, of the shape of another."""
+    rules.require_held("full_like", fill_value, dtype or x.dtype)
     return _like(x, dtype)
 
 

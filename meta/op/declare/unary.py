@@ -210,7 +210,7 @@ def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
     rules.require("clip", min is not None or max is not None, "both bounds are None", "at least one bound")
     rules.require_number("clip", "x", x)
-    return x.with_dtype(rules.promoted_dtype(x, *(bound for bound in (min, max) if bound is not None)))
+    return x.with_dtype(rules.held_dtype("clip", x, *(bound for bound in (min, max) if bound is not None)))
 
 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")

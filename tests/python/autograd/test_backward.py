@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -165,6 +167,29 @@ def test_grad_of_an_unused_input() -> None:
     dx, dw = meta.autograd.grad(y, [x, w], allow_unused=True)
     check(dx, np.full(3, 2.0))
     assert dw is None
+
+
+@pytest.mark.parametrize("what", [None, 3, [None], np.ones(2)])
+def test_what_is_no_array_is_refused(what: Any) -> None:
+    x = leaf(1)
+    with pytest.raises(ArgumentError, match=r"\[grad\] inputs hold .*; an NDArray, or a list or tuple of them"):
+        meta.autograd.grad(x * 2.0, what)
+    with pytest.raises(ArgumentError, match=r"\[backward\] outputs hold"):
+        meta.autograd.backward(what)
+
+
+def test_a_gradient_that_does_not_fit_is_not_set() -> None:
+    x = leaf(1)
+    for wrong in (meta.ones((7,)), meta.ones((1,), dtype="float64"), 1.0):
+        with pytest.raises(GradientError, match="None, or an array: Tensor"):
+            x.grad = wrong  # type: ignore[assignment]
+    x.grad = meta.ones(x.shape)
+    x.grad = None
+
+
+def test_a_hook_is_a_function() -> None:
+    with pytest.raises(ArgumentError, match=r"the hook is int; a function"):
+        leaf(1).register_hook(3)  # type: ignore[arg-type]
 
 
 def test_as_many_dys_as_outputs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache, partial
 from math import prod
@@ -106,11 +107,30 @@ def allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], An
     """`empty` with everything but the allocation done beforehand."""
     where = tvm_device(on)
     if on.kind == "cpu":
+        _require_room(shape, dtype)
         return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), where, None)
     from meta.op.dialect.tvm import _pool
 
     stream = partial(tvm.current_stream, _CUDA, on.index)
     return _pool.allocator(tvm.Shape(shape), tvm_dtype(dtype), prod(shape) * itemsize(dtype), on, stream)
+
+
+def _require_room(shape: tuple[int, ...], dtype: str) -> None:
+    """Raise DeviceError for a tensor beyond all of this machine's memory, which the allocator would only abort on."""
+    count = prod(shape) * itemsize(dtype)
+    memory = _host_memory()
+    if count > 2 * memory:
+        wrong = f"cannot allocate {shape} {dtype} on cpu: {count:,} bytes"
+        raise DeviceError(message("memory", wrong, f"this machine has {memory:,}", "use smaller arrays"))
+
+
+@cache
+def _host_memory() -> int:
+    """Bytes of memory; a bound that nothing reaches where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
 
 
 def current_stream(on: Device) -> int:

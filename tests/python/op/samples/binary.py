@@ -140,6 +140,17 @@ ERRORS = [
     ErrorCase("bitwise_and", T(3), T(3), error=TypeInferenceError, match="'x1' has dtype float32"),
     ErrorCase("left_shift", T(3), 1, error=TypeInferenceError, match="'x1' has dtype float32"),
     ErrorCase("subtract", T(3, dtype="bool"), T(3, dtype="bool"), error=TypeInferenceError, match="has dtype bool"),
+    ErrorCase(
+        "add",
+        T(3, dtype="int8"),
+        300,
+        error=TypeInferenceError,
+        match="the number 300 does not fit into int8; allowed: -128 to 127",
+    ),
+    ErrorCase("less", T(3, dtype="uint8"), -1, error=TypeInferenceError, match="-1 does not fit into uint8"),
+    ErrorCase("multiply", 1 << 64, T(3, dtype="int64"), error=TypeInferenceError, match="does not fit into int64"),
+    ErrorCase("add", T(3), 1 << 2000, error=TypeInferenceError, match="an integer of 2001 bits does not fit"),
+    ErrorCase("where", T(3, dtype="bool"), T(3, dtype="int8"), 128, error=TypeInferenceError, match="128 does not fit"),
     ErrorCase("where", T(3), T(3), T(3), error=TypeInferenceError, match="'condition' has dtype float32"),
     ErrorCase("maximum_dx", T(3), T(3), T(4), error=TypeInferenceError, match="'y' has shape (3,), 'dy' has (4,)"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -82,6 +83,8 @@ ERRORS = [
     ErrorCase("zeros", (2, -1), error=TypeInferenceError, match="shape (2, -1) has a negative size"),
     ErrorCase("ones", "x", error=ArgumentError, match="argument 'shape' is str"),
     ErrorCase("full", (2,), T(2), error=ArgumentError, match="argument 'fill_value' is"),
+    ErrorCase("full", (2,), 300, "int8", error=TypeInferenceError, match="300 does not fit into int8"),
+    ErrorCase("full_like", T(2, dtype="int32"), math.nan, error=TypeInferenceError, match="nan does not fit"),
     ErrorCase("arange", 0, 3, 0, error=TypeInferenceError, match="'step' is 0"),
     ErrorCase("arange", float("inf"), error=TypeInferenceError, match="finite numbers"),
     ErrorCase("linspace", 0, 1, -1, error=TypeInferenceError, match="negative size"),

@@ -82,6 +82,8 @@ ERRORS = [
     ErrorCase("broadcast_to", T(3), (2, 2), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase("broadcast_to", T(2, 3), (3,), error=TypeInferenceError, match="x has shape (2, 3)"),
     ErrorCase("broadcast_to_like", T(3), T(2), error=TypeInferenceError, match="do not broadcast"),
+    ErrorCase("cast", T(2), "flaot32", error=ArgumentError, match="did you mean 'float32'"),
+    ErrorCase("concatenate", [T(2), 1], error=ArgumentError, match="item 1 is int"),
     ErrorCase("cast", T(2), "float99", error=ArgumentError, match="float99"),
     ErrorCase("concatenate", [], error=TypeInferenceError, match="the list is empty"),
     ErrorCase("concatenate", [T(2), T(2, 1)], error=TypeInferenceError, match="xs[1] has shape (2, 1)"),

@@ -113,6 +113,7 @@ SAMPLES = [
     Sample("threshold_dx", T(9, low=-2, high=2, avoid=(0.5,)), T(9), 0.5, ref=lambda x, dy, t: dy * (x > t)),
 ]
 ERRORS = [
+    ErrorCase("clip", T(3, dtype="int8"), -1000, 5, error=TypeInferenceError, match="-1000 does not fit into int8"),
     ErrorCase("abs", T(3, dtype="bool"), error=TypeInferenceError, match="'x' has dtype bool"),
     ErrorCase("bitwise_not", T(3), error=TypeInferenceError, match="'x' has dtype float32"),
     ErrorCase("clip", T(3), error=TypeInferenceError, match="both bounds are None"),
