@@ -21,10 +21,11 @@ def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
 
 
 def grid_sample(
-    x: Any, grid: Any, method: Literal["bilinear", "nearest"] = "bilinear",
+    x: Any, grid: Any, method: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
     padding_mode: Literal["zeros", "border", "reflection"] = "zeros", align_corners: bool = True,
 ) -> Any:  # fmt: skip
-    """The image at given places, interpolated between the 2**d pixels around each, or from the nearest.
+    """The image at given places, interpolated between the 2**d pixels around each (or the 4 x 4 of a plane, by cubic
+    convolution with a = -0.75), or from the nearest.
 
     x: (n, c, *spatial); grid: (n, d, *places), coordinates from -1 to 1 of the last spatial axis first; the result is
     (n, c, *places). -1 and 1 are the centres of the outermost pixels (align_corners) or their outer edges. Places
@@ -33,16 +34,18 @@ def grid_sample(
     spatial = tuple(int(d) for d in x.shape[2:])
     parts = f.split(grid, len(spatial), 1)
     axes = [f.squeeze(part, 1) for part in parts][::-1]
-    at = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
     moved = f.moveaxis(x, 1, -1)
+    if method == "bicubic":
+        return f.moveaxis(_bicubic(moved, axes, spatial, padding_mode, align_corners), -1, 1)
+    at = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
     if method == "nearest":
         found = _at(moved, [f.round(a) for a in at], spatial, padding_mode)
         return f.moveaxis(found, -1, 1)
-    total = _interpolated(at, lambda corner: _at(moved, corner, spatial, padding_mode))
+    total = interpolated(at, lambda corner: _at(moved, corner, spatial, padding_mode))
     return f.moveaxis(total, -1, 1)
 
 
-def _interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
+def interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
     """The weighted sum of the elements at the corners around coordinates; `pick(corner)` is (..., channels)."""
     low = [f.floor(a) for a in at]
     total: Any = None
@@ -57,9 +60,48 @@ def _interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
     return total
 
 
+def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: str, align_corners: bool) -> Any:
+    """The weighted sum of 4 x 4 pixels, each of which the padding mode brings inside (R. Keys, 1981)."""
+    if len(spatial) != 2:
+        raise ArgumentError(
+            message("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
+        )
+    at = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]
+    low = [f.floor(a) for a in at]
+    weights = [_cubic(a - base) for a, base in zip(at, low, strict=True)]
+    total: Any = None
+    for row, column in product(range(4), repeat=2):
+        places = [base + (step - 1) for base, step in zip(low, (row, column), strict=True)]
+        inside = [_placed(p, size, padding_mode, align_corners) for p, size in zip(places, spatial, strict=True)]
+        weight = f.expand_dims(weights[0][row] * weights[1][column], -1)
+        term = _at(x, inside, spatial, padding_mode) * weight
+        total = term if total is None else total + term
+    return total
+
+
+def _cubic(part: Any, a: float = -0.75) -> list[Any]:
+    """The weights of the four pixels around a place `part` behind the second."""
+
+    def near(d: Any) -> Any:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(part + 1), near(part), near(1 - part), far(2 - part)]
+
+
 def _pixel(a: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
     """A coordinate from -1 to 1 in pixels, inside unless outside is 0."""
-    at = (a + 1) * ((size - 1) / 2) if align_corners else ((a + 1) * size - 1) / 2
+    return _placed(_unscaled(a, size, align_corners), size, padding_mode, align_corners)
+
+
+def _unscaled(a: Any, size: int, align_corners: bool) -> Any:
+    return (a + 1) * ((size - 1) / 2) if align_corners else ((a + 1) * size - 1) / 2
+
+
+def _placed(at: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+    """A coordinate in pixels brought inside, unless outside is 0."""
     if padding_mode == "reflection":
         at = _mirrored(at, 0.0, size - 1.0) if align_corners else _mirrored(at, -0.5, size - 0.5)
     return at if padding_mode == "zeros" else f.clip(at, 0, size - 1)
@@ -111,7 +153,7 @@ def roi_align(
     def pick(corner: list[Any]) -> Any:
         return f.gather_nd(moved, f.stack([example, *(f.cast(c, "int64") for c in corner)], 0))
 
-    total = f.where(f.expand_dims(inside, -1), _interpolated(clamped, pick), 0)
+    total = f.where(f.expand_dims(inside, -1), interpolated(clamped, pick), 0)
     bins = f.reshape(total, (places[0], size[0], sample_ratio, size[1], sample_ratio, x.shape[1]))
     pooled = f.mean(bins, (2, 4)) if mode == "avg" else f.max(bins, (2, 4))
     return f.transpose(pooled, (0, 3, 1, 2))

@@ -91,6 +91,13 @@ class OpCall:
             self.refuse(f"{what} has shape {found.shape}", "one number")
         return found.item()
 
+    def maybe_number(self, value: Symbol) -> Any:
+        """The number in a tensor of one element, None when only the running program knows it."""
+        if value.size != 1:
+            self.refuse(f"a value of shape {value.shape}", "one number")
+        found = fold(value, self.builder)
+        return None if found is None else found.item()
+
     # --- attributes --------------------------------------------------------------------------------------------------
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -136,6 +143,13 @@ class OpCall:
                 self.refuse(f"{name} is not given", "ints")
             return default
         return found
+
+    def floats(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """Several numbers."""
+        value = self.get(name, default)
+        if not isinstance(value, tuple) or not all(isinstance(v, (int, float)) for v in value):  # pyright: ignore[reportUnknownVariableType]
+            self.refuse(f"{name} is {value!r}", "numbers")
+        return tuple(map(float, value)) or default  # pyright: ignore[reportUnknownArgumentType]
 
     def only(self, name: str, *allowed: Any, default: Any = None) -> Any:
         """An attribute that has to have one of a few values; the first is Relay's default unless one is given."""

@@ -79,3 +79,18 @@ def fixed_point(call: OpCall, x: Any, multiplier: int, shift: int) -> Any:
     right = 31 - min(shift, 0)
     product = F.add(F.multiply(wide, multiplier), 1 << (right - 1))
     return F.cast(F.right_shift(product, right), x.dtype)
+
+
+@converter("fixed_point_multiply_per_axis")
+def fixed_point_multiply_per_axis(call: OpCall) -> Any:
+    """The same with multipliers and shifts, to the left before and to the right behind, of their own along axes."""
+    x, *factors = call.tensors(4)
+    axes = [a % x.ndim for a in call.sizes("axes")]
+    shape = tuple(d if i in axes else 1 for i, d in enumerate(x.shape))
+    multiplier, left, right = (F.cast(F.reshape(v, shape), "int64") for v in factors)
+    wide = F.cast(x, "int64")
+    if call.flag("is_lshift_required"):
+        wide = F.left_shift(wide, left)
+    behind = F.add(right, 31) if call.flag("is_rshift_required") else 31
+    half = F.left_shift(1, F.subtract(behind, 1)) if call.flag("is_rshift_required") else 1 << 30
+    return F.cast(F.right_shift(F.add(F.multiply(wide, multiplier), half), behind), x.dtype)

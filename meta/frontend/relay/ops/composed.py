@@ -30,7 +30,7 @@ def affine_grid(call: OpCall) -> Any:
 @converter("image.grid_sample")
 def grid_sample(call: OpCall) -> Any:
     x, grid = call.tensors(2)
-    method = call.only("method", "bilinear", "nearest")
+    method = call.only("method", "bilinear", "nearest", "bicubic")
     call.only("layout", "NCHW", "NCDHW")
     mode = call.only("padding_mode", "zeros", "border", "reflection")
     return sample(x, grid, method, mode, call.flag("align_corners", True))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
-from meta.dtype import is_int
+from meta.dtype import is_float, is_int
 from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.folding import fold
 from meta.frontend.relay.table import converter
 from meta.ir.dim import product
 from meta.op.declare.indexing import WHOLE
@@ -168,11 +169,19 @@ def scatter(call: OpCall) -> Any:
     axis = call.int("axis") % x.ndim
     if call.name == "scatter_elements":
         reduction = call.only("reduction", "update", "add", "mul", "min", "max", "mean")
-        if reduction == "mean":
-            call.refuse("reduction is 'mean'", "'update', 'add', 'mul', 'min', 'max'")
     else:
         reduction = "add" if call.name == "scatter_add" else "update"
-    return F.scatter_elements(x, axis, _from_end(indices, x.shape[axis]), src, reduction)
+    places = _from_end(indices, x.shape[axis])
+    if reduction == "mean":
+        return _scattered_mean(x, axis, places, src)
+    return F.scatter_elements(x, axis, places, src, reduction)
+
+
+def _scattered_mean(x: Any, axis: int, places: Any, src: Any) -> Any:
+    """The mean of what was at each place and all that is put there."""
+    total = F.scatter_elements(x, axis, places, src, "add")
+    count = F.scatter_elements(F.ones_like(x), axis, places, F.ones_like(src), "add")
+    return F.divide(total, count) if is_float(x.dtype) else F.trunc_divide(total, count)
 
 
 @converter("scatter_nd")
@@ -191,9 +200,9 @@ def sparse_to_dense(call: OpCall) -> Any:
     else:
         indices, values, *rest = call.tensors(2, 3)
         shape = call.sizes("output_shape")
-    default = call.number(rest[0], "default_value") if rest else 0
+    default = call.maybe_number(rest[0]) if rest else 0
     rank = len(shape)
-    blank = F.full(shape, default, values.dtype)
+    blank = F.broadcast_to(rest[0], shape) if default is None else F.full(shape, default, values.dtype)
     if indices.ndim == 2:
         places = F.transpose(indices, (1, 0))
     else:
@@ -207,12 +216,21 @@ def sparse_to_dense(call: OpCall) -> Any:
 def unravel_index(call: OpCall) -> Any:
     """Coordinates of positions in a flattened tensor."""
     indices, shape = call.tensors(2)
+    if fold(shape, call.builder) is None:
+        return _unravelled(indices, F.cast(shape, indices.dtype))
     sizes = call.ints(shape, "shape")
     rows: list[Any] = []
     for i, size in enumerate(sizes):
         stride = int(np.prod(sizes[i + 1 :], dtype="int64"))
         rows.append(F.mod(F.floor_divide(indices, stride), size))
     return F.stack(rows, 0)
+
+
+def _unravelled(indices: Any, shape: Any) -> Any:
+    """The same for a shape that only the running program knows."""
+    rest = F.cast(F.flip(F.cumprod(F.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
+    column = (shape.shape[0], *(1,) * indices.ndim)
+    return F.mod(F.floor_divide(F.expand_dims(indices, 0), F.reshape(rest, column)), F.reshape(shape, column))
 
 
 @converter("invert_permutation")

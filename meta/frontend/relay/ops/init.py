@@ -29,8 +29,13 @@ def filled(call: OpCall) -> Any:
 @converter("full", "dyn.full")
 def full(call: OpCall) -> Any:
     given = call.tensors(1, 2)
-    shape = _shape(call, given[1:])
-    return F.full(shape, call.number(given[0], "fill_value"), _dtype(call, given[0].dtype))
+    shape, dtype = _shape(call, given[1:]), _dtype(call, given[0].dtype)
+    value = call.maybe_number(given[0])
+    return F.broadcast_to(_as(given[0], dtype), shape) if value is None else F.full(shape, value, dtype)
+
+
+def _as(x: Any, dtype: str) -> Any:
+    return x if x.dtype == dtype else F.cast(x, dtype)
 
 
 @converter("zeros_like", "ones_like")
@@ -41,7 +46,8 @@ def filled_like(call: OpCall) -> Any:
 @converter("full_like")
 def full_like(call: OpCall) -> Any:
     x, value = call.tensors(2)
-    return F.full_like(x, call.number(value, "fill_value"))
+    known = call.maybe_number(value)
+    return F.broadcast_to(_as(value, x.dtype), x.shape) if known is None else F.full_like(x, known)
 
 
 @converter("arange")
@@ -56,11 +62,14 @@ def arange(call: OpCall) -> Any:
 @converter("one_hot", "dyn.one_hot")
 def one_hot(call: OpCall) -> Any:
     given = call.tensors(4) if call.name == "dyn.one_hot" else call.tensors(3)
-    on, off = call.number(given[1], "on_value"), call.number(given[2], "off_value")
+    on, off = (call.maybe_number(v) for v in given[1:3])
     depth = int(call.number(given[3], "depth")) if len(given) == 4 else call.int("depth")
     dtype = _dtype(call)
     axis = call.int("axis", -1)
     if (on, off) == (1, 0):
         return F.one_hot(given[0], depth, dtype, axis)
     hot = F.one_hot(given[0], depth, "bool", axis)
-    return F.where(hot, F.full(hot.shape, on, dtype), F.full(hot.shape, off, dtype))
+    parts = [
+        _as(v, dtype) if n is None else F.full(hot.shape, n, dtype) for v, n in zip(given[1:3], (on, off), strict=True)
+    ]
+    return F.where(hot, *parts)

@@ -135,10 +135,16 @@ def pad(call: OpCall) -> Any:
     mode = call.only("pad_mode", "constant", "edge", "reflect")
     if mode != "constant":
         return F.pad(x, width, mode=mode)
-    value = call.number(given[1], "pad_value") if len(given) == 2 else call.float("pad_value", 0.0)
     if any(v < 0 for v in width):
         call.refuse(f"pad_width {call.get('pad_width')}", "no negative width")
-    return F.pad(x, width, value)
+    value = call.maybe_number(given[1]) if len(given) == 2 else call.float("pad_value", 0.0)
+    return _padded_with(x, width, given[1]) if value is None else F.pad(x, width, value)
+
+
+def _padded_with(x: Any, width: tuple[int, ...], value: Any) -> Any:
+    """Padding with what only the running program knows."""
+    inside = F.pad(F.ones_like(x, "bool"), width, False)
+    return F.where(inside, F.pad(x, width, 0), F.cast(value, x.dtype))
 
 
 @converter("dyn.nn.pad")
@@ -146,7 +152,10 @@ def dyn_pad(call: OpCall) -> Any:
     x, widths, value = call.tensors(3)
     width = call.ints(widths, "pad_width")
     mode = call.only("pad_mode", "constant", "edge", "reflect")
-    return F.pad(x, width, call.number(value, "pad_value")) if mode == "constant" else F.pad(x, width, mode=mode)
+    if mode != "constant":
+        return F.pad(x, width, mode=mode)
+    known = call.maybe_number(value)
+    return _padded_with(x, width, value) if known is None else F.pad(x, width, known)
 
 
 @converter("nn.mirror_pad")

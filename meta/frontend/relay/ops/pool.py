@@ -8,9 +8,10 @@ import numpy as np
 
 from meta._generated import functions as F
 from meta.dtype import is_float
-from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.layout_map import convert_layout, permuted
 from meta.frontend.relay.table import converter
+from meta.ir.dim import product
 
 _PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -82,8 +83,20 @@ def avg_pool(call: OpCall) -> Any:
     include = call.flag("count_include_pad")
     if include:
         x, padding = _padded(x, padding, kernel, dilation, 0.0)
-    y = _AVG[_rank(call)](x, kernel, stride, padding, dilation, False, include)
+    y = _averaged(_AVG[_rank(call)], x, (kernel, stride, padding, dilation, False), include)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+def _averaged(make: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
+    """Averages of integers are sums divided by counts, cut off towards zero; 64-bit floats hold those sums exactly."""
+    if is_float(x.dtype):
+        return make(x, *window, include)
+    size = float(np.prod(window[0]))
+    total, count = (
+        F.cast(F.round(F.multiply(make(v, *window, True), size)), "int64")
+        for v in (F.cast(x, "float64"), F.ones_like(x, "float64"))
+    )
+    return F.cast(F.trunc_divide(total, int(size) if include else count), x.dtype)
 
 
 @converter("nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d", "nn.global_max_pool1d",
@@ -95,7 +108,12 @@ def global_pool(call: OpCall) -> Any:
     if len(layout) != x.ndim:
         call.refuse(f"layout {layout!r} for rank {x.ndim}", f"{plain!r} and permutations of it")
     axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
-    y = F.mean(x, axes, True) if "avg" in call.name else F.max(x, axes, True)
+    if "max" in call.name:
+        y = F.max(x, axes, True)
+    elif is_float(x.dtype):
+        y = F.mean(x, axes, True)
+    else:
+        y = F.cast(F.trunc_divide(F.sum(x, axes, True), int(product(x.shape[a] for a in axes))), x.dtype)
     return convert_layout(call, y, layout, call.text("out_layout") or layout)
 
 
@@ -108,9 +126,25 @@ def adaptive_pool(call: OpCall) -> Any:
     layout = call.text("layout", plain) or plain
     x = convert_layout(call, x, layout, plain)
     size = call.axes("output_size") or x.shape[2:]
-    make: Any = (_AVG_ADAPTIVE if "avg" in call.name else _MAX_ADAPTIVE)[rank]
-    y = make(x, size * rank if len(size) == 1 else size)
+    size = size * rank if len(size) == 1 else size
+    if "max" in call.name:
+        y = _MAX_ADAPTIVE[rank](x, size)
+    elif is_float(x.dtype):
+        y = _AVG_ADAPTIVE[rank](x, size)
+    else:
+        count = constant(_bin_sizes(x.shape[2:], size))
+        total = F.round(F.multiply(_AVG_ADAPTIVE[rank](F.cast(x, "float64"), size), F.cast(count, "float64")))
+        y = F.cast(F.trunc_divide(F.cast(total, "int64"), count), x.dtype)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
+
+
+def _bin_sizes(spatial: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """How many elements each bin of an adaptive pooling has."""
+    total: Any = np.ones((), "int64")
+    for old, new in zip(spatial, size, strict=True):
+        at = np.arange(new)
+        total = np.multiply.outer(total, -((-(at + 1) * old) // new) - at * old // new)
+    return total
 
 
 @converter("nn.max_pool2d_grad")

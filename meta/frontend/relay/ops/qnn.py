@@ -15,22 +15,32 @@ import numpy as np
 
 from meta._generated import functions as F
 from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.folding import fold
 from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.unary import clipped, rounded
 from meta.frontend.relay.table import converter
+from meta.symbol import Symbol
 
 
-def _along(call: OpCall, value: Any, what: str, x: Any, axis: int) -> np.ndarray[Any, Any]:
-    """A constant scale or zero point: one number, or one an element of an axis, ready to broadcast."""
+def _along(call: OpCall, value: Any, what: str, x: Any, axis: int, known: bool = True) -> Any:
+    """A constant scale or zero point: one number, or one an element of an axis, ready to broadcast. known: whether it
+    has to be constant; what is not is a tensor."""
+    if not known and fold(value, call.builder) is None:
+        return value if value.size == 1 else F.reshape(value, _row(x, axis, value.size))
     found = call.constant(value, what)
     if found.size == 1:
         return found.reshape(())
-    at = axis % x.ndim
-    return found.reshape(tuple(found.size if i == at else 1 for i in range(x.ndim)))
+    return found.reshape(_row(x, axis, found.size))
 
 
-def _scalar_or_tensor(value: np.ndarray[Any, Any], dtype: str) -> Any:
+def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
+    return tuple(size if i == axis % x.ndim else 1 for i in range(x.ndim))
+
+
+def _scalar_or_tensor(value: Any, dtype: str) -> Any:
     """A number where there is one, which reads better in the program."""
+    if isinstance(value, Symbol):
+        return F.cast(F.reshape(value, ()) if value.size == 1 else value, dtype)
     value = value.astype(dtype)
     return value.item() if value.ndim == 0 else constant(value)
 
@@ -46,12 +56,13 @@ def _saturated(x: Any, dtype: str) -> Any:
 def quantize(call: OpCall) -> Any:
     x, scale, zero = call.tensors(3)
     axis, dtype = call.int("axis", -1), call.text("out_dtype", "int8")
-    return _quantized(x, _along(call, scale, "scale", x, axis), _along(call, zero, "zero_point", x, axis), dtype)
+    scales, zeros = (_along(call, v, w, x, axis, False) for v, w in ((scale, "scale"), (zero, "zero_point")))
+    return _quantized(x, scales, zeros, dtype)
 
 
-def _quantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any], dtype: str) -> Any:
+def _quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
     y = rounded(F.divide(x, _scalar_or_tensor(scale, "float32")))
-    if zero.any():
+    if _moves(zero):
         y = F.add(y, _scalar_or_tensor(zero, "float32"))
     low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
     return F.cast(F.clip(y, low, high), dtype)
@@ -61,18 +72,24 @@ def _quantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any], 
 def dequantize(call: OpCall) -> Any:
     x, scale, zero = call.tensors(3)
     axis, dtype = call.int("axis", -1), call.text("out_dtype", "float32") or "float32"
-    y = _dequantized(x, _along(call, scale, "scale", x, axis), _along(call, zero, "zero_point", x, axis))
+    scales, zeros = (_along(call, v, w, x, axis, False) for v, w in ((scale, "scale"), (zero, "zero_point")))
+    y = _dequantized(x, scales, zeros)
     return y if dtype == y.dtype else F.cast(y, dtype)
 
 
-def _dequantized(x: Any, scale: np.ndarray[Any, Any], zero: np.ndarray[Any, Any]) -> Any:
+def _moves(zero: Any) -> bool:
+    """Whether a zero point is or may be something else than 0."""
+    return isinstance(zero, Symbol) or bool(zero.any())
+
+
+def _dequantized(x: Any, scale: Any, zero: Any) -> Any:
     return F.multiply(F.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
 
 
-def _shifted(x: Any, zero: np.ndarray[Any, Any]) -> Any:
+def _shifted(x: Any, zero: Any) -> Any:
     """x - zero point, in 32 bits."""
     wide = x if x.dtype == "int32" else F.cast(x, "int32")
-    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if zero.any() else wide
+    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if _moves(zero) else wide
 
 
 @converter("qnn.requantize")
@@ -155,9 +172,9 @@ def products(call: OpCall) -> Any:
     """Products of integers less their zero points, in 32 bits; the scales stay outside."""
     x, w, x_zero, w_zero = call.tensors(6)[:4]
     call.only("out_dtype", "int32", "", None)
-    a = _shifted(x, np.asarray(call.number(x_zero, "input_zero_point")))
+    a = _shifted(x, _along(call, x_zero, "input_zero_point", x, 0, False))
     axis = (call.text("kernel_layout", "OIHW") or "OIHW").index("O") if "conv" in call.name else 0
-    b = _shifted(w, _along(call, w_zero, "kernel_zero_point", w, axis))
+    b = _shifted(w, _along(call, w_zero, "kernel_zero_point", w, axis, False))
     if call.name == "qnn.conv2d":
         return convolved(call, a, b)
     if call.name == "qnn.conv2d_transpose":

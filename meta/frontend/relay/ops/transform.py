@@ -286,7 +286,7 @@ def ndarray_size(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
     if not is_static(x.shape):
-        call.refuse(f"the shape {x.shape} is not known", "static shapes; give them with shapes=")
+        return F.cast(F.sum(F.ones_like(x, "int64")), dtype)
     return constant(np.asarray(x.size, dtype))
 
 
@@ -343,53 +343,6 @@ def batch_to_space_nd(call: OpCall) -> Any:
     begin = (0, *(c[0] for c in crops))
     end = (x.shape[0], *(size - c[1] for size, c in zip(sizes, crops, strict=True)))
     return x if not any(map(any, crops)) else F.strided_slice(x, begin, end)
-
-
-@converter("matrix_set_diag")
-def matrix_set_diag(call: OpCall) -> Any:
-    """One diagonal of matrices replaced."""
-    x, diagonal = call.tensors(2)
-    k1, k2 = call.int("k1"), call.int("k2")
-    for name in ("super_diag_right_align", "sub_diag_right_align"):  # only matter for several diagonals
-        call.get(name)
-    if k1 != k2:
-        call.refuse(f"diagonals {k1} to {k2}", "one diagonal")
-    rows, columns = x.shape[-2:]
-    place = F.arange(0, rows, 1, "int64")
-    column = F.expand_dims(F.add(place, k1), (1,))
-    spread = F.take(diagonal, F.add(place, min(k1, 0)), diagonal.ndim - 1, "clip")
-    return F.where(F.equal(column, F.arange(0, columns, 1, "int64")), F.expand_dims(spread, (-1,)), x)
-
-
-@converter("trilu")
-def trilu(call: OpCall) -> Any:
-    x, k = call.tensors(2)
-    at = int(call.number(k, "k"))
-    return F.triu(x, at) if call.flag("upper", True) else F.tril(x, at)
-
-
-@converter("sequence_mask")
-def sequence_mask(call: OpCall) -> Any:
-    """Elements past the length of their sequence get the mask's value. axis: that of time, 0 or 1; the other is the
-    batch."""
-    x, lengths = call.tensors(2)
-    axis = call.only("axis", 0, 1)
-    steps = F.arange(0, x.shape[axis], 1, lengths.dtype)
-    time = F.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
-    length = F.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
-    return F.where(F.less(time, length), x, call.float("mask_value", 0.0))
-
-
-@converter("reverse_sequence")
-def reverse_sequence(call: OpCall) -> Any:
-    """The first elements of every sequence, as many as its length says, in reverse."""
-    x, lengths = call.tensors(2)
-    time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
-    order = F.arange(0, x.shape[time], 1, "int64")
-    steps = F.reshape(order, tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))
-    length = F.reshape(F.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim)))
-    index = F.where(F.less(steps, length), F.subtract(F.subtract(length, 1), steps), steps)
-    return F.gather(x, time, F.broadcast_to(index, x.shape))
 
 
 @converter("nn.fifo_buffer")

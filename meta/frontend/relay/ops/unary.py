@@ -37,7 +37,7 @@ def rounded(x: Any) -> Any:
     return F.where(F.greater_equal(F.abs(F.subtract(x, whole)), 0.5), F.add(whole, F.sign(x)), whole)
 
 
-@converter("copy", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
+@converter("copy", "debug", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
            "annotation.compiler_begin", "annotation.compiler_end")  # fmt: skip
 def identity(call: OpCall) -> Any:
     (x,) = call.tensors(1)

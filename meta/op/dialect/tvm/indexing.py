@@ -24,8 +24,13 @@ Slices = list[tuple[Any, Any]]
 def _bounds(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The first position and the step of each sliced axis, with NumPy's rules applied."""
     steps = strides or (1,) * len(begin)
-    found = [slice(b, e, s).indices(int(d)) for b, e, s, d in zip(begin, end, steps, shape, strict=False)]
-    return tuple(start for start, _, _ in found), tuple(step for _, _, step in found)
+    found = zip(begin, end, steps, shape, strict=False)
+    return tuple(_start(*slices) for slices in found), tuple(steps[: len(begin)])
+
+
+def _start(begin: int, end: int, step: int, size: Any) -> int:
+    """The first position; 0 whatever the size, which may be symbolic then."""
+    return 0 if begin == 0 and step > 0 else slice(begin, end, step).indices(int(size))[0]
 
 
 def _slices(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> Slices:

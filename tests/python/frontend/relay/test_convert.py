@@ -155,22 +155,22 @@ def test_batch_normalisation_follows_the_mode() -> None:
 UNKNOWN = """
   %0 = nn.bitpack(%x);
   %1 = exp(%0);
-  %2 = vision.non_max_suppression(%1);
+  %2 = vision.proposal(%1);
   nn.bitpack(%2)"""
 
 
 def test_all_operators_that_are_missing_come_in_one_error() -> None:
     with pytest.raises(relay.UnsupportedError) as error:
         relay.from_relay(program(UNKNOWN))
-    assert error.value.operators == {"nn.bitpack": 2, "vision.non_max_suppression": 1}
-    text = "2 operators are not supported: nn.bitpack (2 times: lines 4, 7), vision.non_max_suppression (once: line 6)"
+    assert error.value.operators == {"nn.bitpack": 2, "vision.proposal": 1}
+    text = "2 operators are not supported: nn.bitpack (2 times: lines 4, 7), vision.proposal (once: line 6)"
     assert text in str(error.value)
     assert isinstance(error.value, NotSupportedError)
 
 
 def test_examine_lists_operators() -> None:
     found = {use.name: use for use in relay.examine(program(UNKNOWN))}
-    assert sorted(found) == ["exp", "nn.bitpack", "vision.non_max_suppression"]
+    assert sorted(found) == ["exp", "nn.bitpack", "vision.proposal"]
     assert found["exp"].supported
     assert found["exp"].lines == (5,)
     assert not found["nn.bitpack"].supported

@@ -1,0 +1,171 @@
+"""Operators on windows of images that are no convolutions: morphology, correlation, crops, deformed windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.composed.image import interpolated
+from meta.dtype import is_float
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.layout_map import convert_layout, permuted
+from meta.frontend.relay.ops.unary import rounded
+from meta.frontend.relay.table import converter
+
+_MOST_STEPS = 64
+"""Displacements to each side."""
+
+
+def _sides(padding: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """top, left, bottom and right, given once, one an axis or all four."""
+    a = padding * 4 if len(padding) == 1 else padding * 2 if len(padding) == 2 else padding
+    return a[0], a[1], a[2], a[3]
+
+
+def _bordered(x: Any, padding: tuple[int, ...], value: float) -> Any:
+    top, left, bottom, right = _sides(padding)
+    width = (0, 0, 0, 0, top, bottom, left, right)
+    return F.pad(x, width, value) if any(width) else x
+
+
+def _windows(x: Any, starts: tuple[Any, Any], offsets: tuple[Any, Any]) -> Any:
+    """x[n, c, start + offset] along both spatial axes: (n, c, starts, offsets, starts, offsets)."""
+    index = [constant(np.add.outer(s, o)) for s, o in zip(starts, offsets, strict=True)]
+    return F.take(F.take(x, index[0], 2), index[1], 4)
+
+
+@converter("image.dilation2d")
+def dilation2d(call: OpCall) -> Any:
+    """The largest sum of an element and the kernel's in each window (grayscale dilation)."""
+    x, w = call.tensors(2)
+    layout = call.text("data_layout", "NCHW") or "NCHW"
+    kernel_layout = call.text("kernel_layout", "IHW") or "IHW"
+    out = call.text("out_dtype") or x.dtype
+    stride, dilation = call.sizes("strides", (1, 1)), call.sizes("dilations", (1, 1))
+    x, w = convert_layout(call, x, layout, "NCHW"), permuted(w, kernel_layout, "IHW")
+    lowest = float(np.finfo(x.dtype).min) if is_float(x.dtype) else int(np.iinfo(x.dtype).min)
+    padded = _bordered(x, call.sizes("padding", (0, 0)), lowest)
+    offsets = [np.arange(k) * d for k, d in zip(w.shape[1:], dilation, strict=True)]
+    sizes = zip(padded.shape[2:], offsets, stride, strict=True)
+    starts = [np.arange(0, size - offset[-1], step) for size, offset, step in sizes]
+    here = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
+    weight = F.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
+    y = convert_layout(call, F.max(F.add(here, weight), (3, 5)), "NCHW", layout)
+    return y if y.dtype == out else F.cast(y, out)
+
+
+@converter("nn.correlation")
+def correlation(call: OpCall) -> Any:
+    """How well patches of one feature map match those of another around the same place, one channel a displacement
+    (A. Dosovitskiy et al., "FlowNet", 2015)."""
+    a, b = call.tensors(2)
+    call.only("layout", "NCHW")
+    kernel, reach = call.int("kernel_size", 1), call.int("max_displacement", 1)
+    stride, step = call.int("stride1", 1), call.int("stride2", 1)
+    padding, multiply = call.sizes("padding", (0, 0)), call.flag("is_multiply", True)
+    radius = reach // step
+    a, b = _bordered(a, padding, 0.0), _bordered(b, padding, 0.0)
+    border = reach + (kernel - 1) // 2
+    counts = [-((2 * border - d) // stride) for d in a.shape[2:]]
+    if min(counts) < 1 or radius > _MOST_STEPS:
+        call.refuse(f"max_displacement {reach} in {a.shape}", f"displacements inside, and up to {_MOST_STEPS} steps")
+    places = [reach + np.arange((count - 1) * stride + kernel) for count in counts]
+    moves = np.arange(-radius, radius + 1) * step
+    other = _windows(b, (moves, moves), (places[0], places[1]))
+    here = np.zeros(1, "int64")
+    first = _windows(a, (here, here), (places[0], places[1]))
+    match = F.mean(F.multiply(first, other) if multiply else F.abs(F.subtract(first, other)), (1,))
+    channels = F.transpose(match, (0, 1, 3, 2, 4))
+    maps = F.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(p) for p in places)))
+    return F.avg_pool2d(maps, (kernel, kernel), (stride, stride))
+
+
+@converter("image.crop_and_resize")
+def crop_and_resize(call: OpCall) -> Any:
+    """Regions of images, given by corners y1, x1, y2, x2 from 0 to 1, at one size (TensorFlow's definition)."""
+    x, boxes, images = call.tensors(3)
+    layout = call.text("layout", "NCHW") or "NCHW"
+    method = call.only("method", "bilinear", "nearest_neighbor")
+    outside, out = call.float("extrapolation_value", 0.0), call.text("out_dtype")
+    x = F.transpose(convert_layout(call, x, layout, "NCHW"), (0, 2, 3, 1))
+    x = x if is_float(x.dtype) else F.cast(x, "float32")
+    y1, x1, y2, x2 = (F.squeeze(part, (1,)) for part in F.split(boxes, 4, 1))
+    height, width = call.sizes("crop_size")
+    rows = _spread(y1, y2, height, x.shape[1])
+    columns = _spread(x1, x2, width, x.shape[2])
+    shape = (boxes.shape[0], height, width)
+    at = [F.broadcast_to(F.expand_dims(rows, 2), shape), F.broadcast_to(F.expand_dims(columns, 1), shape)]
+    image = F.broadcast_to(F.reshape(F.cast(images, "int64"), (-1, 1, 1)), shape)
+
+    def pick(places: list[Any]) -> Any:
+        return F.gather_nd(x, F.stack([image, *(F.cast(p, "int64") for p in places)], 0))
+
+    found = pick([rounded(a) for a in at]) if method == "nearest_neighbor" else interpolated(at, pick)
+    found = F.where(F.expand_dims(_inside(at, x.shape[1:3]), 3), found, outside)
+    y = convert_layout(call, F.transpose(found, (0, 3, 1, 2)), "NCHW", layout)
+    return F.cast(y, out) if out and out != y.dtype else y
+
+
+def _spread(first: Any, last: Any, count: int, size: int) -> Any:
+    """Coordinates (r, count) from the first to the last; one alone lies in the middle."""
+    scale = float(size - 1)
+    if count == 1:
+        return F.expand_dims(F.multiply(F.add(first, last), 0.5 * scale), 1)
+    steps = F.multiply(F.arange(0, count, 1, first.dtype), scale / (count - 1))
+    return F.add(
+        F.expand_dims(F.multiply(first, scale), 1), F.multiply(F.expand_dims(F.subtract(last, first), 1), steps)
+    )
+
+
+def _inside(at: list[Any], spatial: tuple[int, ...], open_end: bool = False) -> Any:
+    """Whether coordinates are not less than 0 and at most the last (open_end: less than the size)."""
+    parts: list[Any] = []
+    for a, size in zip(at, spatial, strict=True):
+        below = F.less(a, float(size)) if open_end else F.less_equal(a, float(size - 1))
+        parts.append(F.logical_and(F.greater_equal(a, 0.0), below))
+    return F.logical_and(parts[0], parts[1])
+
+
+@converter("nn.deformable_conv2d")
+def deformable_conv2d(call: OpCall) -> Any:
+    """A convolution whose windows have an offset (y, x) for each of their elements at each place (J. Dai et al., 2017).
+    Places outside are 0."""
+    x, offset, w = call.tensors(3)
+    for name in ("data_layout", "out_layout"):
+        call.only(name, "NCHW", "", default="NCHW")
+    call.only("kernel_layout", "OIHW", "", default="OIHW")
+    out = call.text("out_dtype")
+    if out not in ("", x.dtype):
+        call.refuse(f"out_dtype {out} for operands of {x.dtype}", f"{x.dtype}")
+    stride, dilation = call.sizes("strides", (1, 1)), call.sizes("dilation", (1, 1))
+    top, left, _, _ = _sides(call.sizes("padding", (0, 0)))
+    parts, groups = call.int("deformable_groups", 1), call.int("groups", 1)
+    batch, channels, *spatial = x.shape
+    filters, _, kh, kw = w.shape
+    for name, actual in (("channels", filters), ("kernel_size", (kh, kw))):
+        given = call.axes(name)
+        if given and given != (actual if isinstance(actual, tuple) else (actual,)):
+            call.refuse(f"{name} is {given} for a kernel of shape {w.shape}", f"{actual}")
+    height, width = offset.shape[2:]
+    shape = (batch * parts, kh * kw, height, width)
+    moves = F.reshape(offset, (batch * parts, kh * kw, 2, height, width))
+    window = np.mgrid[0:kh, 0:kw].reshape(2, -1, 1, 1) * np.reshape(dilation, (2, 1, 1, 1))
+    places = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))
+    start = window + places - np.reshape((top, left), (2, 1, 1, 1))
+    at = [F.add(F.squeeze(m, (2,)), constant(start[i].astype(x.dtype))) for i, m in enumerate(F.split(moves, 2, 2))]
+    split_up = F.reshape(x, (batch * parts, channels // parts, *spatial))
+    moved = F.transpose(split_up, (0, 2, 3, 1))
+    image = F.broadcast_to(F.reshape(F.arange(0, batch * parts, 1, "int64"), (-1, 1, 1, 1)), shape)
+
+    def pick(corner: list[Any]) -> Any:
+        return F.gather_nd(moved, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
+
+    inside = F.expand_dims(_inside(at, tuple(spatial), open_end=True), 4)
+    found = F.where(inside, interpolated(at, pick), 0)  # (batch * parts, kh * kw, height, width, channels / parts)
+    columns = F.reshape(
+        F.transpose(found, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)
+    )
+    weights = F.reshape(w, (1, groups, filters // groups, channels // groups * kh * kw))
+    return F.reshape(F.matmul(weights, columns), (batch, filters, height, width))

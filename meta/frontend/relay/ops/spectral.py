@@ -1,0 +1,60 @@
+"""Fourier transforms, as products with the matrices of their sines and cosines."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.table import converter
+
+_MOST_POINTS = 2048
+"""Points of a transform: its matrix has their square."""
+
+
+def _waves(rows: int, points: int, dtype: str) -> tuple[Any, Any]:
+    """cos and sin of 2 pi i j / points, (points, rows)."""
+    angle = 2 * np.pi * (np.outer(np.arange(points), np.arange(rows)) % points) / points
+    return constant(np.cos(angle).astype(dtype)), constant(np.sin(angle).astype(dtype))
+
+
+@converter("dft")
+def dft(call: OpCall) -> Any:
+    """The discrete Fourier transform along the last axis, of real and imaginary parts."""
+    real, imaginary = call.tensors(2)
+    inverse = call.flag("inverse")
+    points = real.shape[-1]
+    _check_points(call, points)
+    cosine, sine = _waves(points, points, real.dtype)
+    sine = sine if inverse else F.negative(sine)
+    out = (
+        F.subtract(F.matmul(real, cosine), F.matmul(imaginary, sine)),
+        F.add(F.matmul(real, sine), F.matmul(imaginary, cosine)),
+    )
+    return tuple(F.divide(x, float(points)) for x in out) if inverse else out
+
+
+@converter("stft")
+def stft(call: OpCall) -> Any:
+    """Fourier transforms of windows of a signal (batch, length): (batch, frequencies, windows, 2)."""
+    x, window = call.tensors(2)
+    points, hop, width = call.int("n_fft"), call.int("hop_length"), call.int("win_length")
+    normalized, onesided = call.flag("normalized"), call.flag("onesided", True)
+    _check_points(call, points)
+    if width != points or hop < 1 or window.shape != (points,) or x.ndim != 2:
+        call.refuse(f"win_length {width}, hop_length {hop} for n_fft {points}", "a window of n_fft points, hops from 1")
+    count = (x.shape[1] - points) // hop + 1
+    places = np.arange(count)[:, None] * hop + np.arange(points)
+    frames = F.multiply(F.take(x, constant(places), 1), window)
+    cosine, sine = _waves(points // 2 + 1 if onesided else points, points, x.dtype)
+    parts = F.stack([F.matmul(frames, cosine), F.negative(F.matmul(frames, sine))], -1)
+    out = F.transpose(parts, (0, 2, 1, 3))
+    return F.divide(out, math.sqrt(points)) if normalized else out
+
+
+def _check_points(call: OpCall, points: Any) -> None:
+    if not isinstance(points, int) or not 0 < points <= _MOST_POINTS:
+        call.refuse(f"{points} points", f"1 to {_MOST_POINTS}")

@@ -1,0 +1,175 @@
+"""Boxes of detected objects: candidates, suppression, regions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from meta._generated import functions as F
+from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.ops.unary import rounded
+from meta.frontend.relay.table import converter
+
+_MOST_BOXES = 1 << 20
+"""Boxes that one operator may place."""
+
+
+@converter("vision.multibox_prior")
+def multibox_prior(call: OpCall) -> Any:
+    """Boxes of several sizes and shapes around the centre of each cell of a feature map, (1, cells * boxes, 4), as
+    parts of the image: corners left, top, right, bottom (W. Liu et al., "SSD", 2016)."""
+    (x,) = call.tensors(1)
+    height, width = x.shape[2:]
+    sizes, ratios = call.floats("sizes", (1.0,)), call.floats("ratios", (1.0,))
+    steps, offsets = call.floats("steps", (-1.0, -1.0)), call.floats("offsets", (0.5, 0.5))
+    sides = [(s * height / width, s) for s in sizes]
+    sides += [(sizes[0] * height / width * math.sqrt(r), sizes[0] / math.sqrt(r)) for r in ratios[1:]]
+    if height * width * len(sides) > _MOST_BOXES:
+        call.refuse(f"{height * width * len(sides)} boxes", f"up to {_MOST_BOXES}")
+    step = [given if given > 0 else 1.0 / size for given, size in zip(steps, (height, width), strict=True)]
+    rows, columns = np.meshgrid(
+        (np.arange(height) + offsets[0]) * step[0], (np.arange(width) + offsets[1]) * step[1], indexing="ij"
+    )
+    centres = np.stack([columns, rows, columns, rows], -1)[:, :, None, :]
+    boxes = centres + np.array([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides])
+    boxes = np.clip(boxes, 0.0, 1.0) if call.flag("clip") else boxes
+    return constant(boxes.reshape(1, -1, 4).astype(x.dtype))
+
+
+@converter("vision.multibox_transform_loc")
+def multibox_transform_loc(call: OpCall) -> Any:
+    """The boxes whose best class is likely enough, (class, probability, corners), first, and how many there are; the
+    rows behind them are -1. Class 0 is the background."""
+    scores, moves, anchors = call.tensors(3)
+    if call.flag("keep_background"):
+        call.refuse("keep_background", "False")
+    batch, _, count = scores.shape
+    variances = call.floats("variances", (0.1, 0.1, 0.2, 0.2))
+    likely = F.strided_slice(scores, (0, 1), scores.shape[:2])
+    best = F.max(likely, (1,))
+    kind = F.cast(F.argmax(likely, 1), scores.dtype)
+    corners = _moved(F.reshape(moves, (batch, count, 4)), anchors, variances, call.flag("clip", True))
+    parts = [F.stack([kind, best], -1), corners]
+    return _first(F.concatenate(parts, -1), F.greater_equal(best, call.float("threshold", 0.01)))[:2]
+
+
+def _moved(moves: Any, anchors: Any, variances: tuple[float, ...], clip: bool) -> Any:
+    """Anchors moved and scaled by what a network says."""
+    low, high = F.split(anchors, 2, 2)
+    size, centre = F.subtract(high, low), F.divide(F.add(low, high), 2.0)
+    scaled = F.multiply(moves, constant(np.asarray(variances, moves.dtype)))
+    shift, scale = F.split(scaled, 2, 2)
+    middle = F.add(F.multiply(shift, size), centre)
+    half = F.divide(F.multiply(F.exp(scale), size), 2.0)
+    found = F.concatenate([F.subtract(middle, half), F.add(middle, half)], 2)
+    return F.clip(found, 0.0, 1.0) if clip else found
+
+
+def _first(rows: Any, wanted: Any) -> tuple[Any, Any, Any]:
+    """The wanted rows (batch, n, ...) first, in order, and -1 behind them; how many, int32; where they were, int32."""
+    count = F.sum(F.cast(wanted, "int32"), (1,))
+    order = F.argsort(F.cast(F.logical_not(wanted), "int32"), 1)
+    here = F.less(F.arange(0, wanted.shape[1], 1, "int32"), F.expand_dims(F.cast(count, "int32"), 1))
+    index = F.where(here, F.cast(order, "int32"), -1)
+    moved = F.gather_nd(rows, F.expand_dims(order, 0), 1)
+    return F.where(F.expand_dims(here, -1), moved, -1), F.cast(count, "int32"), index
+
+
+@converter("vision.get_valid_counts")
+def get_valid_counts(call: OpCall) -> Any:
+    """How many boxes have a score above a threshold, those first, and where they were."""
+    x, *given = call.tensors(1, 2)
+    score, kind = call.int("score_index", 1), call.int("id_index", 0)
+    known = call.get("score_threshold")
+    threshold = given[0] if given else call.tensor(0.0 if known is None else known, x.dtype)
+    wanted = F.greater(_column(x, score), F.cast(threshold, x.dtype))
+    if kind >= 0:
+        wanted = F.logical_and(wanted, F.greater_equal(_column(x, kind), 0))
+    boxes, count, index = _first(x, wanted)
+    return count, boxes, index
+
+
+def _column(x: Any, at: int) -> Any:
+    """x[:, :, at]"""
+    return F.squeeze(F.strided_slice(x, (0, 0, at), (*x.shape[:2], at + 1)), (2,))
+
+
+@converter("vision.non_max_suppression")
+def non_max_suppression(call: OpCall) -> Any:
+    """Boxes by descending score, without those that overlap one before (of their class) too much: their positions and
+    number, or their rows with -1 behind them."""
+    x, valid, indices, most, iou = call.tensors(5)
+    start, score_at, kind_at = call.int("coord_start", 2), call.int("score_index", 1), call.int("id_index", 0)
+    top, forced = call.int("top_k", -1), call.flag("force_suppress")
+    if not call.flag("return_indices", True) and not call.flag("invalid_to_bottom"):
+        call.refuse("rows that stay in their places", "return_indices or invalid_to_bottom")
+    call.flag("invalid_to_bottom")
+    threshold, limit = float(call.number(iou, "iou_threshold")), int(call.number(most, "max_output_size"))
+    if threshold <= 0:
+        call.refuse(f"iou_threshold is {threshold}", "more than 0")
+    score = _ranked(_column(x, score_at), valid, top)
+    corners = F.strided_slice(x, (0, 0, start), (*x.shape[:2], start + 4))
+    low, high = F.split(F.cast(corners, "float64"), 2, 2)
+    boxes = F.concatenate([F.minimum(low, high), F.maximum(low, high)], 2)
+    if kind_at >= 0:
+        kind = _column(x, kind_at)
+        score = F.where(F.less(kind, 0), 0.0, score)
+        boxes = boxes if forced else _apart(boxes, F.cast(kind, "float64"))
+    # Relay suppresses from the threshold on, `non_max_suppression` above it.
+    least = float(np.nextafter(np.float32(threshold), np.float32(0)))
+    found, count = F.non_max_suppression(boxes, F.cast(score, "float64"), least, 0.0, limit if limit >= 0 else None)
+    kept = F.greater_equal(found, 0)
+    if not call.flag("return_indices", True):
+        rows = F.gather_nd(x, F.expand_dims(F.maximum(found, 0), 0), 1)
+        return F.where(F.expand_dims(kept, -1), rows, -1)
+    named = F.gather(indices, 1, F.maximum(found, 0))
+    return F.where(kept, F.cast(named, "int32"), -1), F.expand_dims(F.cast(count, "int32"), 1)
+
+
+def _ranked(score: Any, valid: Any, top: int) -> Any:
+    """Scores, 0 of boxes that do not count: those after the valid ones, and those that are not among the best."""
+    here = F.less(F.arange(0, score.shape[1], 1, "int32"), F.expand_dims(F.cast(valid, "int32"), 1))
+    score = F.where(here, score, 0)
+    if not 0 < top < score.shape[1]:
+        return score
+    order = F.argsort(score, 1, True)
+    rank = F.argsort(order, 1)
+    return F.where(F.less(rank, top), score, 0)
+
+
+def _apart(boxes: Any, kind: Any) -> Any:
+    """Boxes of each class moved where those of no other are."""
+    span = F.add(F.subtract(F.max(boxes), F.min(boxes)), 1.0)
+    return F.add(boxes, F.expand_dims(F.multiply(kind, span), 2))
+
+
+@converter("vision.roi_pool")
+def roi_pool(call: OpCall) -> Any:
+    """The largest element in each bin of each region; bins without elements are 0 (R. Girshick, "Fast R-CNN", 2015)."""
+    x, rois = call.tensors(2)
+    call.only("layout", "NCHW")
+    size, scale = call.sizes("pooled_size"), call.float("spatial_scale")
+    batch, *corners = (F.squeeze(part, (1,)) for part in F.split(rois, 5, 1))
+    x1, y1, x2, y2 = (F.cast(rounded(F.multiply(c, scale)), "int64") for c in corners)
+    images = F.take(x, F.cast(batch, "int64"), 0)
+    lowest = float(np.finfo(x.dtype).min)
+    columns = _bins(x1, x2, size[1], x.shape[3], rois.dtype)
+    inside = F.expand_dims(columns, (1, 2))
+    wide = F.max(F.where(inside, F.expand_dims(images, 3), lowest), (4,))
+    rows = F.expand_dims(_bins(y1, y2, size[0], x.shape[2], rois.dtype), (1, 4))
+    pooled = F.max(F.where(rows, F.expand_dims(wide, 2), lowest), (3,))
+    some = F.logical_and(F.expand_dims(F.any(rows, (3,)), ()), F.expand_dims(F.any(columns, (2,)), (1, 2)))
+    return F.where(some, pooled, 0)
+
+
+def _bins(first: Any, last: Any, bins: int, size: int, dtype: str) -> Any:
+    """Which elements (r, bins, size) of an axis lie in the bins of each region."""
+    length = F.cast(F.maximum(F.add(F.subtract(last, first), 1), 1), dtype)
+    width = F.expand_dims(F.divide(length, float(bins)), 1)
+    steps = F.arange(0, bins, 1, dtype)
+    begin = F.add(F.cast(F.floor(F.multiply(steps, width)), "int64"), F.expand_dims(first, 1))
+    end = F.add(F.cast(F.ceil(F.multiply(F.add(steps, 1.0), width)), "int64"), F.expand_dims(first, 1))
+    at = F.arange(0, size, 1, "int64")
+    return F.logical_and(F.greater_equal(at, F.expand_dims(begin, 2)), F.less(at, F.expand_dims(end, 2)))
