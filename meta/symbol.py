@@ -145,6 +145,9 @@ class Symbol(TensorMethods):
                     "compute it with operators (meta.where for a choice) or outside of the traced function")
         )  # fmt: skip
 
+    def __format__(self, spec: str) -> str:
+        return self._no_value() if spec else repr(self)
+
     __bool__ = __int__ = __float__ = __index__ = __array__ = __dlpack__ = _no_value
     item = numpy = tolist = _no_value
     __hash__ = object.__hash__  # type: ignore[assignment]  # `==` is an operator, identity stays hashable

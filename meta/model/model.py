@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from meta import tracing
 from meta.autograd.api import no_grad
@@ -11,15 +11,21 @@ from meta.device import Device
 from meta.dtype import is_float
 from meta.errors import ArgumentError, TraceError, did_you_mean, message
 from meta.ndarray import NDArray, asarray
+from meta.scope import modes, scopes
 from meta.symbol import Symbol
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+T = TypeVar("T")
+_WIDEST = 256
+"""Items of the largest list or dict whose changes make traced programs stale."""
+
+
 class Model:
-    """Base of models: attributes that are arrays are parameters, attributes that are Models (also inside lists and
-    dicts) are sub-models.
+    """Base of models: attributes that are arrays are parameters, attributes that are Models are sub-models, also those
+    inside lists and dicts.
 
         class MLP(meta.Model):
             def build(self, hidden: int):
@@ -38,9 +44,13 @@ class Model:
     training: bool
     _buffers: set[str]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        self = super().__new__(cls)
         object.__setattr__(self, "_buffers", set())
         object.__setattr__(self, "training", True)
+        return self
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.build(*args, **kwargs)
         self._set_requires_grad()
 
@@ -54,6 +64,8 @@ class Model:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if scopes.active and modes.trace is not None:
+            modes.trace.reached(self._containers())
         return self._active_forward()(*args, **kwargs)
 
     def _active_forward(self) -> Callable[..., Any]:
@@ -81,8 +93,7 @@ class Model:
 
     def children(self) -> Iterator[tuple[str, Model]]:
         """Direct sub-models with their names; those in lists and dicts are called `list.0`, `dict.key`."""
-        for name, value in self.__dict__.items():
-            yield from _models(name, value)
+        return _found(Model, self.__dict__)
 
     def models(self, prefix: str = "") -> Iterator[tuple[str, Model]]:
         """This model ("") and all below it, with dotted names."""
@@ -94,14 +105,22 @@ class Model:
         """Every array of the model, parameters and buffers, with its dotted name; a shared array comes once."""
         seen: set[int] = set()
         for prefix, model in self.models():
-            for name, value in model.__dict__.items():
-                if isinstance(value, NDArray) and id(value) not in seen:
+            for name, value in model._own():
+                if id(value) not in seen:
                     seen.add(id(value))
                     yield f"{prefix}.{name}" if prefix else name, value
 
+    def _own(self) -> Iterator[tuple[str, NDArray]]:
+        """The arrays that are no sub-model's, with their names."""
+        return _found(NDArray, self.__dict__)
+
+    def _containers(self) -> Iterator[Any]:
+        """The lists and dicts among the public attributes, which change without `__setattr__`."""
+        return (c for name, value in self.__dict__.items() if name[0] != "_" for c in _containers(value))
+
     def named_parameters(self) -> Iterator[tuple[str, NDArray]]:
         """Floating arrays that are not buffers, with dotted names."""
-        buffers = {id(m.__dict__[name]) for _, m in self.models() for name in m._buffers}
+        buffers = {id(x) for _, m in self.models() for name in m._buffers for _, x in _found(NDArray, m.__dict__[name])}
         return ((n, x) for n, x in self.named_state() if id(x) not in buffers and is_float(x.dtype))
 
     def parameters(self) -> list[NDArray]:
@@ -126,8 +145,8 @@ class Model:
 
     def _set_requires_grad(self) -> None:
         for _, model in self.models():
-            for name, value in model.__dict__.items():
-                if isinstance(value, NDArray) and name not in model._buffers and is_float(value.dtype):
+            for name, value in model._own():
+                if name.split(".")[0] not in model._buffers and is_float(value.dtype) and value.is_leaf:
                     value.requires_grad = model.training
 
     def zero_grad(self) -> None:
@@ -145,6 +164,9 @@ class Model:
         """Copy values into the model's arrays. Raises ArgumentError for missing, unknown or misshapen entries, before
         anything is written."""
         mine = self.state_dict()
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wrong = f"the state is {type(state).__name__}"
+            raise ArgumentError(message("load_state_dict", wrong, "a mapping of names to arrays"))
         unknown = [name for name in state if name not in mine]
         missing = [name for name in mine if name not in state]
         if unknown or missing:
@@ -166,9 +188,7 @@ class Model:
         """Move and convert every floating array of the model (integers are only moved), in the model itself."""
         for _, model in self.models():
             for name, value in list(model.__dict__.items()):
-                if isinstance(value, NDArray):
-                    wanted = dtype if is_float(value.dtype) else None
-                    setattr(model, name, value.detach().to(device=device, dtype=wanted))
+                setattr(model, name, _moved(value, device, dtype))
         self._set_requires_grad()
         return self
 
@@ -178,7 +198,7 @@ class Model:
         """The program of a call in the present mode; its state has the model's names."""
         names = {id(x): name for name, x in self.named_state()}
         forward = self._active_forward()
-        return tracing.record(getattr(forward, "function", forward), args, kwargs, names)
+        return tracing.record(getattr(forward, "function", forward), args, kwargs, names, self._containers())
 
     def ir(self, *args: Any, **kwargs: Any) -> str:
         """The text of the recorded program."""
@@ -186,7 +206,7 @@ class Model:
 
     def __repr__(self) -> str:
         lines = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.children()]
-        own = [f"  {n}: {v.type!r}" for n, v in self.__dict__.items() if isinstance(v, NDArray)]
+        own = [f"  {name}: {x.type!r}" for name, x in self._own()]
         body = "\n".join([*own, *lines])
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
 
@@ -197,12 +217,34 @@ def _same(old: Any, new: Any) -> bool:
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
 
 
-def _models(name: str, value: Any) -> Iterator[tuple[str, Model]]:
-    if isinstance(value, Model):
+def _found(kind: type[T], value: Any, name: str = "") -> Iterator[tuple[str, T]]:
+    """Objects of a class in a nest of lists, tuples and dicts, with dotted names."""
+    if isinstance(value, kind):
         yield name, value
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            yield from _models(f"{name}.{i}", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
-            yield from _models(f"{name}.{key}", item)
+    elif isinstance(value, (list, tuple, dict)):
+        items: Any = value.items() if isinstance(value, dict) else enumerate(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        for key, item in items:
+            yield from _found(kind, item, f"{name}.{key}" if name else str(key))
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    """The lists and dicts in a nest of them; ones of many items are data, which nobody compares at every call."""
+    if not isinstance(value, (list, tuple, dict)) or len(value) > _WIDEST:  # pyright: ignore[reportUnknownArgumentType]
+        return
+    if not isinstance(value, tuple):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
+        yield from _containers(item)
+
+
+def _moved(value: Any, device: Device | str | None, dtype: Any) -> Any:
+    """`value` with the arrays in it on another device, floating ones in another dtype; itself when there are none."""
+    if isinstance(value, NDArray):
+        return value.detach().to(device=device, dtype=dtype if is_float(value.dtype) else None)
+    if not any(_found(NDArray, value)):
+        return value
+    if isinstance(value, dict):
+        return {key: _moved(item, device, dtype) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    made: Any = value
+    make: Any = getattr(made, "_make", made.__class__)  # the former of a named tuple
+    return make([_moved(item, device, dtype) for item in made])

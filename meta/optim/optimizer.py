@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Real
 from typing import Any, cast
 
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.errors import ArgumentError, message
 from meta.model.model import Model
-from meta.ndarray import NDArray, array
+from meta.ndarray import NDArray, array, asarray
 
 
 class Optimizer:
@@ -22,7 +24,8 @@ class Optimizer:
     def __init__(self, parameters: Model | Iterable[NDArray | tuple[str, NDArray]], learning_rate: float) -> None:
         self.named = _named(parameters)
         first = self.named[0][1]
-        self._learning_rate = array(float(learning_rate), dtype="float32", device=first.device)
+        rate = hyperparameter("learning_rate", learning_rate)
+        self._learning_rate = array(rate, dtype="float32", device=first.device)
         self.slots: dict[str, dict[str, NDArray]] = {}
         """Slot name ("velocity") -> parameter name -> array."""
 
@@ -32,7 +35,8 @@ class Optimizer:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._learning_rate.update(array(float(value), dtype="float32", device=self._learning_rate.device))
+        rate = hyperparameter("learning_rate", value)
+        self._learning_rate.update(array(rate, dtype="float32", device=self._learning_rate.device))
 
     @property
     def parameters(self) -> list[NDArray]:
@@ -52,7 +56,8 @@ class Optimizer:
         return {name: x for name, x in self.named_state() if id(x) not in mine}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy values into the optimizer's arrays; raises ArgumentError unless the names are exactly its own."""
+        """Copy values into the optimizer's arrays. Raises ArgumentError, before anything is written, unless the names
+        are exactly its own and the values fit."""
         mine = self.state_dict()
         if set(state) != set(mine):
             raise ArgumentError(
@@ -60,8 +65,13 @@ class Optimizer:
                     "load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}"
                 )
             )
+        loaded = {name: asarray(state[name], device=x.device) for name, x in mine.items()}
         for name, x in mine.items():
-            x.update(state[name])
+            if loaded[name].type is not x.type:
+                wrong = f"'{name}' is {loaded[name].type!r}"
+                raise ArgumentError(message("load_state_dict", wrong, f"the optimizer has {x.type!r}"))
+        for name, x in mine.items():
+            x.update(loaded[name])
 
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
@@ -80,15 +90,32 @@ class Optimizer:
         raise NotImplementedError
 
 
+def hyperparameter(name: str, value: Any) -> float:
+    """A finite number that is not negative, as a float; raises ArgumentError for anything else."""
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if 0.0 <= number < math.inf:
+        return number
+    raise ArgumentError(message("optimizer", f"{name} is {value!r:.60}", "a finite number, 0 or more"))
+
+
 def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
-    given = parameters.named_parameters() if isinstance(parameters, Model) else parameters
-    named = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(given)]
+    given: Any = parameters.named_parameters() if isinstance(parameters, Model) else parameters
+    if not isinstance(given, Iterable) or isinstance(given, NDArray):
+        wrong = f"the parameters are {type(given).__name__}"
+        raise ArgumentError(message("optimizer", wrong, "a Model, arrays, or (name, array) pairs"))
+    listed = cast("Iterable[Any]", given)
+    named: list[tuple[str, Any]] = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(listed)]
     for name, x in named:
+        if not isinstance(x, NDArray):
+            raise ArgumentError(message("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)"))
         if not x.requires_grad:
             raise ArgumentError(
                 message("optimizer", f"'{name}' does not require gradients", "arrays with requires_grad = True",
                         "call model.train_mode() first")
             )  # fmt: skip
+    if len({name for name, _ in named}) < len(named) or len({id(x) for _, x in named}) < len(named):
+        names = ", ".join(name for name, _ in named)
+        raise ArgumentError(message("optimizer", f"a name or an array occurs twice: {names}", "each of them once"))
     if not named:
         raise ArgumentError(message("optimizer", "there are no parameters", "at least one"))
     return named

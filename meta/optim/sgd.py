@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from meta import tracing
 from meta._generated.functions import sgd, zeros
 from meta.model.model import Model
 from meta.ndarray import NDArray
-from meta.optim.optimizer import Optimizer, TrainStep
+from meta.optim.optimizer import Optimizer, TrainStep, hyperparameter
 
 
 class SGD(Optimizer):
@@ -25,9 +26,15 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(parameters, learning_rate)
-        self.momentum = float(momentum)
-        self.weight_decay = float(weight_decay)
+        self.momentum = hyperparameter("momentum", momentum)
+        self.weight_decay = hyperparameter("weight_decay", weight_decay)
         self.slots["velocity"] = {name: zeros(x.shape, x.dtype, x.device) for name, x in self.named}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Momentum and weight decay are numbers in traced programs, which a change makes stale."""
+        if name in ("momentum", "weight_decay") and self.__dict__.get(name, value) != value:
+            tracing.invalidate()
+        object.__setattr__(self, name, value)
 
     def update(self, name: str, x: NDArray, dx: NDArray) -> None:
         velocity = self.slots["velocity"][name]

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -41,7 +41,9 @@ from meta.ir.type import TensorType, Type
 from meta.ndarray import NDArray
 from meta.scope import modes, scopes
 from meta.symbol import Symbol
+from meta.tracing.state import Held as Held
 from meta.tracing.state import Trace
+from meta.tracing.state import changed as changed
 from meta.tree import Tree, flatten
 
 
@@ -54,6 +56,7 @@ class Record:
     inputs: names of the input tensors, in order: paths such as `x` or `batch.0`.
     signature: the Python signature of the traced function, to bind calls by name.
     state: (name, array) of every array reached without being passed.  random: how many random keys a call draws.
+    containers: lists and dicts of the models in it, with what they held (see `changed`).
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
     """
 
@@ -64,6 +67,7 @@ class Record:
     random: int
     result: Tree
     revision: int
+    containers: tuple[Held, ...] = ()
 
     @property
     def main(self) -> Function:
@@ -149,10 +153,12 @@ def record(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     names: Mapping[int, str] | None = None,
+    containers: Iterable[Any] = (),
 ) -> Record:
     """Run `function` on symbols of the arguments' types and return its program.
 
-    names: id(array) -> name, for arrays the function may reach. Plain Python arguments keep their values. Nests of
+    names: id(array) -> name, for arrays the function may reach.  containers: lists and dicts that decide what it does,
+    besides those of the models that it calls. Plain Python arguments keep their values. Nests of
     tuples, lists and dicts go in and come out.
     Raises ArgumentError when the arguments do not fit the function, TraceError when it returns something other than
     nests of tensors and plain values, or needs the value of a tensor."""
@@ -162,6 +168,7 @@ def record(
     builder = Builder()
     inputs = [Symbol(Var(name, _type_of(leaf))) for name, leaf in leaves]
     trace = Trace(builder, _named_state(function) | dict(names or {}), inputs)
+    trace.reached(containers)
     params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
     for symbol, (_, leaf) in zip(inputs, leaves, strict=True):
         if isinstance(leaf, NDArray) and leaf.requires_grad:
@@ -177,7 +184,10 @@ def record(
     made = scope.function
     main = Function(all_params, made.body, {MUTATES: mutates} if mutates else {}, "main", made.span)
     state = tuple((s.var.name, s.array) for s in trace.state.values())
-    return Record(Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start)
+    return Record(
+        Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,
+        tuple(trace.containers.values()),
+    )  # fmt: skip
 
 
 def _bind(

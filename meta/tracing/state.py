@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import is_
+from typing import Any, cast
 
 from meta import storage
 from meta.device import CPU, Device
@@ -17,6 +18,24 @@ from meta.ndarray import NDArray
 from meta.op.registry import Op, get
 from meta.scope import modes
 from meta.symbol import Symbol
+
+Held = tuple[Any, tuple[Any, ...]]
+"""A list or dict of a model, and what it held while a program was traced through the model."""
+
+
+def held(container: Any) -> Held:
+    """A list, or the keys and values of a dict, as they are now."""
+    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return cast("Held", (container, (*container, *values)))
+
+
+def changed(containers: Sequence[Held]) -> bool:
+    """Whether one of them holds other objects now."""
+    for container, then in containers:
+        now = held(container)[1]
+        if len(now) != len(then) or not all(map(is_, now, then)):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +58,7 @@ class Trace:
         self.names = names
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
+        self.containers: dict[int, Held] = {}
         self.keys = 0
         self.key: Var | None = None
         self.freed: set[Var] = set()
@@ -50,6 +70,11 @@ class Trace:
         self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
         self._cut: set[Var] = set()
         self._stopped: dict[Var, Var] = {}
+
+    def reached(self, containers: Iterable[Any]) -> None:
+        """Note the lists and dicts of a model that the program is traced through."""
+        for container in containers:
+            self.containers.setdefault(id(container), held(container))
 
     # --- values ------------------------------------------------------------------------------------------------------
 

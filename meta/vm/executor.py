@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meta import tracing
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.errors import DeviceError, message
+from meta.errors import ArgumentError, DeviceError, message
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray, asarray
@@ -63,12 +63,13 @@ class Executor:
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
-        self._record = module_record(what) if isinstance(what, Module) else what.record
+        self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
         self._programs: dict[Any, Program] = {}
+        self._containers: list[tracing.Held] = []
         self._signature: inspect.Signature | None = None
         self._lock = threading.RLock()
         self._revision = tracing.revision()
@@ -77,7 +78,7 @@ class Executor:
         """Run the program; compiled first for types it has not met.
 
         Raises ArgumentError for inputs that are no arrays or do not fit, DeviceError for arrays elsewhere."""
-        if self._revision == tracing.revision() and not kwargs:
+        if self._revision == tracing.revision() and not kwargs and not tracing.changed(self._containers):
             try:
                 run = self._runs.get(tuple([x._type for x in args]))
             except AttributeError:
@@ -113,9 +114,12 @@ class Executor:
     # --- specialising ------------------------------------------------------------------------------------------------
 
     def _specialised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[NDArray]]:
+        if tracing.changed(self._containers):
+            tracing.invalidate()
         if self._revision != tracing.revision():
             self._runs.clear()
             self._programs.clear()
+            self._containers.clear()
             self._signature = None
             self._revision = tracing.revision()
         fresh = self._trace(args, kwargs) if self._signature is None else None
@@ -130,6 +134,8 @@ class Executor:
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record)
+                known = {id(container) for container, _ in self._containers}
+                self._containers.extend(held for held in record.containers if id(held[0]) not in known)
         if len(self._runs) >= CACHE_LIMIT:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
@@ -196,6 +202,18 @@ class Executor:
             moving.append(first + len(record.state))
         scopes = private_memory(source.choices)
         return GraphCall(machine.main, types, moving, destinations, self.device, scopes)
+
+
+def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
+    """The `record` method; raises ArgumentError for what has none."""
+    record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
+    if record is not None and not isinstance(what, type):
+        return record
+    hint = "compile an instance of it" if isinstance(what, type) else ""
+    if callable(what) and not hint:
+        hint = "trace it: meta.vm.compile(meta.trace(function))"
+    allowed = "a Model, a traced function, a training step or an IR Module"
+    raise ArgumentError(message("vm", f"{type(what).__name__} cannot be compiled", allowed, hint))
 
 
 def _repays(source: Source, destinations: Destinations) -> bool:

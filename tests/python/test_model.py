@@ -1,0 +1,129 @@
+"""Models: parameters in lists, changes that make compiled programs stale, state, construction; what compile refuses."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import nn
+from meta.errors import ArgumentError, TraceError
+from meta.testing import check
+
+
+class Chain(meta.Model):
+    """Layers, and scales that are arrays, in lists and dicts."""
+
+    def build(self, count: int) -> None:
+        self.layers = [nn.Linear(3, 3) for _ in range(count)]
+        self.scales = {"first": meta.ones((3,)), "rest": (meta.ones((3,)), [meta.ones((1,))])}
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x * self.scales["first"] + self.scales["rest"][0]
+
+
+def data() -> meta.NDArray:
+    return meta.array(np.random.default_rng(0).standard_normal((2, 3)), dtype="float32")
+
+
+def test_arrays_in_lists_and_dicts_are_parameters() -> None:
+    model = Chain(1)
+    names = ["scales.first", "scales.rest.0", "scales.rest.1.0"]
+    assert [name for name, _ in model.named_parameters() if "scales" in name] == names
+    assert all(x.requires_grad for x in model.parameters())
+    assert not any(x.requires_grad for x in model.infer_mode().parameters())
+    model.train_mode()
+    other = Chain(1)
+    other.load_state_dict({name: x.detach().numpy() for name, x in model.state_dict().items()})
+    check(other(data()), model(data()))
+    model.to(dtype="float64")
+    assert {x.dtype for x in model.parameters()} == {"float64"}
+    assert isinstance(model.scales["rest"], tuple)
+
+
+def test_a_buffer_in_a_list_is_no_parameter() -> None:
+    model = Chain(0)
+    model.buffer("seen", [meta.zeros((1,))])  # type: ignore[arg-type]
+    assert "seen.0" in model.state_dict()
+    assert "seen.0" not in dict(model.named_parameters())
+    assert not model.train_mode().seen[0].requires_grad  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_a_model_has_its_own_values(copied: Any) -> None:
+    model = Chain(2)
+    other = copied(model)
+    check(other(data()), model(data()))
+    other.layers[0].w.detach()[:] = 0.0
+    assert np.abs(model.layers[0].w.detach().numpy()).max() > 0
+    assert [x.requires_grad for x in other.parameters()] == [x.requires_grad for x in model.parameters()]
+
+
+CHANGES = {
+    "append": lambda m: m.layers.append(nn.Linear(3, 3)),
+    "replace": lambda m: m.layers.__setitem__(0, nn.Linear(3, 3)),
+    "reverse": lambda m: m.layers.reverse(),
+    "remove": lambda m: m.layers.pop(),
+    "dict": lambda m: m.scales.__setitem__("first", meta.full((3,), 5.0)),
+    "nested": lambda m: setattr(m.layers[0], "w", meta.ones((3, 3))),
+}
+
+
+@pytest.mark.parametrize(("change", "traced"), [*((name, False) for name in CHANGES), ("append", True)])
+def test_a_changed_list_makes_the_compiled_program_stale(change: str, traced: bool) -> None:
+    model = Chain(2)
+    executor = meta.vm.compile(meta.trace(lambda x: model(x) * 1.0) if traced else model)
+    x = data()
+    before = executor(x)
+    check(before, model(x))
+    CHANGES[change](model)
+    assert np.abs(model(x).detach().numpy() - before.numpy()).max() > 1e-3
+    check(executor(x), model(x))
+
+
+def test_an_unchanged_model_is_compiled_once() -> None:
+    model = Chain(2)
+    executor = meta.vm.compile(model)
+    programs = [executor.program(data()) for _ in range(3)]
+    assert programs[0] is programs[2]
+
+
+def test_a_constructor_of_ones_own() -> None:
+    class Own(meta.Model):
+        def __init__(self) -> None:
+            self.w = meta.ones((2,))
+
+    model = Own()
+    assert list(model.state_dict()) == ["w"]
+    assert model.train_mode().w.requires_grad
+
+
+def test_a_state_is_a_mapping() -> None:
+    with pytest.raises(ArgumentError, match="the state is list; a mapping of names to arrays"):
+        Chain(1).load_state_dict([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        (lambda x: x, r"function cannot be compiled; a Model, .*; trace it: meta.vm.compile\(meta.trace"),
+        (Chain, "type cannot be compiled; .* compile an instance of it"),
+        (None, "NoneType cannot be compiled"),
+        ("def main() -> () { () }", "str cannot be compiled"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(what: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        meta.vm.compile(what)
+
+
+def test_a_symbol_is_not_formatted_as_a_number() -> None:
+    assert meta.trace(lambda x: x * len(f"{x}")).ir(data())
+    with pytest.raises(TraceError, match="is needed while tracing"):
+        meta.trace(lambda x: f"{x.sum():.2f}").ir(data())

@@ -1,0 +1,80 @@
+"""Optimizers: what they refuse, their state, and hyperparameters that change after compilation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import nn, optim
+from meta.errors import ArgumentError
+
+
+def leaf() -> meta.NDArray:
+    return meta.array([1.0, 2.0], requires_grad=True)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "a", None, True])
+@pytest.mark.parametrize("name", ["learning_rate", "momentum", "weight_decay"])
+def test_a_hyperparameter_is_a_number(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"\[optimizer\] {name} is .*; a finite number, 0 or more"):
+        optim.SGD([leaf()], **{name: value})
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    optimizer = optim.SGD([leaf()], np.float32(0.5), momentum=np.float64(0.5))
+    optimizer.learning_rate = np.int64(1)
+    assert (optimizer.learning_rate, optimizer.momentum) == (1.0, 0.5)
+    with pytest.raises(ArgumentError, match="learning_rate is -1"):
+        optimizer.learning_rate = -1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        (None, "the parameters are NoneType; a Model"),
+        (lambda x: x, "the parameters are function; a Model"),
+        (leaf(), "the parameters are NDArray; a Model"),
+        ([np.ones(3)], "'parameter0' is ndarray; arrays"),
+        ([("w", None)], "'w' is NoneType"),
+        ([("w", leaf()), ("w", leaf())], "occurs twice: w, w"),
+        ([leaf()] * 2, "occurs twice: parameter0, parameter1"),
+        ([], "there are no parameters"),
+    ],
+)
+def test_parameters_are_distinct_arrays(parameters: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        optim.SGD(parameters)
+
+
+def test_state_goes_through_numpy() -> None:
+    parameters = [("w", leaf())]
+    optimizer = optim.SGD(parameters, 0.1, momentum=0.9)
+    (parameters[0][1] * 3.0).sum().backward()
+    optimizer.step()
+    state = {name: x.numpy().copy() for name, x in optimizer.state_dict().items()}
+    other = optim.SGD(parameters, 0.7, momentum=0.9)
+    other.load_state_dict(state)
+    assert other.learning_rate == pytest.approx(0.1)
+    assert other.state_dict()["w.velocity"].tolist() == [3.0, 3.0]
+    with pytest.raises(ArgumentError, match=r"'w.velocity' is Tensor\[\(7,\).*the optimizer has Tensor\[\(2,\)"):
+        other.load_state_dict({"learning_rate": np.float32(0.3), "w.velocity": np.ones(7, "float32")})
+    assert other.learning_rate == pytest.approx(0.1), "nothing is written when something does not fit"
+
+
+@pytest.mark.parametrize("name", ["momentum", "weight_decay", "learning_rate"])
+def test_a_changed_hyperparameter_counts_in_compiled_steps(name: str) -> None:
+    x, target = meta.array(np.eye(3), dtype="float32"), meta.array([0, 1, 2])
+    model = nn.Linear(3, 3)
+    twin = nn.Linear(3, 3)
+    twin.load_state_dict({n: v.detach().numpy() for n, v in model.state_dict().items()})
+    steps = [optim.sgd.with_sgd(0.1, 0.9, 0.01)(m, loss=meta.cross_entropy) for m in (model, twin)]
+    compiled = meta.vm.compile(steps[0])
+    for value in (None, 0.5):
+        if value is not None:
+            for step in steps:
+                setattr(step.optimizer, name, value)
+        for _ in range(2):
+            assert float(compiled(x, target)) == pytest.approx(float(steps[1](x, target)), abs=1e-6)
