@@ -1433,7 +1433,7 @@ _r_argwhere = _s_argwhere.fast
 
 def argwhere(x: T, size: int | Sequence[Dim] | None = None) -> T:
     """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
-    on values: eager calls and the interpreter find it out, compiled programs need a size.
+    on values, and is found out when the call runs.
     x: Input.
     size: Number of rows of the result; missing ones are -1. None for as many as there are.
     """

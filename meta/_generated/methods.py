@@ -293,7 +293,7 @@ class TensorMethods(TensorLike):
 
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
-        depends on values: eager calls and the interpreter find it out, compiled programs need a size.
+        depends on values, and is found out when the call runs.
         size: Number of rows of the result; missing ones are -1. None for as many as there are.
         """
         return _generated.functions.argwhere(self, size)

@@ -22,4 +22,4 @@ def refusal(call: CallInfo) -> str | None:
     """Why a kernel is not made of a call: its result would not have the size that was left out."""
     if all(t.is_static or call.args[1] is not None for t in call.outputs()):
         return None
-    return "the shape of the result depends on values: compiled programs need a size"
+    return "the shape of the result depends on values: kernels need a size"

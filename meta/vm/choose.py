@@ -16,6 +16,7 @@ from meta.ir.visitor import walk
 from meta.op.dialect.tvm._register import TEImplementation
 from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, flat_types, implementations
 from meta.op.registry import Op
+from meta.vm.resolve import is_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Choices:
 
     def add(self, call: Call) -> None:
         """Choose for a call; raises DispatchError when nobody takes it, DeviceError when it is on another device."""
-        if isinstance(call.op, (Var, GlobalVar)) or call.op.view:
+        if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
             return
         args = arg_types(call.args)
         key = (call.op.name, call.dialect, args, repr(args), call.type)

@@ -143,7 +143,7 @@ class _Writer:
         return self.add(name, schedule(func.without_attr("global_symbol"), "elemwise", self.target), ("copy",))
 
     def finished(self, outputs: Sequence[Any]) -> Any:
-        bindings = [tvm.VarBinding(s.var, s.value) for s in self.steps.list]
+        bindings = [s.binding for s in self.steps.list]
         result = outputs[0] if len(outputs) == 1 else tvm.RelaxVar("results", tvm.TupleType([o.ty for o in outputs]))
         if len(outputs) != 1:
             bindings.append(tvm.VarBinding(result, tvm.RelaxTuple(list(outputs))))

@@ -17,7 +17,8 @@ from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm._generic import spec
 from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
 from meta.vm.choose import Choice, Choices, packed_name
-from meta.vm.sizes import Sizes
+from meta.vm.resolve import function_name, is_open, open_sizes
+from meta.vm.sizes import Sizes, unknown
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
@@ -69,9 +70,9 @@ class _Lowering:
 
     def declare(self, name: str, function: Function) -> Any:
         """Its Relax GlobalVar; the body follows later, because functions may call each other."""
-        sizes = Sizes()
+        sizes = Sizes(open_sizes(function))
         params = [tvm.RelaxVar(p.name or "p", sizes.type(p.type)) for p in function.params]
-        empty = tvm.RelaxFunction.create_empty(params, sizes.type(function.body.type))
+        empty = tvm.RelaxFunction.create_empty(params, sizes.result(function.body.type))
         # The builder takes functions that look alike for one; the name tells declarations apart.
         target = self.builder.add_func(empty.with_attr("global_symbol", name), name)
         self.globals[name] = target
@@ -79,7 +80,7 @@ class _Lowering:
         return target
 
     def function(self, name: str, function: Function) -> Any:
-        scope = _Scope(name)
+        scope = _Scope(name, Sizes(open_sizes(function)))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(p.name or "p", scope.sizes.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
@@ -87,7 +88,7 @@ class _Lowering:
             result, kind = self.flat(scope, result, kind)
         body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
         params = [scope.values[p] for p in function.params]
-        made = tvm.RelaxFunction(params, body, scope.sizes.type(kind))
+        made = tvm.RelaxFunction(params, body, scope.sizes.result(kind))
         return made.with_attr("global_symbol", name) if name == "main" else made
 
     def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
@@ -156,6 +157,8 @@ class _Lowering:
             return tvm.RelaxCall(self.atom(scope, call.op), [self.atom(scope, a) for a in call.args])
         if call.op.view:
             return self.view(scope, call)
+        if is_open(call):
+            return self.open(scope, call)
         choice = self.choices.of(call)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         outs = [scope.sizes.type(t) for t in choice.info.outputs()]
@@ -164,6 +167,20 @@ class _Lowering:
         if isinstance(call.type, TupleType) and len(outs) == 1:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], made)])
         return made
+
+    def open(self, scope: _Scope, call: Call) -> Any:
+        """A call whose result says what its sizes are: they are bound to the variables that stand for them."""
+        assert isinstance(call.type, TensorType)
+        tensors = [self.atom(scope, a) for a in _tensors(call.args)]
+        name = function_name(call)
+        self.ops[name] = call.op_name
+        found = tvm.RelaxVar(f"v{len(scope.bindings)}", unknown(call.type))
+        made = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unknown(call.type)])
+        scope.bindings.append(tvm.VarBinding(found, made))
+        kind = scope.sizes.type(call.type)
+        out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)
+        scope.bindings.append(tvm.MatchCast(out, found, kind))
+        return out
 
     def view(self, scope: _Scope, call: Call) -> Any:
         source = self.atom(scope, call.args[0])

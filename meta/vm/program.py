@@ -16,6 +16,7 @@ from meta.vm.choose import Choices, choose_all
 from meta.vm.lift import constants_to_params, lift_closures
 from meta.vm.lower import Lowered, lower
 from meta.vm.pipeline import Planned, finished, plan
+from meta.vm.resolve import open_calls, register
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +37,8 @@ class Source:
 
     @property
     def static(self) -> bool:
-        return all(t.is_static for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
+        types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
+        return all(t.is_static for t in types) and not any(any(open_calls(f)) for f in self.module.functions.values())
 
 
 def prepare(module: Module, device: Device) -> Source:
@@ -79,6 +81,7 @@ def executable(source: Source, made: Planned, *, mode: str = "compiled") -> Any:
 
 def register_kernels(source: Source) -> None:
     """Make the library kernels of the program known to TVM under the names that the program calls."""
+    register(source.module)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             kernel = choice.implementation.dialect.kernel(choice.implementation, choice.info)

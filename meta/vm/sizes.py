@@ -11,11 +11,26 @@ from meta.ir.type import FunctionType, TensorType, TupleType, Type
 from meta.op.dialect.tvm import _adapter as tvm
 
 
-class Sizes:
-    """The symbolic sizes of one Relax function: each name is one variable of it."""
+def names(kind: Type) -> set[str]:
+    """The names of the sizes of a tensor."""
+    if not isinstance(kind, TensorType):
+        return set()
+    return {atom for d in kind.shape if isinstance(d, SymDim) for term, _ in d.terms for atom in term}
 
-    def __init__(self) -> None:
+
+def unknown(kind: TensorType) -> Any:
+    """The Relax type of tensors of this rank and dtype."""
+    return tvm.TensorType(dtype=kind.dtype, ndim=kind.ndim)
+
+
+class Sizes:
+    """The symbolic sizes of one Relax function: each name is one variable of it.
+
+    hidden: sizes that only the body of the function knows, which its signature cannot name."""
+
+    def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
         self._variables: dict[str, Any] = {}
+        self._hidden = hidden
 
     def dim(self, value: Dim) -> Any:
         """An `int`, or the TVM expression of a polynomial."""
@@ -31,6 +46,14 @@ class Sizes:
 
     def shape(self, dims: tuple[Dim, ...]) -> list[Any]:
         return [self.dim(d) for d in dims]
+
+    def result(self, kind: Type) -> Any:
+        """The Relax type of what the function returns."""
+        if isinstance(kind, TupleType):
+            return tvm.TupleType([self.result(field) for field in kind.fields])
+        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(names(kind)):
+            return unknown(kind)
+        return self.type(kind)
 
     def type(self, kind: Type) -> Any:
         """The Relax type; raises NotSupportedError for functions and values without a run-time form."""

@@ -11,15 +11,28 @@ from meta.op.dialect.tvm import _adapter as tvm
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """A binding: its variable, its value, and the variables the value reads or writes."""
+    """A binding: its variable, its value, and the variables the value reads or writes.
+
+    kind: for a binding that defines sizes (a match_cast), the type that has them."""
 
     var: Any
     value: Any
     uses: list[Any]
+    kind: Any = None
+
+    @property
+    def binding(self) -> Any:
+        if self.kind is None:
+            return tvm.VarBinding(self.var, self.value)
+        return tvm.MatchCast(self.var, self.value, self.kind)
 
 
-def step_of(var: Any, value: Any) -> Step:
-    return Step(var, value, list(tvm.relax.analysis.free_vars(value)))
+def step_of(var: Any, value: Any, kind: Any = None) -> Step:
+    return Step(var, value, list(tvm.relax.analysis.free_vars(value)), kind)
+
+
+def _step(binding: Any) -> Step:
+    return step_of(binding.var, binding.value, binding.ty if isinstance(binding, tvm.MatchCast) else None)
 
 
 def op_name(value: Any) -> str:
@@ -41,7 +54,7 @@ class Steps:
     """The steps in `list`, and who uses what. Views count as what they are views of."""
 
     def __init__(self, function: Any) -> None:
-        self.list = [step_of(b.var, b.value) for block in function.body.blocks for b in block.bindings]
+        self.list = [_step(b) for block in function.body.blocks for b in block.bindings]
         self._roots: dict[Any, Any] = {}
         self._views: dict[Any, Step] = {}
         self._views_of: dict[Any, list[Any]] = {}
@@ -49,8 +62,9 @@ class Steps:
         self._users: dict[Any, list[Step]] = {}
         for step in self.list:
             name = op_name(step.value)
-            if name == "relax.reshape":
-                root = self._roots[step.var] = self.root(step.value.args[0])
+            if name == "relax.reshape" or step.kind is not None:
+                viewed = step.value if step.kind is not None else step.value.args[0]
+                root = self._roots[step.var] = self.root(viewed)
                 self._views[step.var] = step
                 self._views_of.setdefault(root, []).append(step.var)
             elif name == "relax.builtin.alloc_tensor":

@@ -86,8 +86,7 @@ def strided_set(
 def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
     """The positions of the elements that are not 0, in order: int64, (count, rank).
 
-    Without a size the shape depends on values: eager calls and the interpreter find it out, compiled programs need a
-    size."""
+    Without a size the shape depends on values, and is found out when the call runs."""
     if size is None:
         return x.with_shape((sym(f"argwhere{next(_unknown)}"), x.ndim)).with_dtype("int64")
     (rows,) = size if len(size) == 1 else (-1,)

@@ -7,7 +7,6 @@ import pytest
 
 import meta
 from meta import vm
-from meta.errors import DispatchError
 from meta.interpreter.run import run
 
 X = np.array([[0, 2, 0], [1, 0, -3]], np.float32)
@@ -33,6 +32,9 @@ def test_interpreter() -> None:
         assert result.tolist() == (np.argwhere(x) + 1).tolist()
 
 
-def test_compiled_programs_need_a_size() -> None:
-    with pytest.raises(DispatchError, match="the shape of the result depends on values: compiled programs need a size"):
-        vm.compile(meta.trace(meta.argwhere))(meta.array(X))
+def test_compiled_programs() -> None:
+    compiled = vm.compile(meta.trace(lambda x: (meta.argwhere(x) + 1, x * 2)))
+    for x in (X, -X + 1):
+        rows, twice = compiled(meta.array(x))
+        assert rows.tolist() == (np.argwhere(x) + 1).tolist()
+        np.testing.assert_array_equal(twice.numpy(), x * 2)

@@ -146,7 +146,7 @@ def gather_nd(call: OpCall) -> Any:
 
 @converter("argwhere")
 def argwhere(call: OpCall) -> Any:
-    """The number of rows depends on values: the interpreter finds it out, the VM refuses the program."""
+    """The number of rows depends on values, and is found out when the program runs."""
     (x,) = call.tensors(1)
     return F.cast(F.argwhere(x), "int32")
 

@@ -36,6 +36,31 @@ def topk(call: OpCall) -> Any:
     return {"both": (values, indices), "values": values, "indices": indices}[wanted]
 
 
+@converter("unique")
+def unique(call: OpCall) -> Any:
+    """The distinct elements, in ascending order or in that of their first appearances; where each appears first; for
+    each element of x the position of its value among them; their number; and how often each appears."""
+    (x,) = call.tensors(1)
+    order = F.argsort(x, 0)
+    ordered = F.take(x, order, 0)
+    size = int(x.shape[0])
+    changes = F.not_equal(F.strided_slice(ordered, (1,), (size,)), F.strided_slice(ordered, (0,), (size - 1,)))
+    new = F.pad(F.cast(changes, "int32"), (1, 0), 1)
+    group = F.subtract(F.cumsum(new, 0), 1)
+    inverse = F.scatter_elements(F.zeros_like(group), 0, order, group)
+    starts = F.squeeze(F.argwhere(new), (1,))
+    first, number = F.take(order, starts, 0), F.sum(new, (0,), True)
+    if not call.flag("sorted", True):
+        rank = F.argsort(first, 0)
+        starts, first = F.take(starts, rank, 0), F.take(first, rank, 0)
+        inverse = F.take(F.argsort(rank, 0), inverse, 0)
+    found = [F.take(ordered, starts, 0), *(F.cast(v, "int32") for v in (first, inverse, number))]
+    if call.flag("return_counts"):
+        same = F.equal(F.expand_dims(found[0], 1), F.expand_dims(x, 0))
+        found.append(F.cast(F.sum(F.cast(same, "int32"), (1,)), "int32"))
+    return tuple(found)
+
+
 def _cast(call: OpCall, x: Any, default: str) -> Any:
     dtype = dtype_of(call.text("dtype", default) or default, call.place)
     return x if x.dtype == dtype else F.cast(x, dtype)

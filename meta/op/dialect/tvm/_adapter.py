@@ -127,6 +127,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "call_tir": "tvm.relax:op.call_tir",
         "call_tir_inplace": "tvm.relax:op.call_tir_inplace",
         "call_dps_packed": "tvm.relax:op.call_dps_packed",
+        "call_pure_packed": "tvm.relax:op.call_pure_packed",
         "relax_build": "tvm.relax:build",
         "VirtualMachine": "tvm.relax:VirtualMachine",
     }

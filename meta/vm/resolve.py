@@ -1,0 +1,66 @@
+"""Calls whose results have shapes that depend on values: run eagerly in the middle of a program, by a function that the
+program calls by name, and the sizes that were found are bound to the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from meta.device import Device
+from meta.interpreter.invoke import invoke, state
+from meta.ir.analysis import leaf_types
+from meta.ir.expr import Call, Function, arg_types
+from meta.ir.module import Module
+from meta.ir.type import TensorType, Type, tensor_type
+from meta.ir.visitor import walk
+from meta.ndarray import NDArray
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.op.registry import Op
+from meta.op.rules import first_tensor
+from meta.vm.sizes import names
+
+
+def is_open(call: Call) -> bool:
+    """Whether values decide the shape of the call's result."""
+    op = call.op
+    return isinstance(op, Op) and op.resolve is not None and not all(_static(t) for t in leaf_types(call.type))
+
+
+def _static(kind: Type) -> bool:
+    return not isinstance(kind, TensorType) or kind.is_static
+
+
+def open_calls(function: Function) -> Iterator[Call]:
+    """Such calls of a function."""
+    return (b.value for b in walk(function) if isinstance(b.value, Call) and is_open(b.value))
+
+
+def function_name(call: Call) -> str:
+    """The name that a program calls it by."""
+    return f"meta.eager.{call.op_name}.{_device(call)}"
+
+
+def _device(call: Call) -> Device:
+    found = first_tensor(arg_types(call.args))
+    assert found is not None
+    return found.device
+
+
+def register(module: Module) -> None:
+    """Make the functions of a module's open calls known to TVM."""
+    for function in module.functions.values():
+        for call in open_calls(function):
+            tvm.register_global_func(function_name(call), _eager(call.op, _device(call)), override=True)
+
+
+def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        kind = tensor_type(tuple(map(int, x.shape)), str(x.dtype), device)
+        return invoke(state(op), NDArray(x, kind))._data
+
+    return run
+
+
+def open_sizes(function: Function) -> frozenset[str]:
+    """The names of sizes that open calls in a function bring about."""
+    return frozenset(name for call in open_calls(function) for t in leaf_types(call.type) for name in names(t))
