@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from meta.cli import digits
 from meta.cli.train import Result, in_process
+from meta.errors import ArgumentError, message
 
 WAYS: tuple[tuple[str, bool, str | None], ...] = (
     ("eager", False, None),
@@ -22,12 +24,28 @@ COMPARED_STEPS = 50
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Length, seed and where the picture goes."""
-    parser.add_argument("--epochs", type=int, default=12, help="passes over the 1437 training images (default: 12)")
-    parser.add_argument("--batch", type=int, default=64, help="images a step (default: 64)")
+    parser.add_argument("--epochs", type=_positive, default=12, help="passes over the 1437 images (default: 12)")
+    parser.add_argument("--batch", type=_positive, default=64, help="images a step, up to 1437 (default: 64)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
     parser.add_argument("--device", default="cpu", help='where to train: "cpu" (default), "cuda", "cuda:1"')
-    parser.add_argument("--output", type=Path, default=Path("digits.png"), help="the picture (default: digits.png)")
+    parser.add_argument("--output", type=_picture, default=Path("digits.png"), help="the picture (default: digits.png)")
     parser.add_argument("--quiet", action="store_true", help="do not print the program of the training step")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; allowed: 1 and up")
+    return int(text)
+
+
+def _picture(text: str) -> Path:
+    """A file that can be written when the training is done, which is when it would be too late to find out."""
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise argparse.ArgumentTypeError(f"{text!r} is no picture; allowed: names that end in .png")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}; allowed: a file in a directory that can be written")
+    return path
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,6 +53,9 @@ def run(options: argparse.Namespace) -> int:
     data = digits.load()  # first, as it says what to install when the demo's libraries are missing
     from rich.console import Console
 
+    if options.batch > len(data.train_images):
+        wrong = f"a batch of {options.batch} from {len(data.train_images)} images"
+        raise ArgumentError(message("demo", wrong, "at most as many as there are"))
     console = Console()
     if not options.quiet:
         _print_program(console, data, options.batch, options.device)

@@ -138,6 +138,7 @@ def in_process(progress: Callable[[str, float], None], name: str, data: Digits, 
         while isinstance(message := here.recv(), float):
             progress(name, message)
     except EOFError:
+        worker.join()
         raise RuntimeError(f"the process that trained '{name}' died with exit status {worker.exitcode}") from None
     worker.join()
     if isinstance(message, Exception):
