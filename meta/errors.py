@@ -7,6 +7,7 @@ where in the user's code it happened.
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import functools
 import os
@@ -14,8 +15,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# Frames that are not the user's: this package, code without a file, and what `with` and decorators run through.
-_NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, functools.__file__)
+# Frames that are not the user's: this package, code without a file, and what `with`, decorators and copies run through.
+_NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
 
 
 class MetaError(Exception):
