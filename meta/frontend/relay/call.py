@@ -27,6 +27,10 @@ _INERT = {
 result is laid out like when it is not the input, and the rate of a dropout that is not active."""
 
 
+_MOST_ELEMENTS = 1 << 22
+"""Elements of a table of positions or weights that a converter makes."""
+
+
 class OpCall:
     """A call being converted.
 
@@ -166,6 +170,11 @@ class OpCall:
             if name == "rate" or value == ():
                 continue
             self.refuse(f"the attribute {name}={value!r} is not known", f"known: {', '.join(sorted(self._read))}")
+
+    def check_size(self, *sizes: Any) -> None:
+        """Refuse a constant of these sizes that the program does not hold itself when it is too large, or not known."""
+        if not all(isinstance(d, int) for d in sizes) or math.prod(sizes) > _MOST_ELEMENTS:
+            self.refuse(f"a table of {' x '.join(map(str, sizes))} elements", f"up to {_MOST_ELEMENTS}, known sizes")
 
     # --- results -----------------------------------------------------------------------------------------------------
 

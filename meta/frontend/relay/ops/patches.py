@@ -47,6 +47,8 @@ def dilation2d(call: OpCall) -> Any:
     x, w = convert_layout(call, x, layout, "NCHW"), permuted(w, kernel_layout, "IHW")
     lowest = float(np.finfo(x.dtype).min) if is_float(x.dtype) else int(np.iinfo(x.dtype).min)
     padded = _bordered(x, call.sizes("padding", (0, 0)), lowest)
+    for size, extent in zip(padded.shape[2:], w.shape[1:], strict=True):
+        call.check_size(size, extent)
     offsets = [np.arange(k) * d for k, d in zip(w.shape[1:], dilation, strict=True)]
     sizes = zip(padded.shape[2:], offsets, stride, strict=True)
     starts = [np.arange(0, size - offset[-1], step) for size, offset, step in sizes]
@@ -68,7 +70,9 @@ def correlation(call: OpCall) -> Any:
     radius = reach // step
     a, b = _bordered(a, padding, 0.0), _bordered(b, padding, 0.0)
     border = reach + (kernel - 1) // 2
+    call.check_size(*a.shape[2:])
     counts = [-((2 * border - d) // stride) for d in a.shape[2:]]
+    call.check_size(max(counts) * stride + kernel, 2 * radius + 1)
     if min(counts) < 1 or radius > _MOST_STEPS:
         call.refuse(f"max_displacement {reach} in {a.shape}", f"displacements inside, and up to {_MOST_STEPS} steps")
     places = [reach + np.arange((count - 1) * stride + kernel) for count in counts]
@@ -150,6 +154,7 @@ def deformable_conv2d(call: OpCall) -> Any:
             call.refuse(f"{name} is {given} for a kernel of shape {w.shape}", f"{actual}")
     height, width = offset.shape[2:]
     shape = (batch * parts, kh * kw, height, width)
+    call.check_size(*shape[1:])
     moves = F.reshape(offset, (batch * parts, kh * kw, 2, height, width))
     window = np.mgrid[0:kh, 0:kw].reshape(2, -1, 1, 1) * np.reshape(dilation, (2, 1, 1, 1))
     places = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))

@@ -132,6 +132,7 @@ def adaptive_pool(call: OpCall) -> Any:
     elif is_float(x.dtype):
         y = _AVG_ADAPTIVE[rank](x, size)
     else:
+        call.check_size(*size)
         count = constant(_bin_sizes(x.shape[2:], size))
         total = F.round(F.multiply(_AVG_ADAPTIVE[rank](F.cast(x, "float64"), size), F.cast(count, "float64")))
         y = F.cast(F.trunc_divide(F.cast(total, "int64"), count), x.dtype)

@@ -46,7 +46,8 @@ def stft(call: OpCall) -> Any:
     _check_points(call, points)
     if width != points or hop < 1 or window.shape != (points,) or x.ndim != 2:
         call.refuse(f"win_length {width}, hop_length {hop} for n_fft {points}", "a window of n_fft points, hops from 1")
-    count = (x.shape[1] - points) // hop + 1
+    count = max((x.shape[1] - points) // hop + 1, 0)
+    call.check_size(count, points)
     places = np.arange(count)[:, None] * hop + np.arange(points)
     frames = F.multiply(F.take(x, constant(places), 1), window)
     cosine, sine = _waves(points // 2 + 1 if onesided else points, points, x.dtype)

@@ -12,9 +12,6 @@ from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.ops.unary import rounded
 from meta.frontend.relay.table import converter
 
-_MOST_BOXES = 1 << 20
-"""Boxes that one operator may place."""
-
 
 @converter("vision.multibox_prior")
 def multibox_prior(call: OpCall) -> Any:
@@ -26,8 +23,7 @@ def multibox_prior(call: OpCall) -> Any:
     steps, offsets = call.floats("steps", (-1.0, -1.0)), call.floats("offsets", (0.5, 0.5))
     sides = [(s * height / width, s) for s in sizes]
     sides += [(sizes[0] * height / width * math.sqrt(r), sizes[0] / math.sqrt(r)) for r in ratios[1:]]
-    if height * width * len(sides) > _MOST_BOXES:
-        call.refuse(f"{height * width * len(sides)} boxes", f"up to {_MOST_BOXES}")
+    call.check_size(height, width, len(sides), 4)
     step = [given if given > 0 else 1.0 / size for given, size in zip(steps, (height, width), strict=True)]
     rows, columns = np.meshgrid(
         (np.arange(height) + offsets[0]) * step[0], (np.arange(width) + offsets[1]) * step[1], indexing="ij"
