@@ -13,6 +13,7 @@ from meta.op import window
 from meta.op.dialect.tvm._adapter import te, tirx
 from meta.op.dialect.tvm._precision import narrow, wide, widen
 from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm._select import select
 from meta.op.window import Windows
 
 _Ints = tuple[int, ...]
@@ -27,7 +28,7 @@ def _spatial(shape: Any) -> tuple[int, ...]:
 
 def _where(conditions: list[Any], value: Any, otherwise: Any) -> Any:
     """`value` where the conditions hold. Both are computed, as a branch would keep loops from being vectorised."""
-    return tirx.Select(tirx.all(*conditions), value, otherwise) if conditions else value
+    return select(tirx.all(*conditions), value, otherwise) if conditions else value
 
 
 def _within(i: Any, count: int) -> Any:

@@ -1,0 +1,84 @@
+"""`python -m tests.python.op.guarded`: sample rows on operands with unreadable memory right before and right behind them.
+
+A kernel that reads outside its operands ends the process. Each row's name is printed before it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.errors import MetaError
+from meta.testing.generic import call_of
+from meta.testing.samples import Sample, T
+from tests.python.op.samples import first_rows, samples
+
+WINDOWED = ("pool", "conv", "pad", "resize", "slice", "unfold", "grid", "roi")
+"""Parts of names of operators that look around a position; all of their rows run."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def guarded(x: Any, at_end: bool) -> meta.NDArray:
+    """A copy at the start of a readable stretch of memory, or as near to its end as 64-byte alignment allows."""
+    x = np.asarray(x)
+    if not x.size:
+        return meta.asarray(x)
+    page = mmap.PAGESIZE
+    body = -(-x.nbytes // page) * page
+    start = _LIBC.mmap(None, body + 2 * page, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANON, -1, 0)
+    _LIBC.mprotect(start, page, 0)
+    _LIBC.mprotect(start + page + body, page, 0)
+    offset = (body - x.nbytes) // 64 * 64 if at_end else 0
+    memory = (ctypes.c_char * x.nbytes).from_address(start + page + offset)
+    copy = np.frombuffer(memory, x.dtype).reshape(x.shape)
+    copy[...] = x
+    return meta.asarray(copy)
+
+
+def ran(call: Any, result: Any) -> None:
+    """It suffices that the process is still there."""
+
+
+def larger() -> list[Sample]:
+    """Windows over planes that are large enough for vectors, padded and not."""
+    x, made = T(2, 3, 16, 16), list[Sample]()
+    for kernel, stride, padding in (((3, 3), (2, 2), (1, 1)), ((3, 3), (1, 1), (1, 1)), ((5, 4), (1, 3), (2, 1))):
+        room = (16 + 2 * padding[0] - kernel[0], 16 + 2 * padding[1] - kernel[1])
+        dy = T(2, 3, room[0] // stride[0] + 1, room[1] // stride[1] + 1)
+        for name, backward in (("max_pool2d", (x, dy)), ("avg_pool2d", (dy, (2, 3, 16, 16)))):
+            made.append(Sample(name, x, kernel, stride, padding, check=ran))
+            made.append(Sample(f"{name}_dx", *backward, kernel, stride, padding, check=ran))
+    made.append(Sample("adaptive_avg_pool2d", x, (7, 5), check=ran))
+    made.append(Sample("adaptive_max_pool2d_dx", x, T(2, 3, 7, 5), check=ran))
+    return made
+
+
+def rows() -> list[Sample]:
+    """The first row of each operator, all of those that work on windows, and larger ones."""
+    rows = [row for row in samples() if row in first_rows() or any(part in row.op for part in WINDOWED)]
+    return [*rows, *larger()]
+
+
+def main() -> None:
+    """Run them on the tvm dialect; what it does not take, or what is an error, has no kernel to be tested."""
+    for row in rows():
+        for at_end in (False, True):
+            print(f"{row!r} {'at the end' if at_end else 'at the start'}", flush=True)
+            call = call_of(row, row.run_dtypes(())[0])
+            try:
+                with meta.with_dialect("tvm"):
+                    call.map(lambda x, at_end=at_end: guarded(x, at_end)).run()
+            except MetaError:
+                continue
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
