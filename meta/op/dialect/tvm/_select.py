@@ -1,7 +1,7 @@
 """A choice between two values that are both computed.
 
-`tirx.Select` is one, too, but TVM simplifies each side of it as if it were computed only where it is chosen, and so takes
-away the bounds that keep an index inside memory. This one is unknown to TVM until the end of lowering.
+`tirx.Select` is one, too, but TVM simplifies each side of it as if it were computed only where it is chosen, and so
+takes away the bounds that keep an index inside memory. This one is unknown to TVM until the end of lowering.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAME: Final = "meta.select"
 
 
 def select(condition: Any, value: Any, otherwise: Any) -> Any:
-    """`value` where the condition holds, else `otherwise`. Both may read memory: with indices that exist in any case."""
+    """`value` where the condition holds, else `otherwise`. Both may read memory, at indices that always exist."""
     dtype = str(value.dtype if hasattr(value, "dtype") else value.ty)
     return tvm.tirx.call_intrin(dtype, _operator(), condition, value, otherwise)
 

@@ -204,7 +204,7 @@ REFUSED = {
     "reshape(%x, newshape=[-5])": "newshape is",
     'nn.dense(%x, %x, out_dtype="int8")': "out_dtype int8",
     'cast(%x, dtype="float8_e4m3")': "the dtype float8_e4m3",
-    "full(%x, shape=[2])": "fill_value is computed by the program",
+    "full(%x, shape=[2])": "allowed: one number",
     'layout_transform(%x, src_layout="NCHW", dst_layout="NCHW2c")': "blocks of 2 in an axis C of size 3",
     "split(%x, indices_or_sections=99999999, axis=2)": "up to 65536",
 }  # fmt: skip
