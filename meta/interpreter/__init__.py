@@ -1,1 +1,11 @@
 """Eager execution: one operator call at a time, and IR programs op by op."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from meta._lazy import submodule
+
+
+def __getattr__(name: str) -> ModuleType:
+    return submodule(__name__, name)

@@ -8,3 +8,13 @@ compare                          equality, digests and keys by content
 analysis                         liveness, storage, memory, call graph
 verifier                         the rules of each level; verifier_rules are the functions behind them
 """
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from meta._lazy import submodule
+
+
+def __getattr__(name: str) -> ModuleType:
+    return submodule(__name__, name)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meta.errors import IRError, RegistryError, did_you_mean, message, reason
+from meta.errors import ArgumentError, IRError, RegistryError, did_you_mean, message, reason
 from meta.ir.builder import applied_type
 from meta.ir.expr import (
     Atom,
@@ -62,7 +62,11 @@ def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
 
     ops: finds operators by name, in the registry unless given.  source: the name of the text for errors; where given,
     bindings without a span comment get the line of the text as their span.
-    Raises IRError with line, column and what was expected."""
+    Raises IRError with line, column and what was expected, ArgumentError for something other than text."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(
+            message("parse", f"got {type(text).__name__}", "allowed: text", "a Module prints as it: str(module)")
+        )
     return _Parser(Cursor(text, source), ops or find_op).module()
 
 

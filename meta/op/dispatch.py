@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any
 
 from meta.device import Device
-from meta.errors import DispatchError, RegistryError, did_you_mean, message
+from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean, message
 from meta.ir.type import TensorType, Type
 from meta.op.registry import Op
 from meta.scope import modes, scoped
@@ -216,7 +216,11 @@ def choose(call: CallInfo) -> Implementation:
 def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:
     """Only the named dialects, in this order of preference; a context manager and a decorator.
 
-    Raises RegistryError for an unknown name."""
+    Raises RegistryError for an unknown name, ArgumentError for something other than names."""
+    if not isinstance(names, (str, list, tuple)):
+        raise ArgumentError(
+            message("with_dialect", f"got {type(names).__name__}", "allowed: a name, or a list of names")
+        )
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
         dialect(name)

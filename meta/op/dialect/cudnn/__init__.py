@@ -5,6 +5,9 @@ Nothing of cuDNN is loaded before an operator meets a tensor on a GPU. `settings
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from meta._lazy import submodule
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 BELOW_TVM = 8
@@ -24,3 +27,7 @@ def _made(implementation: Implementation, call: CallInfo) -> Kernel:
 
 
 DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _made)
+
+
+def __getattr__(name: str) -> ModuleType:
+    return submodule(__name__, name)
