@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         _print_program(console, data, options.batch, options.device)
     results = _train_all(console, data, options)
     _print_dialects(console, results)
-    _print_results(console, results)
+    _print_results(console, results, options.device)
     difference = _print_agreement(console, results)
     _draw(results, data, options.output)
     console.print(f"loss curves and misclassified digits: {options.output}")
@@ -116,7 +116,7 @@ def _print_dialects(console: Any, results: list[Result]) -> None:
     console.print(table)
 
 
-def _print_results(console: Any, results: list[Result]) -> None:
+def _print_results(console: Any, results: list[Result], device: str) -> None:
     from rich.table import Table
 
     table = Table(title="results", title_justify="left")
@@ -127,7 +127,8 @@ def _print_results(console: Any, results: list[Result]) -> None:
                       f"{r.peak_bytes / 2**20:.0f} MiB",
                       "" if r.planned_bytes is None else f"{r.planned_bytes / 2**20:.2f} MiB")  # fmt: skip
     console.print(table)
-    console.print(results[0].memory)
+    whose = "growth of the resident memory" if device == "cpu" else f"what was taken of the memory of {device} by meta"
+    console.print(f"peak memory: {whose} in a process of its own, compilation included")
 
 
 def _print_agreement(console: Any, results: list[Result]) -> float:

@@ -27,7 +27,8 @@ class Result:
     """What one way of training gave.
 
     losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
-    memory: what peak_bytes is the peak of.
+    peak_bytes: the growth of the process's resident memory while training, compilation included; on a GPU what was
+    taken of its memory.
     planned_bytes: what the VM plans for a step: parameters, inputs, results and everything in between.
     dialects: (operator, dialect) -> calls of one step.  reasons: the same -> why that dialect was chosen.
     """
@@ -38,7 +39,6 @@ class Result:
     accuracy: float = 0.0
     predicted: Any = None
     peak_bytes: int = 0
-    memory: str = ""
     planned_bytes: int | None = None
     dialects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     reasons: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -86,19 +86,12 @@ def train(
                 result.seconds.append(time.perf_counter() - start)
                 result.losses.append(value)
                 progress(name, value)
-    result.peak_bytes, result.memory = _peak(memory, device)
+    on_cpu = meta.device(device).kind == "cpu"
+    result.peak_bytes = memory.growth if on_cpu else meta.device_memory_stats(device).peak_reserved
     if vm:
         result.planned_bytes = step.memory(*data.batches(0, batch, device)[0]).total
     result.accuracy, result.predicted = accuracy(model, data.test_images, data.test_labels)
     return result
-
-
-def _peak(memory: PeakMemory, device: str) -> tuple[int, str]:
-    """The most memory used while training, in bytes, and whose it is."""
-    if meta.device(device).kind == "cpu":
-        return memory.growth, "peak memory: growth of the resident memory of a process of its own, compilation included"
-    reserved = meta.device_memory_stats(device).peak_reserved
-    return reserved, f"peak memory: what a process of its own took from {device}, that of libraries left out"
 
 
 @contextmanager

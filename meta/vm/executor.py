@@ -78,7 +78,8 @@ class Executor:
         """Run the program; compiled first for types it has not met.
 
         Raises ArgumentError for inputs that are no arrays or do not fit, DeviceError for arrays elsewhere."""
-        if self._revision == tracing.revision() and not kwargs and not tracing.changed(self._containers):
+        stale = self._containers and tracing.changed(self._containers)
+        if not kwargs and not stale and self._revision == tracing.revision():
             try:
                 run = self._runs.get(tuple([x._type for x in args]))
             except AttributeError:

@@ -83,6 +83,7 @@ def main() -> None:
                     call.map(lambda x, at_end=at_end: guarded(x, at_end)).run()
             except MetaError:
                 continue
+            say("ran")
     say("done")
 
 

@@ -125,11 +125,6 @@ def volume(extents: tuple[Any, ...]) -> int | None:
     return total
 
 
-def dtype_of(expr: Any) -> str:
-    """The dtype of an expression: "int32"."""
-    return str(expr.dtype if hasattr(expr, "dtype") else expr.ty)
-
-
 def bits_of(buffer: Any) -> int:
     """Bits of one element."""
     return int(tvm.dtype(str(buffer.dtype)).bits)

@@ -12,7 +12,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.ir.type import tensor_type
 from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._intrinsic import dtype_of
 from meta.op.dialect.tvm._precision import wide
 from meta.op.dialect.tvm._register import compute
 from meta.op.registry import get

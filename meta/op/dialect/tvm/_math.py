@@ -17,9 +17,7 @@ from functools import cache
 from typing import Any, Final
 
 from meta.op.dialect.tvm import _adapter as tvm
-
-Expr = Any
-"""A TVM expression, scalar or vector."""
+from meta.op.dialect.tvm._intrinsic import Expr, dtype_of, operator
 
 
 def exp(x: Expr) -> Expr:
@@ -74,11 +72,6 @@ def gelu_tanh(x: Expr) -> Expr:
     return half * x * (half + half + tanh(scale * (x + cubic * x * x * x)))
 
 
-def dtype_of(x: Expr) -> str:
-    """The dtype of an expression or tensor element, with lanes: "float32", "float32x16"."""
-    return str(x.dtype if hasattr(x, "dtype") else x.ty)
-
-
 def _constants(x: Expr, *values: float) -> list[Expr]:
     return [tvm.tirx.const(value, dtype_of(x)) for value in values]
 
@@ -130,22 +123,10 @@ _REPLACED: Final = frozenset(("exp", "log", "log1p", "tanh", "sigmoid", "erf"))
 @cache
 def _operators() -> dict[str, Any]:
     """Our operators by name, registered with TVM on first use."""
-    known = set(tvm.Op.list_op_names())
-    pure = tvm.Op.get("tirx.exp").get_attr("TCallEffectKind")
-    operators: dict[str, Any] = {}
-    for name, rule in _RULES.items():
-        full = f"meta.{name}"
-        if full not in known:
-            tvm.register_op(full, f"{name}, expanded by meta")
-        operators[name] = op = tvm.Op.get(full)
-        if full not in known:
-            op.set_num_inputs(1)
-            op.set_attr("TCallEffectKind", pure)
-            op.set_attr("TVectorizable", True)
-            op.set_attr("TScriptPrinterName", full)
-            op.set_attr("llvm.FLowerIntrinsic", _lowering(rule))
-            op.set_attr("default.FLowerIntrinsic", lambda call, name=name: _plain(name, call.args[0]))
-    return operators
+    return {
+        name: operator(name, 1, llvm=_lowering(rule), default=lambda call, name=name: _plain(name, call.args[0]))
+        for name, rule in _RULES.items()
+    }
 
 
 def _lowering(rule: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:

@@ -9,7 +9,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.op.dialect.tvm._adapter import te, tirx
 from meta.op.dialect.tvm._elementwise import cast, const, select
-from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._intrinsic import dtype_of
 from meta.op.dialect.tvm._precision import wide
 
 Expr = Any

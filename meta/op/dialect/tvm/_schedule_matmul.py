@@ -9,6 +9,7 @@ from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _blocks as blocks
 from meta.op.dialect.tvm import _target
 from meta.op.dialect.tvm._blocks import Block
+from meta.op.dialect.tvm._intrinsic import dtype_of
 from meta.op.dialect.tvm._schedule_injective import PARALLEL_WORK, injective, inline_producers, unchecked
 
 _SMALL: Final = 1 << 14  # multiplications below which packing costs more than it saves
@@ -92,7 +93,7 @@ def _pack(sch: Any, b: Block, operand: int, position: int, width: int) -> None:
         rest = [v for i, v in enumerate(indices) if i != tiled]
         return [indices[tiled] // width, *rest, indices[tiled] % width]
 
-    dtype = blocks.dtype_of(b.node.iter_vars[0].var)
+    dtype = dtype_of(b.node.iter_vars[0].var)
     layout = tvm.IndexMap.from_func(panels, ndim=len(moved), index_dtype=dtype)
     sch.transform_layout(b.rv, ("read", operand), layout)
     loops = sch.get_loops(copy)

@@ -7,28 +7,17 @@ takes away the bounds that keep an index inside memory. This one is unknown to T
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from meta.op.dialect.tvm import _adapter as tvm
-
-_NAME: Final = "meta.select"
+from meta.op.dialect.tvm._intrinsic import dtype_of, operator
 
 
 def select(condition: Any, value: Any, otherwise: Any) -> Any:
     """`value` where the condition holds, else `otherwise`. Both may read memory, at indices that always exist."""
-    dtype = str(value.dtype if hasattr(value, "dtype") else value.ty)
-    return tvm.tirx.call_intrin(dtype, _operator(), condition, value, otherwise)
+    return tvm.tirx.call_intrin(dtype_of(value), _operator(), condition, value, otherwise)
 
 
 @cache
 def _operator() -> Any:
-    """Our operator, registered with TVM on first use."""
-    if _NAME not in set(tvm.Op.list_op_names()):
-        tvm.register_op(_NAME, "select, expanded by meta")
-        op = tvm.Op.get(_NAME)
-        op.set_num_inputs(3)
-        op.set_attr("TCallEffectKind", tvm.Op.get("tirx.exp").get_attr("TCallEffectKind"))
-        op.set_attr("TVectorizable", True)
-        op.set_attr("TScriptPrinterName", _NAME)
-        op.set_attr("default.FLowerIntrinsic", lambda call: tvm.tirx.Select(*call.args))
-    return tvm.Op.get(_NAME)
+    return operator("select", 3, default=lambda call: tvm.tirx.Select(*call.args))

@@ -13,7 +13,9 @@ from typing import Any, Final
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _nvrtc
 
-_LOWERING: Final = ("_alignment", "_blocks", "_kernel", "_launch", "_library", "_math", "_nvrtc", "_select", "_target")
+_LOWERING: Final = frozenset(
+    ("_alignment", "_blocks", "_intrinsic", "_kernel", "_launch", "_library", "_math", "_nvrtc", "_select", "_target")
+)
 """Modules, beside the schedules, that what is compiled depends on."""
 
 

@@ -22,7 +22,7 @@ from meta.op.dialect.tvm._elementwise import (
     select,
     unequal,
 )
-from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._intrinsic import dtype_of
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scan import squarings
 

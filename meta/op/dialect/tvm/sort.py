@@ -6,7 +6,7 @@ from typing import Any
 
 from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
 from meta.op.dialect.tvm._elementwise import const, select
-from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._intrinsic import dtype_of
 from meta.op.dialect.tvm._reduce import order_key
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scan import Index, nest

@@ -9,7 +9,7 @@ from typing import Any, Final
 from meta.op.dialect.tvm import _math
 from meta.op.dialect.tvm._adapter import tirx
 from meta.op.dialect.tvm._elementwise import const, elementwise, is_float, is_nan, let, libm, select
-from meta.op.dialect.tvm._math import dtype_of
+from meta.op.dialect.tvm._intrinsic import dtype_of
 
 Expr = Any
 
