@@ -12,8 +12,13 @@ import numpy as np
 from meta.dtype import is_float
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
 from meta.ir.analysis import op_counts
-from meta.ir.expr import Var
+from meta.ir.expr import Call, Function, Var
 from meta.ir.type import TensorType
+from meta.ir.visitor import walk
+from meta.op.registry import Op
+
+_NAMED = 8
+"""Inputs drawn at random that are listed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"imported {options.model.name} in {seconds * 1e3:.0f} ms: {calls} operator calls")
     if options.explain:
         print(made.module)
-    inputs = [meta.array(x, device=options.device) for x in _inputs(options, made.inputs, made.module.main.params)]
+    inputs = [meta.array(x, device=options.device) for x in _inputs(options, made.inputs, made.module.main)]
     executor = meta.vm.compile(made.module, options.device)
 
     def call() -> Any:
@@ -95,36 +100,58 @@ def _shapes(items: list[str]) -> dict[str, tuple[int, ...]] | None:
         raise ArgumentError(message("relay", f"--shape {items}", "--shape NAME=1,3,224,224")) from None
 
 
-def _inputs(options: argparse.Namespace, names: tuple[str, ...], params: tuple[Var, ...]) -> list[Any]:
+def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function) -> list[Any]:
     """An array for each parameter that is left, read or drawn."""
     given = _pairs(options.input, "--input")
     for name in given:
         if name not in names:
             known = f"inputs: {', '.join(names)}"
             raise ArgumentError(message("relay", f"there is no input '{name}'", known, did_you_mean(name, names)))
-    rng = np.random.RandomState(options.seed)
+    rng, roles = np.random.RandomState(options.seed), _roles(main)
     out: list[Any] = []
-    for name, param in zip(names, params, strict=True):
+    for name, param in zip(names, main.params, strict=True):
         kind = param.type
         if not isinstance(kind, TensorType) or not (kind.is_static or name in given):
             do = f"give it: --input {name}=FILE, or --shape {name}=..."
             raise NotSupportedError(message("relay", f"the shape of '{name}' is open: {kind!r}", do=do))
-        out.append(_read(given[name], name) if name in given else _drawn(rng, kind))
+        out.append(_read(given[name], name) if name in given else _drawn(rng, kind, roles.get(param, "")))
     drawn = [name for name in names if name not in given]
     if drawn:
-        print(f"drawn at random (seed {options.seed}): {', '.join(drawn)}")
+        more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
+        print(f"drawn at random (seed {options.seed}): {', '.join(drawn[:_NAMED])}{more}")
     return out
 
 
-def _drawn(rng: np.random.RandomState, kind: TensorType) -> Any:
+def _roles(main: Function) -> dict[Var, str]:
+    """What a parameter is called by the first operator that computes with it: "w", "running_var". Operators that only
+    move it are looked through."""
+    roles: dict[Var, str] = {}
+    for binding in reversed(list(walk(main))):
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        for name, arg in zip(call.op.schema.names, call.args, strict=True):
+            if isinstance(arg, Var):
+                roles[arg] = roles.get(binding.var, "") if call.op.pattern == "injective" else name
+    return roles
+
+
+def _drawn(rng: np.random.RandomState, kind: TensorType, role: str) -> Any:
+    """Standard normal numbers; parameters such that what flows through a deep network stays finite."""
     shape: Any = kind.shape
     if kind.dtype == "bool":
         return rng.rand(*shape) < 0.5
-    if is_float(kind.dtype):
-        x: Any = np.asarray(rng.randn(*shape))
-        return x.astype("float32" if kind.dtype == "bfloat16" else kind.dtype)
-    whole: Any = rng.randint(0, 8, size=shape)  # pyright: ignore[reportUnknownVariableType]
-    return np.asarray(whole, kind.dtype)
+    if not is_float(kind.dtype):
+        whole: Any = rng.randint(0, 8, size=shape)  # pyright: ignore[reportUnknownVariableType]
+        return np.asarray(whole, kind.dtype)
+    x: Any = np.asarray(rng.randn(*shape))
+    if role == "running_var":
+        x = 1 + np.abs(x) / 20
+    elif role == "w":
+        x = x / np.sqrt(x[0].size) if x.ndim > 1 else 1 + x / 20
+    elif role in ("b", "bias", "running_mean"):
+        x = x / 20
+    return x.astype("float32" if kind.dtype == "bfloat16" else kind.dtype)
 
 
 def _read(path: str, name: str) -> Any:

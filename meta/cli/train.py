@@ -17,6 +17,7 @@ from typing import Any
 import meta
 from meta.cli.digits import Digits, DigitsNet, accuracy
 from meta.errors import MetaError
+from meta.op.dialect.cudnn import settings
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.optim.sgd import with_sgd
 from meta.scope import modes, scoped
@@ -140,6 +141,8 @@ def in_process(progress: Callable[[str, float], None], name: str, data: Digits, 
 
 
 def _work(pipe: Any, name: str, data: Digits, options: dict[str, Any]) -> None:
+    # In TF32 the losses of two ways of training part after a few steps: they need not choose the same algorithm.
+    settings.allow_tf32(False)
     try:
         pipe.send(train(name, data, progress=lambda _, loss: pipe.send(loss), **options))
     except MetaError as error:

@@ -115,9 +115,10 @@ def _convolution(call: CallInfo) -> Run:
     first, second, third = _KINDS[call.op.name.partition("_")[2]][1]
     current = handles(call.device)
     known: dict[bool, Solution] = {}
+    single = call.outputs()[0].dtype == "float32"
 
     def run(a: Any, b: Any, out: Any) -> None:
-        handle, tf32 = current(), settings.tf32_allowed()
+        handle, tf32 = current(), single and settings.tf32_allowed()
         solution = known.get(tf32)
         if solution is None:
             solution = known[tf32] = _solution(problem(call, tf32), handle)

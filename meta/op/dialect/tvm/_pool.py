@@ -88,15 +88,18 @@ class Pool:
         self.bytes = 0
         self.free: dict[int, list[Block]] = {}
         self.used: dict[int, list[Block]] = {}
+        self._lent: dict[int, int] = {}
+        """Of which larger size the last block for a size was."""
 
     def refill(self, size: int) -> Block:
         """A free block for `size` bytes; more free ones may have been found, or made."""
         with self.device.lock:
             free, used = self.lists(size)
             if not free:
-                recent = self._recent(used) if size > SMALL else None
-                if recent is not None:
-                    return recent
+                if size > SMALL:
+                    recent = self._recent(used) or self._recent(self.used.get(self._lent.get(size, 0), []))
+                    if recent is not None:
+                        return recent
                 self.collect(size)
             if free:
                 return free.pop()
@@ -142,6 +145,7 @@ class Pool:
         for other in sorted(s for s in self.free if size < s <= 2 * size):
             self.collect(other)
             if self.free[other]:
+                self._lent[size] = other
                 return self.free[other].pop()
         return None
 
@@ -276,8 +280,8 @@ def allocator(target: Any, kind: Any, count: int, on: Device, stream: Callable[[
         pool = device.pools.get(stream()) if private is None else private
         free = pool.free.get(size) if pool is not None else None
         try:
-            block = free.pop()  # type: ignore[union-attr]
-        except (IndexError, AttributeError):
+            block = free.pop() if free else device.pool(stream()).refill(size)
+        except IndexError:  # another thread was faster
             block = device.pool(stream()).refill(size)
         out = create(block.base, target, kind, 0)
         block.home.append(block)  # afterwards: a block in use has a view

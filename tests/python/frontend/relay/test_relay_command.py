@@ -61,3 +61,21 @@ def test_draws_inputs_and_takes_shapes(network: Path, capsys: pytest.CaptureFixt
 def test_mistakes_are_said(network: Path, options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(network, *options) == 1
     assert text in capsys.readouterr().err
+
+
+def test_drawn_variances_are_positive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"%p{i}" for i in range(12)]
+    path = tmp_path / "norm.relay"
+    path.write_text(f"""#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 64, 2, 2), float32], %g: Tensor[(64), float32], %b: Tensor[(64), float32],
+          %m: Tensor[(64), float32], %v: Tensor[(64), float32],
+          {", ".join(f"{name}: Tensor[(1), float32]" for name in names)}) {{
+  %0 = nn.batch_norm(%x, %g, %b, %m, %v);
+  %0.0
+}}
+""")
+    assert run(path) == 0
+    printed = capsys.readouterr().out
+    assert "%" not in printed
+    assert "x, g, b, m, v, p0, p1, p2 and 9 more" in printed
+    assert "nan" not in printed
