@@ -1,7 +1,8 @@
 """`python -m benchmarks.dialects [--device cuda] [--op NAME]`: each operator under each dialect that accepts it.
 
-The rows are those of the operator tests, with every size that can be multiplied made larger. Printed are the times, and
-where the priorities (plevels) of the dialects are not in the order of speed.
+The calls are those of `benchmarks.problems`; for operators that are not among them, rows of the operator tests with
+every size made larger. Printed are the times, the dialect that dispatch chooses first, and at last where it is not the
+fastest.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import meta
+from benchmarks.problems import problems
 from meta.errors import MetaError
+from meta.interpreter.invoke import invoke, state
 from meta.op.dispatch import Implementation, with_dialect
 from meta.testing.call import Call
 from meta.testing.dialects import accepting
@@ -67,9 +71,10 @@ def calls(row: Sample, device: str) -> Iterator[Call]:
             continue
 
 
-def measured(row: Sample, device: str) -> list[Measured]:
-    """The implementations that take the largest such call that any of them takes, in the order of preference."""
-    for call in calls(row, device):
+def measured(row: Sample, device: str, largest: bool) -> list[Measured]:
+    """The implementations that take the call, in the order of preference; with `largest`, the largest one that any
+    of them takes."""
+    for call in calls(row, device) if largest else [call_of(row, "float32").to_meta(device)]:
         found = accepting(call)
         if len(found) < 2:
             return []
@@ -81,11 +86,12 @@ def measured(row: Sample, device: str) -> list[Measured]:
 
 
 def _time(implementation: Implementation, call: Call, device: str) -> float:
+    work = partial(invoke, state(call.op), *call.bound())
     with with_dialect(implementation.dialect.name):
-        _repeat(call.run, 3, device)
-        once = _repeat(call.run, 3, device)
+        _repeat(work, 3, device)
+        once = _repeat(work, 3, device)
         count = max(1, min(200, int(0.01 / once)))
-        return statistics.median(_repeat(call.run, count, device) for _ in range(7)) * 1e6
+        return statistics.median(_repeat(work, count, device) for _ in range(7)) * 1e6
 
 
 def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
@@ -98,31 +104,40 @@ def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
     return (time.perf_counter() - start) / count
 
 
+def rows(ops: Sequence[str] | None) -> Iterator[tuple[Sample, bool]]:
+    """What is measured, and whether it is to be made larger."""
+    seen: set[str] = set()
+    for row in problems():
+        seen.add(row.op)
+        if not ops or row.op in ops:
+            yield row, False
+    for row in samples():
+        if row.op not in seen and row.check is None and row.is_floating and (not ops or row.op in ops):
+            seen.add(row.op)
+            yield row, True
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line for each operator that several dialects implement; then the wrong priorities."""
+    """Print a line for each call that several dialects take; then the wrong priorities."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects", description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--op", action="append", help="only these operators")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after about as long")
     options = parser.parse_args(argv)
     start, wrong = time.monotonic(), list[str]()
-    seen: set[str] = set()
-    for row in samples():
-        if row.op in seen or row.check is not None or not row.is_floating or (options.op and row.op not in options.op):
-            continue
+    for row, largest in rows(options.op):
         if time.monotonic() - start > options.seconds:
-            print(f"stopped before {row.op}: out of time")
+            print(f"stopped before {row!r}: out of time")
             break
-        seen.add(row.op)
-        found = [m for m in measured(row, options.device) if m.implementation.dialect.name != "reference"]
+        found = [m for m in measured(row, options.device, largest) if m.implementation.dialect.name != "reference"]
         if len(found) < 2:
             continue
-        line = f"{row.op}: " + ", ".join(map(str, found))
+        line = f"{row!r}: " + ", ".join(map(str, found))
         print(line, flush=True)
         best = min(m.microseconds for m in found)
         if found[0].microseconds > NOISE * best:
             wrong.append(line)
-    print(f"\n{len(wrong)} operators whose first dialect is not the fastest on {options.device}:")
+    print(f"\n{len(wrong)} calls whose first dialect is not the fastest on {options.device}:")
     print("\n".join(wrong) or "none")
     return 0
 

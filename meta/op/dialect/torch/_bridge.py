@@ -23,6 +23,10 @@ from meta.device import Device
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
 
 _view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", from_dlpack)
+_current_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+"""Torch's stream of a GPU, without an object made for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,12 @@ def _on_views(function: Callable[..., Any], count: int) -> Kernel:
 
 def _on_stream(run: Kernel, device: Device) -> Kernel:
     """`run` on the stream that the other kernels of this thread use."""
-    where = torch.device(device.kind, device.index)
-    ours = storage.stream(device)
+    where, index = torch.device(device.kind, device.index), device.index
+    ours, theirs = storage.stream(device), _current_stream
 
     def on_stream(*raw: Any) -> None:
         stream = ours()
-        if stream == torch.cuda.current_stream(where).cuda_stream:
+        if stream == theirs(index):
             return run(*raw)
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, where)):
             return run(*raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,6 +124,22 @@ def volume(extents: tuple[Any, ...]) -> int | None:
             return None
         total *= extent
     return total
+
+
+def fused(sch: Any, loops: Sequence[Any]) -> Any:
+    """The loops as one."""
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+LONG: Final = 256
+"""Elements from which an axis counts as long."""
+LONG_NAME: Final = "long"
+"""What the names of sizes begin with that are `LONG` at least."""
+
+
+def is_long(extent: Any) -> bool:
+    """Whether an axis, of a size known or not, is long for certain."""
+    return extent >= LONG if isinstance(extent, int) else str(getattr(extent, "name", "")).startswith(LONG_NAME)
 
 
 def bits_of(buffer: Any) -> int:

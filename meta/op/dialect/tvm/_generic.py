@@ -1,8 +1,8 @@
 """Kernels for eager calls: one build serves every shape of an operator, rank, dtype and attribute set.
 
 The declaration is run once on fresh symbolic sizes inside `unify`: what its rules compare is what the kernel must
-share. Sizes equal to 1 stay 1, because broadcasting depends on them. A declaration or compute that needs numbers gets a
-kernel for the static shapes.
+share. Sizes equal to 1 stay 1, because broadcasting depends on them; on a GPU names tell which sizes are long. A
+declaration or compute that needs numbers gets a kernel for the static shapes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from meta.errors import MetaError
 from meta.ir.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.tvm import _memory
+from meta.op.dialect.tvm._blocks import LONG, LONG_NAME
 from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
 from meta.op.dialect.tvm._register import RuntimeFunction, TEImplementation, source_key
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
@@ -50,9 +51,9 @@ def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, s
             if values[name]:
                 operands[i] = tensor_type((len(values[name]),), "int64", call.device)
                 vectors.add(i)
-    fresh = count()
+    fresh = _Sizes(telling=False)
     args = tuple(arg if i in vectors else _freshen(arg, fresh) for i, arg in enumerate(operands))
-    outs = tuple(t.with_shape(_fresh_shape(t.shape, fresh)) for t in call.outputs())
+    outs = tuple(t.with_shape(fresh.shape(t.shape)) for t in call.outputs())
     built = build(_kernel_spec(payload, call, args, outs))
     lifted = replace(call, args=tuple(operands))
     constants = tuple(sorted(vectors.union(scalars)))
@@ -77,6 +78,8 @@ def _large(call: CallInfo) -> bool:
 
 _WORTH_BUILDING = 128 << 20
 """Bytes of operands and results."""
+_REDUCING = ("reduce", "softmax")
+"""Patterns of what GPU schedules share by how long an axis is."""
 
 
 def spec(
@@ -105,11 +108,11 @@ def _kernel_spec(
 
 def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
     """`call.args` and the result types with fresh symbols for every size but 1, tied where the declaration says."""
-    fresh = count()
+    fresh = _Sizes(telling=call.device.kind == "cuda" and (payload.pattern or call.op.pattern) in _REDUCING)
     names = call.op.schema.names
     with unify() as tied:
         args = tuple(
-            _fresh_shape(arg, fresh) if name in payload.sizes and isinstance(arg, tuple) else _freshen(arg, fresh)
+            fresh.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _freshen(arg, fresh)
             for name, arg in zip(names, call.args, strict=True)
         )
         outs = flat_types((call.op.declare(*args),))
@@ -130,14 +133,28 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], TensorType)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _freshen(arg: Any, fresh: count[int]) -> Any:
+class _Sizes:
+    """Fresh symbols for sizes; 1 stays 1. telling: kernels differ by which sizes are long (and by which are 0): their
+    symbols say so."""
+
+    def __init__(self, telling: bool) -> None:
+        self.telling = telling
+        self.number = count()
+
+    def shape(self, shape: Shape) -> Shape:
+        return tuple(map(self._size, shape))
+
+    def _size(self, d: Dim) -> Dim:
+        if d == 1 or (d == 0 and self.telling):
+            return d
+        long = self.telling and isinstance(d, int) and d >= LONG
+        return sym(f"{LONG_NAME if long else 'n'}{next(self.number)}")
+
+
+def _freshen(arg: Any, fresh: _Sizes) -> Any:
     if isinstance(arg, TensorType):
-        return arg.with_shape(_fresh_shape(arg.shape, fresh))
+        return arg.with_shape(fresh.shape(arg.shape))
     return tuple(_freshen(a, fresh) for a in arg) if _is_list(arg) else arg
-
-
-def _fresh_shape(shape: Shape, fresh: count[int]) -> Shape:
-    return tuple(1 if d == 1 else sym(f"n{next(fresh)}") for d in shape)
 
 
 def _spec_of(arg: Any) -> Any:

@@ -14,6 +14,8 @@ from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _blocks as blocks
 from meta.op.dialect.tvm._blocks import Block
 from meta.op.dialect.tvm._launch import launched
+from meta.op.dialect.tvm._schedule_checks import on_device, without_races
+from meta.op.dialect.tvm._schedule_columns import over_columns, share_columns
 from meta.op.dialect.tvm._schedule_rows import _along_rows, _shared_rows
 
 THREADS: Final = 256
@@ -37,11 +39,12 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
     if str(func.body.block.name_hint) != "root":
         return func  # one hand-written block
     with target:
-        for rule in (*_RULES.get(pattern, ()), _row_wise, _elementwise):
+        for rule in (*_RULES.get(pattern, ()), _columns, _row_wise, _elementwise):
             found = _attempt(rule, func, target)
             if found is not None:
                 return _exact_constants(found)
-        return _exact_constants(_separate(func))
+        separated = _separate(func)
+        return _exact_constants(separated if without_races(separated) else _separate(func, sharing=False))
 
 
 def _exact_constants(func: Any) -> Any:
@@ -64,34 +67,7 @@ def _attempt(rule: Rule, func: Any, target: Any) -> Any:
         # What TVM's primitives refuse, its internal checks, and what dlight's rules trip over in programs that they do
         # not foresee.
         return None
-    return found if found is not None and on_device(found) else None
-
-
-def on_device(func: Any) -> bool:
-    """Whether no loop that touches memory is left to the host, which would start a kernel in each iteration (and none,
-    not even the one that sets the result, where there are no iterations)."""
-    touched: list[bool] = []
-
-    def visit(statement: Any, inside: bool, alone: bool) -> None:
-        """inside: of a loop bound to threads.  alone: no loop of the host is around it."""
-        if isinstance(statement, tvm.For):
-            bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
-            once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
-            visit(statement.body, inside or bound, alone and (inside or bound or once))
-        elif isinstance(statement, tvm.SeqStmt):
-            for part in statement.seq:
-                visit(part, inside, alone)
-        elif isinstance(statement, tvm.SBlockRealize):
-            visit(statement.block.body, inside, alone)
-        elif isinstance(statement, tvm.tirx.IfThenElse):
-            visit(statement.then_case, inside, alone)
-            if statement.else_case is not None:
-                visit(statement.else_case, inside, alone)
-        else:
-            touched.append(inside and alone)
-
-    visit(func.body, False, True)
-    return all(touched)
+    return found if found is not None and on_device(found) and without_races(found) else None
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -139,7 +115,7 @@ def _bind_elements(sch: Any, b: Block, lanes: int = 1) -> None:
     if blocks.volume(b.extents) == 0:
         sch.bind(sch.add_unit_loop(sch.get_loops(b.rv)[0]), "threadIdx.x")
         return
-    loop = _fused(sch, sch.get_loops(b.rv))
+    loop = blocks.fused(sch, sch.get_loops(b.rv))
     factors = [None, THREADS, lanes] if lanes > 1 else [None, THREADS]
     outer, inner, *vector = sch.split(loop, factors=factors)
     sch.bind(outer, "blockIdx.x")
@@ -160,7 +136,7 @@ def _row_wise(func: Any, target: Any) -> Any:
     if shared == 0 or any(b.reduction and "S" in b.kinds[shared:] for b in found[:-1]):
         return None  # a row of partial results would have to fit on the chip
     for b in found:
-        _fused(sch, sch.get_loops(b.rv)[:shared])
+        blocks.fused(sch, sch.get_loops(b.rv)[:shared])
         _share(sch, sch.get_loops(b.rv)[1:], b.kinds[shared:], b, _ROW_THREADS)
     return _together(sch, found)
 
@@ -185,6 +161,17 @@ def _one_row(func: Any, target: Any) -> Any:
     return _together(sch, found)
 
 
+def _columns(func: Any, target: Any) -> Any:
+    """Reductions over outer axes, and what goes with them: every block as a kernel of its own."""
+    del target
+    sch = tvm.Schedule(func, error_render_level="fast")
+    _inline(sch)
+    found = blocks.blocks_of(sch)
+    if not all(b.spatial or b.reduction for b in found) or not any(map(over_columns, found)):
+        return None
+    return _separate(func)
+
+
 def _divides_evenly(b: Block) -> bool:
     """Whether every part of a reduction in two steps has elements: TVM leaves the others unset."""
     total = blocks.volume(b.extents)
@@ -203,7 +190,7 @@ def _reduced(sch: Any, b: Block) -> int:
 def _in_two_steps(sch: Any, b: Block) -> None:
     """Spread a reduction over many blocks, each of which leaves one result to be reduced by the block `b`."""
     reduced = [loop.rv for loop in blocks.loops_of(sch, blocks.block(sch, b.rv)) if loop.kind == "R"]
-    part, _ = sch.split(_fused(sch, reduced), factors=[_PARTS, None])
+    part, _ = sch.split(blocks.fused(sch, reduced), factors=[_PARTS, None])
     partial = sch.rfactor(part, 0)
     made = blocks.block(sch, partial)
     loops = blocks.loops_of(sch, made)
@@ -211,7 +198,7 @@ def _in_two_steps(sch: Any, b: Block) -> None:
     inside = [loop.rv for loop in loops if loop.kind == "R"]
     sch.reorder(spread[0], *[loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.positions], *inside)
     sch.bind(spread[0], "blockIdx.x")
-    _, thread = sch.split(_fused(sch, inside), factors=[None, _ROW_THREADS])
+    _, thread = sch.split(blocks.fused(sch, inside), factors=[None, _ROW_THREADS])
     sch.bind(thread, "threadIdx.x")
 
 
@@ -226,7 +213,7 @@ def _share(sch: Any, loops: Any, kinds: str, b: Block, threads: int) -> None:
     if not over:
         sch.bind(sch.add_unit_loop(b.rv), "threadIdx.x")
         return
-    _, inner = sch.split(_fused(sch, over), factors=[None, threads])
+    _, inner = sch.split(blocks.fused(sch, over), factors=[None, threads])
     sch.bind(inner, "threadIdx.x")
 
 
@@ -244,35 +231,72 @@ def _together(sch: Any, found: list[Block]) -> Any:
     return sch.mod["main"]
 
 
-def _separate(func: Any) -> Any:
-    """Every block as a kernel of its own, a thread for each element of its result; sums along what lies side by side in
-    memory, and those to a single element, are shared by the threads of a block."""
+def _separate(func: Any, sharing: bool = True) -> Any:
+    """Every block as a kernel of its own, a thread for each element of its result; with `sharing`, sums along what lies
+    side by side in memory, over columns, and to a single element, are shared by several."""
     sch = tvm.Schedule(func, error_render_level="fast")
     _inline(sch)
+    summed: list[Block] = []
     for b in blocks.blocks_of(sch):
-        loops = blocks.loops_of(sch, b)
-        if not loops and not isinstance(b.node.body, tvm.BufferStore):
-            continue  # launches its own threads
-        spatial = [loop.rv for loop in loops if loop.kind == "S"]
-        reduced = [loop.rv for loop in loops if loop.kind == "R"]
-        if spatial and b.reduction and blocks.volume(b.extents) != 0 and (_along_rows(b) or _is_one_row([b])):
-            sch.reorder(*spatial, *reduced)
-            _, inner = sch.split(_fused(sch, reduced), factors=[None, _sharing(b)])
-            sch.bind(_fused(sch, spatial), "blockIdx.x")
-            sch.bind(inner, "threadIdx.x")
-            continue
-        if not spatial or blocks.volume(b.extents) == 0:
-            spatial, reduced = [], [loop.rv for loop in loops]
-            spatial = [sch.add_unit_loop(loops[0].rv if loops else b.rv)]
-        sch.reorder(*spatial, *reduced)
-        outer, inner = sch.split(_fused(sch, spatial), factors=[None, THREADS])
-        sch.bind(outer, "blockIdx.x")
-        sch.bind(inner, "threadIdx.x")
-        if b.reduction:
-            first = next((loop.rv for loop in loops if loop.kind == "R"), None)
-            if first is not None:
-                sch.decompose_reduction(b.rv, first)
+        if sharing and over_columns(b) and blocks.volume(b.extents) != 0:
+            rest = share_columns(sch, b)
+            summed.extend([rest] if rest is not None else [])
+        else:
+            _alone(sch, b, sharing)
+    for b in summed:
+        if not _with_its_reader(sch, b):
+            _alone(sch, blocks.block(sch, b.rv), sharing)
     return sch.mod["main"]
+
+
+def _alone(sch: Any, b: Block, sharing: bool) -> None:
+    """A block as a kernel of its own."""
+    loops = blocks.loops_of(sch, b)
+    if not loops and not isinstance(b.node.body, tvm.BufferStore):
+        return  # launches its own threads
+    spatial = [loop.rv for loop in loops if loop.kind == "S"]
+    reduced = [loop.rv for loop in loops if loop.kind == "R"]
+    empty = blocks.volume(b.extents) == 0
+    if (
+        sharing
+        and spatial
+        and b.reduction
+        and not empty
+        and ((b.kinds[-1] == "R" and _along_rows(b)) or _is_one_row([b]))
+    ):
+        sch.reorder(*spatial, *reduced)
+        _, inner = sch.split(blocks.fused(sch, reduced), factors=[None, _sharing(b)])
+        sch.bind(blocks.fused(sch, spatial), "blockIdx.x")
+        sch.bind(inner, "threadIdx.x")
+        return
+    if not spatial or empty:
+        spatial, reduced = [], [loop.rv for loop in loops]
+        spatial = [sch.add_unit_loop(loops[0].rv if loops else b.rv)]
+    sch.reorder(*spatial, *reduced)
+    outer, inner = sch.split(blocks.fused(sch, spatial), factors=[None, THREADS])
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    if b.reduction:
+        first = next((loop.rv for loop in loops if loop.kind == "R"), None)
+        if first is not None:
+            sch.decompose_reduction(b.rv, first)
+
+
+def _with_its_reader(sch: Any, b: Block) -> bool:
+    """Reduce in the threads of the kernel that reads the results, if one does, each of them once."""
+    readers = [blocks.block(sch, rv) for rv in sch.get_consumers(b.rv)]
+    results = [e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "S" and e != 1]
+    if len(readers) != 1 or not readers[0].spatial:
+        return False
+    wanted = [e for e in readers[0].extents if e != 1]
+    if len(wanted) != len(results) or not all(map(blocks.same_extent, wanted, results)):
+        return False
+    try:
+        sch.compute_at(b.rv, sch.get_loops(readers[0].rv)[-1])
+        sch.set_scope(b.rv, 0, "local")
+    except tvm.ScheduleError:
+        return False
+    return True
 
 
 def _sharing(b: Block) -> int:
@@ -282,11 +306,6 @@ def _sharing(b: Block) -> int:
     if _is_one_row([b]) or (total is not None and total >= 8 * _MOST_THREADS):
         return _MOST_THREADS
     return _ROW_THREADS if len(reduced) > 1 or (total is not None and total >= _ROW_THREADS) else _WARP
-
-
-def _fused(sch: Any, loops: Any) -> Any:
-    loops = list(loops)
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def _inline(sch: Any) -> None:
@@ -305,7 +324,7 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "elemwise": (_elementwise,),
     "broadcast": (_elementwise,),
     "injective": (_elementwise,),
-    "reduce": (_one_row, _dlight("Reduction")),
-    "softmax": (_one_row, _dlight("GeneralReduction"), _dlight("Reduction")),
+    "reduce": (_one_row, _columns, _dlight("Reduction")),
+    "softmax": (_one_row, _columns, _dlight("GeneralReduction"), _dlight("Reduction")),
     "out_ewise_fusable": (_matmul, _dlight("GEMV"), _dlight("Reduction")),
 }

@@ -10,7 +10,7 @@ import pytest
 from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _generic, _library, _schedule, _schedule_gpu, _target
+from meta.op.dialect.tvm import _generic, _library, _schedule, _schedule_checks, _target
 from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type
@@ -68,7 +68,8 @@ def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> l
 @pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows()], ids=repr)
 def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in scheduled(sample, monkeypatch, target):
-        assert _schedule_gpu.on_device(function)
+        assert _schedule_checks.on_device(function)
+        assert _schedule_checks.without_races(function)
         _library.compile_functions({"kernel": function}, target)
 
 
@@ -78,6 +79,21 @@ def test_a_loop_of_the_host_is_noticed() -> None:
     sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((8, 8), lambda i, j: x[i, j] + 1, "y")]))
     outer, inner = sch.get_loops(sch.get_sblock("y"))
     sch.bind(inner, "threadIdx.x")
-    assert not _schedule_gpu.on_device(sch.mod["main"])
+    assert not _schedule_checks.on_device(sch.mod["main"])
     sch.bind(outer, "blockIdx.x")
-    assert _schedule_gpu.on_device(sch.mod["main"])
+    assert _schedule_checks.on_device(sch.mod["main"])
+
+
+def test_a_race_is_noticed() -> None:
+    """TVM does not see a reduction across threads where a condition ties the loops together, and lets them race."""
+    x = tvm.te.placeholder((1000, 64), "float32", "x")
+    k = tvm.te.reduce_axis((0, 1000), "k")
+    sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((64,), lambda j: tvm.te.sum(x[k, j], k), "y")]))
+    row = sch.get_loops(sch.get_sblock("y"))[1]
+    partial = sch.rfactor(sch.split(row, factors=[None, 16, 32])[1], 0)
+    sch.bind(sch.get_loops(sch.get_sblock("y"))[0], "blockIdx.x")
+    loops = sch.get_loops(partial)
+    sch.bind(loops[0], "blockIdx.x")
+    assert _schedule_checks.without_races(sch.mod["main"])
+    sch.bind(loops[-1], "threadIdx.y")
+    assert not _schedule_checks.without_races(sch.mod["main"])

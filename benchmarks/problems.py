@@ -1,0 +1,120 @@
+"""Calls of the sizes that networks have, for the operators that several dialects implement: those of ResNet-50 and of a
+transformer with batches of 64 and 8, and small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from meta.testing.samples import Sample, T
+
+Shape = tuple[int, ...]
+
+
+def _row(op: str, *args: Any, **kwargs: Any) -> Sample:
+    return Sample(op, *args, ref=_never, **kwargs)
+
+
+def _never(*_: Any, **__: Any) -> None:
+    raise NotImplementedError("what is measured here is not checked")
+
+
+def _convolution(rank: int, x: Shape, w: Shape, padding: int = 0, stride: int = 1, groups: int = 1) -> Iterator[Sample]:
+    """A convolution and both gradients."""
+    spatial = [(s + 2 * padding - k) // stride + 1 for s, k in zip(x[2:], w[2:], strict=True)]
+    y = (x[0], w[0], *spatial)
+    options = {"padding": padding, "stride": stride, "groups": groups}
+    yield _row(f"conv{rank}d", T(*x), T(*w), **options)
+    yield _row(f"conv{rank}d_dx", T(*w), T(*y), x, **options)
+    yield _row(f"conv{rank}d_dw", T(*x), T(*y), w, **options)
+
+
+def _pooling(rank: int, x: Shape, kernel: int, stride: int, padding: int = 0) -> Iterator[Sample]:
+    y = (*x[:2], *((s + 2 * padding - kernel) // stride + 1 for s in x[2:]))
+    yield _row(f"max_pool{rank}d", T(*x), kernel, stride, padding)
+    yield _row(f"max_pool{rank}d_dx", T(*x), T(*y), kernel, stride, padding)
+    yield _row(f"avg_pool{rank}d", T(*x), kernel, stride, padding)
+    yield _row(f"avg_pool{rank}d_dx", T(*y), x, kernel, stride, padding)
+
+
+def _adaptive(x: Shape, size: int) -> Iterator[Sample]:
+    y = (*x[:2], size, size)
+    yield _row("adaptive_max_pool2d", T(*x), size)
+    yield _row("adaptive_max_pool2d_dx", T(*x), T(*y))
+    yield _row("adaptive_avg_pool2d", T(*x), size)
+    yield _row("adaptive_avg_pool2d_dx", T(*y), x)
+
+
+def _batch_norm(x: Shape) -> Iterator[Sample]:
+    c = x[1]
+    variance = T(c, low=0.5, high=1.5)
+    yield _row("batch_norm_train", T(*x), T(c), variance, T(c), T(c))
+    yield _row("batch_norm_train_dxwb", T(*x), T(*x), T(c), T(c), variance)
+    yield _row("batch_norm_infer", T(*x), T(c), variance, T(c), T(c))
+
+
+def _rows(x: Shape, axis: int = -1) -> Iterator[Sample]:
+    for name in ("softmax", "log_softmax"):
+        yield _row(name, T(*x), axis=axis)
+        yield _row(f"{name}_dx", T(*x), T(*x), axis=axis)
+
+
+def _layer_norm(x: Shape) -> Iterator[Sample]:
+    d = x[-1]
+    yield _row("layer_norm", T(*x), T(d), T(d))
+    yield _row("layer_norm_dx", T(*x), T(d), T(*x))
+    yield _row("layer_norm_dwb", T(*x), T(*x))
+
+
+def _activations(x: Shape) -> Iterator[Sample]:
+    for name in ("relu", "sigmoid", "tanh"):
+        yield _row(name, T(*x))
+        yield _row(f"{name}_dx", T(*x), T(*x))
+
+
+def _attention(x: Shape) -> Iterator[Sample]:
+    yield _row("scaled_dot_product_attention", T(*x), T(*x), T(*x))
+    yield _row("scaled_dot_product_attention_dx", T(*x), T(*x), T(*x), T(*x), T(*x[:-1]), T(*x))
+
+
+def problems() -> Iterator[Sample]:
+    """Every call."""
+    yield from _convolution(2, (64, 64, 56, 56), (64, 64, 3, 3), 1)
+    yield from _convolution(2, (64, 1, 8, 8), (16, 1, 3, 3), 1)
+    yield from _convolution(2, (8, 16, 8, 8), (32, 16, 3, 3), 1)
+    yield from _convolution(2, (64, 512, 14, 14), (512, 1, 3, 3), 1, groups=512)
+    yield from _convolution(1, (16, 256, 1024), (256, 256, 3), 1)
+    yield from _convolution(1, (4, 8, 64), (8, 8, 3), 1)
+    yield from _convolution(3, (4, 32, 16, 56, 56), (32, 32, 3, 3, 3), 1)
+    yield from _convolution(3, (1, 4, 8, 8, 8), (4, 4, 3, 3, 3), 1)
+    yield _row("conv2d_transpose", T(16, 256, 28, 28), T(256, 128, 4, 4), stride=2, padding=1)
+    yield _row("conv2d_transpose", T(1, 8, 8, 8), T(8, 8, 4, 4), stride=2, padding=1)
+    yield _row("conv1d_transpose", T(16, 128, 512), T(128, 64, 4), stride=2, padding=1)
+    yield _row("conv3d_transpose", T(2, 32, 8, 28, 28), T(32, 32, 2, 2, 2), stride=2)
+    for size in (64, 128, 256, 512, 2048):
+        yield _row("matmul", T(size, size), T(size, size))
+        yield _row("dense", T(size, size), T(size, size), T(size))
+    yield _row("matmul", T(96, 512, 64), T(96, 64, 512))
+    yield from _rows((8192, 1024))
+    yield from _rows((64, 1000))
+    yield from _rows((32, 64, 56, 56), 1)
+    yield from _layer_norm((8192, 1024))
+    yield from _layer_norm((64, 256))
+    yield from _batch_norm((64, 64, 56, 56))
+    yield from _batch_norm((8, 16, 8, 8))
+    yield from _pooling(2, (64, 64, 112, 112), 3, 2, 1)
+    yield from _pooling(2, (64, 32, 8, 8), 2, 2)
+    yield from _pooling(1, (64, 64, 4096), 2, 2)
+    yield from _pooling(3, (4, 32, 16, 56, 56), 2, 2)
+    yield from _adaptive((64, 512, 7, 7), 1)
+    yield from _adaptive((16, 64, 56, 56), 7)
+    yield from _activations((8192, 1024))
+    yield from _activations((64, 64))
+    yield from _attention((8, 16, 1024, 64))
+    yield from _attention((2, 4, 64, 32))
+    yield _row("sort", T(1024, 4096))
+    yield _row("argsort", T(1024, 4096))
+    yield _row("topk", T(1024, 4096), 8)
+    yield _row("sort", T(8, 64))
+    yield _row("topk", T(8, 64), 4)
+    yield _row("concatenate", [T(1024, 1024), T(1024, 1024)], axis=1)
