@@ -200,6 +200,14 @@ def _preference_refusal(i: Implementation) -> str | None:
     return None
 
 
+def too_small(work: int, least: int, unit: str) -> str | None:
+    """Why an implementation is not for a call of so little work: below `least`, what it costs to call it counts more.
+    Who names dialects (`with_dialect`) is not asked whether it is worth it."""
+    if modes.dialects is not None or work >= least:
+        return None
+    return f"{work} {unit}, too few: below {least} others cost less"
+
+
 def choose(call: CallInfo) -> Implementation:
     """The implementation that runs `call`; raises DispatchError listing every candidate and its reason."""
     tried = candidates(call)

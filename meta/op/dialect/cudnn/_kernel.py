@@ -14,8 +14,7 @@ from meta.errors import KernelError, message
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn._shared import StatusError
 from meta.op.dialect.tvm import _driver as cuda
-from meta.op.dispatch import CallInfo, Implementation, Kernel
-from meta.scope import modes
+from meta.op.dispatch import CallInfo, Implementation, Kernel, too_small
 
 Run = Callable[..., None]
 Maker = Callable[[CallInfo], Run]
@@ -72,9 +71,7 @@ def unfit(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
 def small(call: CallInfo, least: int) -> str | None:
     """Why a call is too small to be worth it: fewer than `least` elements. Who names dialects is not asked."""
     size: Any = call.tensors()[0].size
-    if modes.dialects is not None or size >= least:
-        return None
-    return f"{size} elements, too few: below {least} TVM's kernels cost less"
+    return too_small(size, least, "elements")
 
 
 @cache

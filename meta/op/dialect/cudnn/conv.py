@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from meta.device import Device
 from meta.op import window
+from meta.op.dialect._convolution import too_little
 from meta.op.dialect.cudnn import DIALECT, _frontend, _plans, settings
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
@@ -101,7 +102,7 @@ def _solution(wanted: Problem, handle: Handle) -> Solution:
 
 def refused(call: CallInfo) -> str | None:
     """Why a convolution is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unfit(call) or _frontend.missing()
+    reason = unfit(call) or too_little(call) or _frontend.missing()
     if reason:
         return reason
     wanted = problem(call, settings.tf32_allowed())

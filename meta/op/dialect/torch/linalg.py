@@ -11,10 +11,10 @@ import torch
 from meta import dtype as dtypes
 from meta.op.dialect.torch import DIALECT
 from meta.op.dialect.torch._bridge import Maker
-from meta.op.dispatch import CallInfo
+from meta.op.dispatch import CallInfo, too_small
 
 SMALL = 50_000
-"""Multiplications up to which views of the operands cost more on the CPU than a kernel without blocking."""
+"""Multiplications below which views of the operands cost more on the CPU than a kernel without blocking."""
 SMALL_CUDA = 4_000_000
 """The same on CUDA, against a kernel with tiles in shared memory."""
 
@@ -29,8 +29,7 @@ def _worth_it(call: CallInfo) -> str | None:
     transposed = call.op.name == "matmul" and call.args[2]
     contracted: Any = x.shape[-2 if transposed else -1]
     work: Any = call.outputs()[0].size * contracted
-    small = SMALL if call.device.kind == "cpu" else SMALL_CUDA
-    return f"{work} multiplications, too few: up to {small} the call itself costs more" if work <= small else None
+    return too_small(work, SMALL if call.device.kind == "cpu" else SMALL_CUDA, "multiplications")
 
 
 def _matmul(call: CallInfo) -> Callable[..., Any]:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from meta.op.dialect.torch import DIALECT
-from meta.op.dispatch import CallInfo
+from meta.op.dispatch import CallInfo, too_small
 
 SMALL = 4096
-"""Elements up to which views of the operands cost more on the CPU than sorting does."""
+"""Elements below which views of the operands cost more on the CPU than sorting does."""
 
 FEW = 8
 """Part of an axis below which the extreme elements are selected instead of sorted."""
@@ -21,7 +21,7 @@ def _worth_it(call: CallInfo) -> str | None:
     if call.device.kind != "cpu" or not x.is_static:
         return None
     count: Any = x.size
-    return f"{count} elements, too few: up to {SMALL} the call itself costs more" if count <= SMALL else None
+    return too_small(count, SMALL, "elements")
 
 
 def argsort(x: Any, axis: int, descending: bool, *, out: Any) -> None:

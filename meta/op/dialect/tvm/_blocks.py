@@ -131,15 +131,21 @@ def fused(sch: Any, loops: Sequence[Any]) -> Any:
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
-LONG: Final = 256
-"""Elements from which an axis counts as long."""
-LONG_NAME: Final = "long"
-"""What the names of sizes begin with that are `LONG` at least."""
+_LENGTHS: Final = {"vast": 1 << 14, "long": 1 << 8}
+"""What the names of unknown sizes begin with, and the elements that there are then at least."""
 
 
-def is_long(extent: Any) -> bool:
-    """Whether an axis, of a size known or not, is long for certain."""
-    return extent >= LONG if isinstance(extent, int) else str(getattr(extent, "name", "")).startswith(LONG_NAME)
+def size_name(size: int) -> str:
+    """How the name of a size begins that the kernel is not to know, but of about which length it is."""
+    return next((name for name, least in _LENGTHS.items() if size >= least), "n")
+
+
+def at_least(extent: Any) -> int:
+    """How many elements an axis has for certain."""
+    if isinstance(extent, int):
+        return extent
+    name = str(getattr(extent, "name", ""))
+    return next((least for start, least in _LENGTHS.items() if name.startswith(start)), 0)
 
 
 def bits_of(buffer: Any) -> int:

@@ -18,7 +18,7 @@ from meta.errors import MetaError
 from meta.ir.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.tvm import _memory
-from meta.op.dialect.tvm._blocks import LONG, LONG_NAME
+from meta.op.dialect.tvm._blocks import size_name
 from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
 from meta.op.dialect.tvm._register import RuntimeFunction, TEImplementation, source_key
 from meta.op.dispatch import CallInfo, Implementation, Kernel, flat_types
@@ -134,21 +134,17 @@ def _is_list(value: Any) -> bool:
 
 
 class _Sizes:
-    """Fresh symbols for sizes; 1 stays 1. telling: kernels differ by which sizes are long (and by which are 0): their
-    symbols say so."""
+    """Fresh symbols for sizes; 1 stays 1. telling: kernels differ by which sizes are long: their symbols say so."""
 
     def __init__(self, telling: bool) -> None:
         self.telling = telling
         self.number = count()
 
     def shape(self, shape: Shape) -> Shape:
-        return tuple(map(self._size, shape))
+        return tuple(d if d == 1 else sym(f"{self._kind(d)}{next(self.number)}") for d in shape)
 
-    def _size(self, d: Dim) -> Dim:
-        if d == 1 or (d == 0 and self.telling):
-            return d
-        long = self.telling and isinstance(d, int) and d >= LONG
-        return sym(f"{LONG_NAME if long else 'n'}{next(self.number)}")
+    def _kind(self, d: Dim) -> str:
+        return size_name(d) if self.telling and isinstance(d, int) else "n"
 
 
 def _freshen(arg: Any, fresh: _Sizes) -> Any:

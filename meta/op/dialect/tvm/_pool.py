@@ -55,6 +55,18 @@ class Block:
         self.streams: set[int] | None = None
 
 
+def _recent(used: list[Block] | None) -> Block | None:
+    """One of the blocks handed out last that is free again, the usual case; its end is still in the GPU's cache."""
+    if used:
+        last = len(used) - 1
+        for i in range(last, max(last - _RECENT, -1), -1):
+            block = used[i]
+            if block.references.value == 1 and block.streams is None:
+                del used[i]  # other threads add behind it, at most
+                return block
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
     """Bytes of a device. in_use: of blocks that something refers to.  cached: of free blocks, kept for reuse.
@@ -94,25 +106,16 @@ class Pool:
     def refill(self, size: int) -> Block:
         """A free block for `size` bytes; more free ones may have been found, or made."""
         with self.device.lock:
-            free, used = self.lists(size)
+            if size > SMALL:
+                recent = _recent(self.used.get(size)) or _recent(self.used.get(self._lent.get(size, 0)))
+                if recent is not None:
+                    return recent
+            free, _ = self.lists(size)
             if not free:
-                if size > SMALL:
-                    recent = self._recent(used) or self._recent(self.used.get(self._lent.get(size, 0), []))
-                    if recent is not None:
-                        return recent
                 self.collect(size)
             if free:
                 return free.pop()
             return self._larger(size) or self._made(size)
-
-    def _recent(self, used: list[Block]) -> Block | None:
-        """One of the blocks handed out last that is free again, the usual case; its end is still in the GPU's cache."""
-        for i in range(len(used) - 1, max(len(used) - _RECENT, 0) - 1, -1):
-            block = used[i]
-            if block.references.value == 1 and block.streams is None:
-                del used[i]  # other threads add behind it, at most
-                return block
-        return None
 
     def lists(self, size: int) -> tuple[list[Block], list[Block]]:
         """Free blocks of a size and those in use, which are the same lists for ever."""
@@ -280,7 +283,7 @@ def allocator(target: Any, kind: Any, count: int, on: Device, stream: Callable[[
         pool = device.pools.get(stream()) if private is None else private
         free = pool.free.get(size) if pool is not None else None
         try:
-            block = free.pop() if free else device.pool(stream()).refill(size)
+            block = free.pop() if free else (pool or device.pool(stream())).refill(size)
         except IndexError:  # another thread was faster
             block = device.pool(stream()).refill(size)
         out = create(block.base, target, kind, 0)

@@ -34,7 +34,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
         target: what the function is for.
     """
     if str(target.kind.name) == "cuda":
-        return schedule_gpu(func, pattern, target)
+        return schedule_gpu(func, pattern if pattern in PATTERNS else classify(func), target)
     func = _narrow(vectorisable(func))
     return any_alignment(_on_cpu(func, pattern if pattern in PATTERNS else classify(func)))
 

@@ -17,8 +17,8 @@ _SERIAL: Final = 4
 """Elements, at least, that a thread adds; loads that it waits for at the same time."""
 _ENOUGH: Final = 1 << 18
 """Threads that keep a GPU busy."""
-_PARTS_UNKNOWN: Final = 64
-"""Parts of a sum of unknown length, but that it is long."""
+_PARTS_UNKNOWN: Final = 512
+"""Parts, at most, of a sum of unknown length."""
 _PARTS: Final = 1024
 _PARTS_OF_ONE: Final = 128
 """Parts whose results one thread adds; more are shared."""
@@ -27,8 +27,8 @@ _SHARING: Final = 32
 
 
 def over_columns(b: Block) -> bool:
-    """Whether it reduces over outer axes: whatever moves with a reduced axis is read at the innermost position of the
-    result, by ones."""
+    """Whether it reduces over outer axes: what moves with a reduced axis is read at the innermost position of the
+    result, by ones, or at the same place for all of them."""
     if not b.reduction or "S" not in b.kinds:
         return False
     inner = b.kinds.rindex("S")
@@ -37,7 +37,9 @@ def over_columns(b: Block) -> bool:
     column = b.node.iter_vars[inner].var
     reduced = [v.var for v, kind in zip(b.node.iter_vars, b.kinds, strict=True) if kind == "R"]
     moved = [load for load in blocks.loads_of(b) if any(blocks.uses(i, r) for i in load.indices for r in reduced)]
-    return bool(moved) and all(load.indices[-1].same_as(column) for load in moved)
+    beside = [load for load in moved if load.indices[-1].same_as(column)]
+    apart = [load for load in moved if not any(blocks.uses(i, column) for i in load.indices)]
+    return bool(beside) and len(beside) + len(apart) == len(moved)
 
 
 def share_columns(sch: Any, b: Block) -> Block | None:
@@ -78,8 +80,8 @@ def _parts(b: Block) -> int:
     rows = blocks.volume(tuple(e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R"))
     columns = blocks.volume(tuple(e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "S"))
     if rows is None:
-        long = any(blocks.is_long(e) for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R")
-        return _PARTS_UNKNOWN if long else 0
+        longest = max(blocks.at_least(e) for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R")
+        return min(longest // _SERIAL, _PARTS_UNKNOWN)
     wanted = _PARTS_UNKNOWN if columns is None else _ENOUGH // columns
     return min(_power(wanted), _power(rows // _SERIAL), _PARTS)
 

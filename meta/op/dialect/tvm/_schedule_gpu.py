@@ -24,6 +24,10 @@ _ROW_THREADS: Final = 256
 """Threads of a block that reduce a row together."""
 _MOST_THREADS: Final = 1024
 _WARP: Final = 32
+_TILED: Final = 1 << 16
+"""Elements from which a product is computed in tiles (of 64 x 64)."""
+_FEW: Final = 8
+"""Rows below which a product is one of vectors."""
 _PARTS: Final = 512
 """Blocks that a reduction to one element is spread over."""
 _VECTOR_BITS: Final = 128
@@ -79,6 +83,17 @@ def _dlight(name: str) -> Rule:
         return None if made is None else made.mod["main"]
 
     return apply
+
+
+def _small_product(func: Any, target: Any) -> Any:
+    """A block of threads for each row of a product that tiles would leave to a few blocks."""
+    products = [b for b in blocks.blocks_of(tvm.Schedule(func)) if b.reduction]
+    if len(products) != 1:
+        return None
+    *rows, columns = products[0].extents[: products[0].kinds.count("S")] or (1,)
+    count = blocks.volume(tuple(rows))
+    small = isinstance(columns, int) and count is not None and count >= _FEW and count * columns < _TILED
+    return _row_wise(func, target) if small else None
 
 
 def _matmul(func: Any, target: Any) -> Any:
@@ -236,39 +251,35 @@ def _separate(func: Any, sharing: bool = True) -> Any:
     side by side in memory, over columns, and to a single element, are shared by several."""
     sch = tvm.Schedule(func, error_render_level="fast")
     _inline(sch)
-    summed: list[Block] = []
+    alone, summed = list[Block](), list[Block]()
     for b in blocks.blocks_of(sch):
         if sharing and over_columns(b) and blocks.volume(b.extents) != 0:
             rest = share_columns(sch, b)
             summed.extend([rest] if rest is not None else [])
         else:
+            alone.append(b)
+    joined = [reader.name for b in summed for reader in _alone(sch, b, sharing, _reader(sch, b))]
+    for b in alone:
+        if b.name not in joined:
             _alone(sch, b, sharing)
-    for b in summed:
-        if not _with_its_reader(sch, b):
-            _alone(sch, blocks.block(sch, b.rv), sharing)
     return sch.mod["main"]
 
 
-def _alone(sch: Any, b: Block, sharing: bool) -> None:
-    """A block as a kernel of its own."""
+def _alone(sch: Any, b: Block, sharing: bool, reader: Block | None = None) -> list[Block]:
+    """A block as a kernel of its own, in which also the one that reads it may take place: it is returned then."""
     loops = blocks.loops_of(sch, b)
     if not loops and not isinstance(b.node.body, tvm.BufferStore):
-        return  # launches its own threads
+        return []  # launches its own threads
     spatial = [loop.rv for loop in loops if loop.kind == "S"]
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
     empty = blocks.volume(b.extents) == 0
-    if (
-        sharing
-        and spatial
-        and b.reduction
-        and not empty
-        and ((b.kinds[-1] == "R" and _along_rows(b)) or _is_one_row([b]))
-    ):
+    side_by_side = b.kinds.endswith("R") and _along_rows(b)
+    if sharing and spatial and b.reduction and not empty and (side_by_side or _is_one_row([b])):
         sch.reorder(*spatial, *reduced)
         _, inner = sch.split(blocks.fused(sch, reduced), factors=[None, _sharing(b)])
         sch.bind(blocks.fused(sch, spatial), "blockIdx.x")
         sch.bind(inner, "threadIdx.x")
-        return
+        return []
     if not spatial or empty:
         spatial, reduced = [], [loop.rv for loop in loops]
         spatial = [sch.add_unit_loop(loops[0].rv if loops else b.rv)]
@@ -276,26 +287,32 @@ def _alone(sch: Any, b: Block, sharing: bool) -> None:
     outer, inner = sch.split(blocks.fused(sch, spatial), factors=[None, THREADS])
     sch.bind(outer, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
+    joined = reader is not None and _join(sch, b, reader, inner)
     if b.reduction:
         first = next((loop.rv for loop in loops if loop.kind == "R"), None)
         if first is not None:
             sch.decompose_reduction(b.rv, first)
+    return [reader] if reader is not None and joined else []
 
 
-def _with_its_reader(sch: Any, b: Block) -> bool:
-    """Reduce in the threads of the kernel that reads the results, if one does, each of them once."""
+def _reader(sch: Any, b: Block) -> Block | None:
+    """The block that reads the results of `b`, if it is the only one and reads each of them once."""
     readers = [blocks.block(sch, rv) for rv in sch.get_consumers(b.rv)]
     results = [e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "S" and e != 1]
-    if len(readers) != 1 or not readers[0].spatial:
-        return False
+    if len(readers) != 1 or not readers[0].spatial or len(sch.get_producers(readers[0].rv)) != 1:
+        return None
     wanted = [e for e in readers[0].extents if e != 1]
-    if len(wanted) != len(results) or not all(map(blocks.same_extent, wanted, results)):
-        return False
+    same = len(wanted) == len(results) and all(map(blocks.same_extent, wanted, results))
+    return readers[0] if same else None
+
+
+def _join(sch: Any, b: Block, reader: Block, thread: Any) -> bool:
+    """Have the reader of a block take place in its threads, which keep their results to themselves."""
     try:
-        sch.compute_at(b.rv, sch.get_loops(readers[0].rv)[-1])
-        sch.set_scope(b.rv, 0, "local")
+        sch.reverse_compute_at(reader.rv, thread)
     except tvm.ScheduleError:
         return False
+    sch.set_scope(b.rv, 0, "local")
     return True
 
 
@@ -326,5 +343,5 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "injective": (_elementwise,),
     "reduce": (_one_row, _columns, _dlight("Reduction")),
     "softmax": (_one_row, _columns, _dlight("GeneralReduction"), _dlight("Reduction")),
-    "out_ewise_fusable": (_matmul, _dlight("GEMV"), _dlight("Reduction")),
+    "out_ewise_fusable": (_small_product, _matmul, _dlight("GEMV"), _dlight("Reduction")),
 }

@@ -43,7 +43,8 @@ def on_cuda(argument: Any) -> Any:
 
 
 def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> list[Any]:
-    """The functions of the TVM kernels for a sample row on CUDA; none where TVM has no part in it."""
+    """The functions of the TVM kernels for a sample row on CUDA, for calls and in programs; none where TVM has no part
+    in it."""
     call = call_of(sample, sample.run_dtypes(())[0])
     types = tuple(on_cuda(as_type(a)) for a in call.to_meta().bound())
     if "device" in call.op.schema.names:
@@ -62,6 +63,9 @@ def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> l
     monkeypatch.setattr(_generic, "build", build)
     monkeypatch.setattr(_generic, "_constant", lambda value, t: None)
     _generic.kernel(found[0], info)
+    if made:  # in programs the sizes are known, and fused functions have no pattern
+        static = _generic.spec(found[0].payload, info, symbolic=False)
+        made.append(_schedule.schedule(prim_func(static), "", target))
     return made
 
 

@@ -17,6 +17,7 @@ from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
 from meta.op import dispatch
+from meta.op.dialect._convolution import too_little
 from meta.op.dialect.cudnn import DIALECT, _descriptors, _kernel, _library, settings
 from meta.op.dialect.cudnn._shared import Functions, StatusError
 from meta.op.dialect.tvm import _driver
@@ -217,7 +218,7 @@ def test_calls_in_general(made: Any, reason: str | None) -> None:
     ],
 )
 def test_pooling(families: Any, made: Any, reason: str | None) -> None:
-    assert families.pool.refused(made()) == reason
+    assert families.pool.unsuited(made()) == reason
 
 
 def test_batch_norm(families: Any) -> None:
@@ -244,11 +245,33 @@ def test_what_is_not_worth_it(families: Any) -> None:
     assert softmax.accepts(call("softmax", t(32, 64, 56, 56), axis=1)) is None
     gradient = call("softmax_dx", t(8192, 8192), t(8192, 8192))
     assert softmax.accepts(gradient) == "rows of 8192 elements: above 512 TVM is faster"
-    assert softmax.accepts(few) == "64000 elements, too few: below 1048576 TVM's kernels cost less"
+    assert softmax.accepts(few) == "64000 elements, too few: below 1048576 others cost less"
     assert softmax.accepts(across) == "1024 sums along axis 0: below 32768 TVM is faster"
+    pooled = call("max_pool2d", t(64, 32, 8, 8), 2)
+    assert families.pool.refused(pooled) == "131072 elements, too few: below 262144 others cost less"
     with dispatch.with_dialect("cudnn"):
         assert softmax.accepts(few) is None
         assert softmax.accepts(across) is None
+        assert families.pool.refused(pooled) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "work"),
+    [
+        (lambda: call("conv2d", t(64, 1, 8, 8), t(16, 1, 3, 3), padding=1), 64 * 16 * 64 * 9),
+        (lambda: call("conv2d", t(64, 16, 8, 8), t(16, 4, 3, 3), padding=1, groups=4), 64 * 16 * 64 * 36),
+        (lambda: call("conv1d_dx", t(4, 3, 3), t(2, 4, 5), (2, 3, 9), 2, 1), 2 * 4 * 5 * 9),
+        (lambda: call("conv1d_dw", t(2, 3, 9), t(2, 4, 5), (4, 3, 3), 2, 1), 2 * 4 * 5 * 9),
+        (lambda: call("conv1d_transpose", t(2, 4, 5), t(4, 3, 3), 2, 1), 2 * 4 * 5 * 9),
+        (lambda: call("conv2d", t(64, 64, 56, 56), t(64, 64, 3, 3), padding=1), None),
+        (lambda: call("conv2d_dw", t(64, 1, 8, 8), t(64, 16, 8, 8), (16, 1, 3, 3), padding=1), None),
+    ],
+)
+def test_what_convolutions_are_too_small(made: Any, work: int | None) -> None:
+    refusal = too_little(made())
+    assert refusal is None if work is None else str(refusal).startswith(f"{work} multiplications, too few")
+    with dispatch.with_dialect("cudnn"):
+        assert too_little(made()) is None
 
 
 def test_attention(families: Any) -> None:
