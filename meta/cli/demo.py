@@ -10,6 +10,7 @@ from typing import Any
 
 from meta.cli import digits
 from meta.cli.train import Result, in_process
+from meta.device import device
 from meta.errors import ArgumentError, message
 
 WAYS: tuple[tuple[str, bool, str | None], ...] = (
@@ -19,7 +20,11 @@ WAYS: tuple[tuple[str, bool, str | None], ...] = (
 )
 """(name, on the VM, autocast dtype)"""
 AGREEMENT = 1e-4
-COMPARED_STEPS = 50
+COMPARED = {"cpu": 50}
+"""Steps over which the losses are compared, by kind of device."""
+COMPARED_ELSEWHERE = 10
+"""Where kernels round in different orders. A millionth in a weight moves the losses by 1e-2 within 50 steps: sooner or
+later another element of a pooling window is the largest."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +61,13 @@ def run(options: argparse.Namespace) -> int:
     if options.batch > len(data.train_images):
         wrong = f"a batch of {options.batch} from {len(data.train_images)} images"
         raise ArgumentError(message("demo", wrong, "at most as many as there are"))
-    console = Console()
+    console, kind = Console(), device(options.device).kind
     if not options.quiet:
         _print_program(console, data, options.batch, options.device)
     results = _train_all(console, data, options)
     _print_dialects(console, results)
     _print_results(console, results, options.device)
-    difference = _print_agreement(console, results)
+    difference = _print_agreement(console, results, COMPARED.get(kind, COMPARED_ELSEWHERE))
     _draw(results, data, options.output)
     console.print(f"loss curves and misclassified digits: {options.output}")
     good = difference <= AGREEMENT and all(r.accuracy >= 0.96 for r in results)
@@ -131,12 +136,12 @@ def _print_results(console: Any, results: list[Result], device: str) -> None:
     console.print(f"peak memory: {whose} in a process of its own, compilation included")
 
 
-def _print_agreement(console: Any, results: list[Result]) -> float:
-    pairs = zip(results[0].losses[:COMPARED_STEPS], results[1].losses[:COMPARED_STEPS], strict=True)
+def _print_agreement(console: Any, results: list[Result], steps: int) -> float:
+    pairs = zip(results[0].losses[:steps], results[1].losses[:steps], strict=True)
     difference = max(abs(a - b) for a, b in pairs)
     verdict = "agree" if difference <= AGREEMENT else "DISAGREE"
     console.print(f"eager and VM {verdict}: losses differ by at most {difference:.1e} over the first "
-                  f"{COMPARED_STEPS} steps (allowed {AGREEMENT:.0e})")  # fmt: skip
+                  f"{steps} steps (allowed {AGREEMENT:.0e})")  # fmt: skip
     return difference
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from meta import tracing
+from meta._generated.functions import logical_and, maximum
 from meta.autograd.engine import grad
 from meta.dtype import is_float
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ndarray import NDArray, array
+from meta.op.dispatch import with_dialect
 from meta.passes.auto_diff import auto_diff
 from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, flat_results
@@ -48,6 +50,26 @@ def check_programs(sample: Sample, dtype: str = "") -> None:
         compare(f"interpreted {sample.op}", to_numpy(a), to_numpy(b), tolerance=(0.0, 0.0))
     compiled = compile_program(program)(host.to_meta().arrays())
     check_values(sample, host, dtype, compiled, f"{sample.op} on the virtual machine")
+
+
+def check_fused(sample: Sample, dtype: str = "", dialect: str = "tvm") -> None:
+    """The operator of one dialect, joined with one that reads its results, compiles and gives the same."""
+    from meta.vm import compile as compile_program
+
+    host = call_of(sample, dtype)
+    if not isinstance(flat_results(host.to_meta().run())[0], NDArray):
+        return
+    call = host.to_meta()
+
+    @tracing.trace
+    def program(arrays: list[Any]) -> Any:
+        results = call.with_arrays(arrays).run()
+        same = tuple(logical_and(r, r) if r.dtype == "bool" else maximum(r, r) for r in flat_results(results))
+        return same if isinstance(results, (tuple, list)) else same[0]
+
+    with with_dialect(dialect):
+        compiled = compile_program(program)(host.to_meta().arrays())
+    check_values(sample, host, dtype, compiled, f"{sample.op} and what reads it on the virtual machine")
 
 
 def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:

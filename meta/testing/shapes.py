@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.ndarray import from_dlpack
+from meta.ndarray import NDArray, from_dlpack
 from meta.testing.arrays import to_torch
+from meta.testing.call import flat_results
 from meta.testing.generic import call_of, check_types, check_values
+from meta.testing.programs import traced
 from meta.testing.samples import Sample, T, leaves
 
 
@@ -32,12 +34,17 @@ def _with_size(sample: Sample, size: int) -> Sample:
 
 
 def check_empty(sample: Sample, device: str = "cpu") -> None:
-    """A call with operands without elements agrees with the reference, or is refused where the reference refuses it."""
+    """A call with operands without elements agrees with the reference, eager and compiled."""
+    from meta.vm import compile as compile_program
+
     host = call_of(sample, "float32")
     call = host.to_meta(device)
     result = call.run()
     check_types(call, result)
     check_values(sample, host, "float32", result)
+    if isinstance(flat_results(result)[0], NDArray):
+        compiled = compile_program(traced(call), device=device)(host.to_meta(device).arrays())
+        check_values(sample, host, "float32", compiled, f"{sample.op} on the virtual machine")
 
 
 def check_strided(sample: Sample) -> None:

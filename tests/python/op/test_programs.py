@@ -2,10 +2,11 @@
 
 import pytest
 
+from meta.op.dispatch import implementations
 from meta.testing.derivatives import is_differentiable
-from meta.testing.programs import check_program_gradients, check_programs
+from meta.testing.programs import check_fused, check_program_gradients, check_programs
 from meta.testing.samples import Sample
-from tests.python.op.samples import samples
+from tests.python.op.samples import first_rows, samples
 
 
 def dtype_of(sample: Sample) -> str:
@@ -16,6 +17,16 @@ def dtype_of(sample: Sample) -> str:
 @pytest.mark.parametrize("sample", samples(), ids=repr)
 def test_programs(sample: Sample) -> None:
     check_programs(sample, dtype_of(sample))
+
+
+def elsewhere(sample: Sample) -> bool:
+    """Whether programs run the operator by another dialect than tvm where that is installed."""
+    return any(i.dialect.name == "torch" for i in implementations(sample.operator))
+
+
+@pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows() and elsewhere(row)], ids=repr)
+def test_fused(sample: Sample) -> None:
+    check_fused(sample, dtype_of(sample))
 
 
 @pytest.mark.parametrize("sample", [r for r in samples() if is_differentiable(r) and r.is_floating], ids=repr)

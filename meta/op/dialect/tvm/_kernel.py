@@ -85,7 +85,11 @@ def prim_func(spec: KernelSpec) -> Any:
     results = spec.compute(*arguments, **keywords)
     results = list(results) if isinstance(results, Sequence) else [results]
     _check_results(spec, results)
-    return tvm.create_prim_func([*inputs, *_owned(results, inputs)])
+    tensors = [*inputs, *_owned(results, inputs)]
+    made = tvm.create_prim_func(tensors)
+    # Computes from numbers have 32-bit sizes, and such a buffer is no operand to functions of 64-bit ones.
+    plain = all(str(d.ty.dtype) == "int64" for t in tensors if hasattr(t, "shape") for d in t.shape)
+    return made if plain else tvm.create_prim_func(tensors, index_dtype_override="int64")
 
 
 def build(spec: KernelSpec) -> Kernel:

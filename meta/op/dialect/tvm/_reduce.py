@@ -115,4 +115,11 @@ def _flip(bits: Expr) -> Expr:
 def count(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
     """The number of elements along `axes`, as a float."""
     total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
-    return total.astype(dtype)
+    return divisor(total.astype(dtype))
+
+
+def divisor(number: Expr) -> Expr:
+    """A number to divide floats by, which may be 0: TVM refuses to divide by a constant that is, and does not see
+    through a root."""
+    zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
+    return tirx.sqrt(number) if zero else number

@@ -42,13 +42,19 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
     func = launched(func)
     if str(func.body.block.name_hint) != "root":
         return func  # one hand-written block
+    rules = (*_RULES.get(pattern, ()), _columns, _row_wise, _elementwise)
     with target:
-        for rule in (*_RULES.get(pattern, ()), _columns, _row_wise, _elementwise):
+        for rule in rules if not _is_empty(func) else ():
             found = _attempt(rule, func, target)
             if found is not None:
                 return _exact_constants(found)
         separated = _separate(func)
         return _exact_constants(separated if without_races(separated) else _separate(func, sharing=False))
+
+
+def _is_empty(func: Any) -> bool:
+    """Whether a block has nothing to do. Rules would give it memory of no size, which TVM does not compile."""
+    return any(blocks.volume(b.extents) == 0 for b in blocks.blocks_of(tvm.Schedule(func)))
 
 
 def _exact_constants(func: Any) -> Any:

@@ -16,6 +16,7 @@ from meta.op.dialect.tvm._reduce import (
     at,
     axes_of,
     count,
+    divisor,
     finish,
     from_order_key,
     order_key,
@@ -171,7 +172,7 @@ def _moment(name: str, last: Callable[[Expr], Expr]) -> None:
             return difference * difference
 
         squares = reduced(x, axes, te.sum, squared, f"{name}_squares")
-        freedom = tirx.Max(number - const(number, correction), const(number, 0))
+        freedom = divisor(tirx.max(number - const(number, correction), const(number, 0)))
         return finish(squares, axes, out[0], name, lambda value: last(value / freedom))
 
 

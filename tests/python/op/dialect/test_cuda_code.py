@@ -16,6 +16,7 @@ from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type
 from meta.testing.generic import call_of
 from meta.testing.samples import Sample
+from meta.testing.shapes import emptied
 from tests.python.op.samples import first_rows, samples
 
 CUDA = device("cuda")
@@ -74,6 +75,12 @@ def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, targ
     for function in scheduled(sample, monkeypatch, target):
         assert _schedule_checks.on_device(function)
         assert _schedule_checks.without_races(function)
+        _library.compile_functions({"kernel": function}, target)
+
+
+@pytest.mark.parametrize("sample", [e for row in samples() if row in first_rows() for e in emptied(row)[:1]], ids=repr)
+def test_code_for_no_elements(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
+    for function in scheduled(sample, monkeypatch, target):
         _library.compile_functions({"kernel": function}, target)
 
 

@@ -228,6 +228,15 @@ def test_batch_norm(families: Any) -> None:
     assert families.norm.refused(narrow) == "w is bfloat16: cuDNN takes float32 beside bfloat16"
 
 
+def test_gradients_of_large_batch_norms(families: Any) -> None:
+    refused, name, c = families.norm.refused_gradient, "batch_norm_train_dxwb", t(64)
+    large = call(name, t(64, 64, 56, 56), t(64, 64, 56, 56), c, c, c)
+    assert refused(large) == "200704 elements of a channel: TVM is faster for so many"
+    with dispatch.with_dialect("cudnn"):
+        assert refused(large) is None
+    assert refused(call(name, t(64, 64, 32, 32), t(64, 64, 32, 32), c, c, c)) is None
+
+
 def test_layer_norm(families: Any) -> None:
     unsuited = families._layer_norm.unsuited
     assert unsuited(call("layer_norm", t(2, 3, 4), axis=(1, 2))) is None
