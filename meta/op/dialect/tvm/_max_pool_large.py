@@ -41,13 +41,19 @@ def large_windows(plane: Plane) -> None:
 
 
 def _covered(axis: Windows, i: Any) -> tuple[Any, Any]:
-    """The first position that window i covers, and how many it does."""
-    start = axis.start(i)
+    """The first position that window i covers, and how many it does.
+
+    They are read back from memory: the analysis of TVM divides by zero over indices like 2 - (4 - i) % 3."""
+    start, found = axis.start(i), local([2], "int32")
     if axis.adaptive:
-        return start, tirx.floordiv((i + 1) * axis.size + axis.count - 1, axis.count) - start
-    skipped = tirx.max(tirx.floordiv(axis.dilation - 1 - start, axis.dilation), 0)
-    end = tirx.min(tirx.floordiv(axis.size - start + axis.dilation - 1, axis.dilation), axis.kernel)
-    return start + skipped * axis.dilation, end - skipped
+        found[0] = start
+        found[1] = tirx.floordiv((i + 1) * axis.size + axis.count - 1, axis.count) - start
+    else:
+        skipped = tirx.max(tirx.floordiv(axis.dilation - 1 - start, axis.dilation), 0)
+        end = tirx.min(tirx.floordiv(axis.size - start + axis.dilation - 1, axis.dilation), axis.kernel)
+        found[0] = start + skipped * axis.dilation
+        found[1] = end - skipped
+    return found[0], found[1]
 
 
 def _columns(plane: Plane, first: tuple[Any, Any], many: tuple[Any, Any], best: Any, rows: Any) -> None:
