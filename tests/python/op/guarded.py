@@ -20,6 +20,9 @@ from tests.python.op.samples import samples
 
 WINDOWED = ("pool", "conv", "pad", "resize", "slice", "unfold", "grid", "roi")
 """Parts of names of operators that look around a position, and so may look beyond the edge."""
+LARGER = (((3, 3), (2, 2), (1, 1)), ((3, 3), (1, 1), (1, 1)), ((5, 4), (1, 3), (2, 1)), ((2, 2), (2, 2), (0, 0)),
+          ((3, 2), (2, 3), (0, 0)), ((9, 9), (3, 4), (4, 0)))  # fmt: skip
+"""Kernels, strides and paddings."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -50,7 +53,7 @@ def ran(call: Any, result: Any) -> None:
 def larger() -> list[Sample]:
     """Windows over planes that are large enough for vectors, padded and not."""
     x, made = T(2, 3, 16, 16), list[Sample]()
-    for kernel, stride, padding in (((3, 3), (2, 2), (1, 1)), ((3, 3), (1, 1), (1, 1)), ((5, 4), (1, 3), (2, 1))):
+    for kernel, stride, padding in LARGER:
         room = (16 + 2 * padding[0] - kernel[0], 16 + 2 * padding[1] - kernel[1])
         dy = T(2, 3, room[0] // stride[0] + 1, room[1] // stride[1] + 1)
         for name, backward in (("max_pool2d", (x, dy)), ("avg_pool2d", (dy, (2, 3, 16, 16)))):

@@ -37,7 +37,8 @@ class KernelSpec:
         name: a C identifier, for symbols and messages.
         compute: `compute(*args)`, given a `te.Tensor` for each `TensorSpec`, a list of them for a tuple of
             `TensorSpec`s, and other arguments as they are; returns a `te.Tensor` or a sequence of them. A parameter
-            named `out` receives the output specs, with TVM expressions for the extents.
+            named `out` receives the output specs, with TVM expressions for the extents; one named `kind` that of the
+            device.
         args: in the order of `compute`'s parameters; attribute values must be hashable.
         outs: the results, in order.
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
@@ -81,8 +82,9 @@ def prim_func(spec: KernelSpec) -> Any:
         for a in spec.args
     ]
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
-    keywords = {"out": outs} if "out" in inspect.signature(spec.compute).parameters else {}
-    results = spec.compute(*arguments, **keywords)
+    named = inspect.signature(spec.compute).parameters
+    known = {"out": outs, "kind": spec.target}
+    results = spec.compute(*arguments, **{name: value for name, value in known.items() if name in named})
     results = list(results) if isinstance(results, Sequence) else [results]
     _check_results(spec, results)
     tensors = [*inputs, *_owned(results, inputs)]

@@ -6,7 +6,8 @@
 
 A compute takes the operator's arguments in schema order - tensors as te.Tensor, lists as lists of them, everything else
 as its value - and returns a te.Tensor or a tuple of them. If it has a parameter named `out` it also gets the types of
-the results there (`out[0].shape`).
+the results there (`out[0].shape`), and in one named `kind` that of the device ("cpu", "cuda"), for which it may be
+another computation.
 """
 
 from __future__ import annotations

@@ -77,7 +77,17 @@ def injective(sch: Any, b: Block, skip: int = 0) -> None:
         sch.annotate(outer, HINT, 1)
         loops = [*loops[:-1], outer]
     if skip == 0 and is_large(b, total):
-        sch.parallel(sch.fuse(*loops) if len(loops) > 1 else loops[0])
+        outer = loops[:-1] if _is_row(b, loops, flat) else loops
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _is_row(b: Block, loops: list[Any], flat: bool) -> bool:
+    """Whether the innermost loop is better left alone: fused with others it would find its indices by divisions.
+
+    It is long enough for vectors, and there are enough others for the threads."""
+    if flat or not len(loops) == len(b.extents) > 1:
+        return False
+    return (blocks.volume(b.extents[-1:]) or 0) >= _ROW and (blocks.volume(b.extents[:-1]) or 0) >= _ROWS
 
 
 def _crossing(b: Block) -> int | None:
@@ -104,6 +114,8 @@ def _tile(sch: Any, loops: Any, crossing: int, parallel: bool) -> None:
         sch.parallel(sch.fuse(*others, row) if others else row)
 
 
+_ROW: Final = 8
+_ROWS: Final = 256
 _TILE: Final = 16  # one cache line of float32
 
 

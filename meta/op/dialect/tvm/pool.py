@@ -11,6 +11,9 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.op import window
 from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._max_pool_large import large_windows
+from meta.op.dialect.tvm._max_pool_small import fits, small_windows
+from meta.op.dialect.tvm._planes import by_plane
 from meta.op.dialect.tvm._precision import narrow, wide, widen
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._select import select
@@ -108,7 +111,9 @@ def _argmax(x: Any, axes: _Axes) -> Any:
     return te.compute(largest.shape, found, "place")
 
 
-def _max_dx(x: Any, dy: Any, axes: _Axes) -> Any:
+def _max_dx(x: Any, dy: Any, axes: _Axes, kind: str) -> Any:
+    if kind == "cpu":
+        return by_plane(x, dy, axes, small_windows if fits(axes) else large_windows)
     places = _argmax(x, axes)
 
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
@@ -185,8 +190,8 @@ def max_pool(x: Any, *window_args: Any) -> Any:
     return _narrow_max(x, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
 
 
-def max_pool_dx(x: Any, dy: Any, *window_args: Any) -> Any:
-    return _max_dx(x, dy, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+def max_pool_dx(x: Any, dy: Any, *window_args: Any, kind: str) -> Any:
+    return _max_dx(x, dy, window.pool_windows("max_pool", _spatial(x.shape), *window_args), kind)
 
 
 def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
@@ -207,8 +212,8 @@ def adaptive_max_pool(x: Any, size: _Ints, *, out: Any) -> Any:
     return _narrow_max(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
 
 
-def adaptive_max_pool_dx(x: Any, dy: Any) -> Any:
-    return _max_dx(x, dy, window.adaptive_pool_windows(_spatial(x.shape), _spatial(dy.shape)))
+def adaptive_max_pool_dx(x: Any, dy: Any, *, kind: str) -> Any:
+    return _max_dx(x, dy, window.adaptive_pool_windows(_spatial(x.shape), _spatial(dy.shape)), kind)
 
 
 def adaptive_max_pool_at(x: Any, v: Any, size: _Ints, *, out: Any) -> Any:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,14 @@ def test_memory_at_any_address() -> None:
 def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         prim_func(_spec(outs=out))
+
+
+def test_a_compute_may_ask_for_the_kind_of_device() -> None:
+    def compute(x: Any, kind: str) -> Any:
+        return tvm.te.compute(x.shape, lambda *i: x(*i), name=kind)
+
+    for kind in ("cpu", "cuda"):
+        assert f'sblock("{kind}")' in str(prim_func(replace(_spec(), compute=compute, target=kind)).script())
 
 
 def test_a_call_with_the_wrong_shape_is_refused() -> None:

@@ -285,6 +285,16 @@ def test_only_large_static_work_is_parallel(name: str) -> None:
     assert "T.parallel(" not in _scheduled(name, ("m", "n"))
 
 
+def test_rows_are_not_fused_with_what_is_around_them() -> None:
+    """Their indices would be found by divisions, one element at a time."""
+    x = tvm.te.placeholder((64, 32, 1, 1), "float32", "x")
+    y = tvm.te.compute((64, 32, 28, 28), lambda n, c, h, w: x[n, c, 0, 0], "y")
+    func = tvm.create_prim_func([x, y])
+    text = str(_schedule.schedule(func, "broadcast", _target.target("cpu")).script())
+    assert f"T.parallel({64 * 32 * 28})" in text
+    assert "in range(28)" in text
+
+
 def test_expensive_work_is_not_repeated() -> None:
     text = _scheduled("outer of expensive", (64, 64))
     assert _blocks_in(text) == 2
