@@ -42,7 +42,7 @@ def check_empty(sample: Sample, device: str = "cpu") -> None:
     result = call.run()
     check_types(call, result)
     check_values(sample, host, "float32", result)
-    if isinstance(flat_results(result)[0], NDArray):
+    if any(isinstance(r, NDArray) and r.size for r in flat_results(result)):
         compiled = compile_program(traced(call), device=device)(host.to_meta(device).arrays())
         check_values(sample, host, "float32", compiled, f"{sample.op} on the virtual machine")
 
