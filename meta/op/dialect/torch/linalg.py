@@ -15,7 +15,7 @@ from meta.op.dispatch import CallInfo, too_small
 
 SMALL = 50_000
 """Multiplications below which views of the operands cost more on the CPU than a kernel without blocking."""
-SMALL_CUDA = 4_000_000
+SMALL_CUDA = 33_000_000
 """The same on CUDA, against a kernel with tiles in shared memory."""
 
 
