@@ -28,6 +28,8 @@ _TILED: Final = 1 << 16
 """Elements from which a product is computed in tiles (of 64 x 64)."""
 _FEW: Final = 8
 """Rows below which a product is one of vectors."""
+_LONG: Final = 4096
+"""Multiplications an element from which tiles pay whatever the size (a convolution's gradient by its kernel)."""
 _PARTS: Final = 512
 """Blocks that a reduction to one element is spread over."""
 _VECTOR_BITS: Final = 128
@@ -96,10 +98,12 @@ def _small_product(func: Any, target: Any) -> Any:
     products = [b for b in blocks.blocks_of(tvm.Schedule(func)) if b.reduction]
     if len(products) != 1:
         return None
-    *rows, columns = products[0].extents[: products[0].kinds.count("S")] or (1,)
-    count = blocks.volume(tuple(rows))
-    small = isinstance(columns, int) and count is not None and count >= _FEW and count * columns < _TILED
-    return _row_wise(func, target) if small else None
+    kept = products[0].kinds.count("S")
+    *rows, columns = products[0].extents[:kept] or (1,)
+    count, length = blocks.volume(tuple(rows)), blocks.volume(products[0].extents[kept:])
+    if not isinstance(columns, int) or count is None or length is None:
+        return None
+    return _row_wise(func, target) if count >= _FEW and count * columns < _TILED and length <= _LONG else None
 
 
 def _matmul(func: Any, target: Any) -> Any:
