@@ -3,6 +3,7 @@
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.python.hide_torch import hide_torch
 
@@ -14,6 +15,7 @@ import numpy.typing as npt  # noqa: E402
 import meta  # noqa: E402
 from meta.errors import MetaError  # noqa: E402
 from meta.op.registry import get  # noqa: E402
+from meta.optim.sgd import with_sgd  # noqa: E402
 from meta.testing.arrays import to_numpy  # noqa: E402
 from meta.testing.call import Call, flat_results  # noqa: E402
 from meta.testing.generic import check_types  # noqa: E402
@@ -66,6 +68,33 @@ def conv2d_with_gradient() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     flipped = kernel[:, :, ::-1, ::-1]
     np.testing.assert_allclose(x.grad.numpy(), np.einsum("bohwij,ocij->bchw", windows, flipped), rtol=1e-4, atol=1e-4)
+
+
+def network_on_the_vm() -> None:
+    """Training steps with convolutions, attention and products, joined with what reads them, eager and compiled."""
+    images, labels = meta.array(_floats(32, 8, 12, 12)), meta.array(_RNG.integers(0, 10, 32))
+
+    def trainer() -> Any:
+        meta.random.seed(0)
+        return with_sgd(learning_rate=0.05, momentum=0.9)(_Network(), loss=meta.cross_entropy)
+
+    eager, compiled = trainer(), meta.vm.compile(trainer())
+    for _ in range(4):
+        np.testing.assert_allclose(compiled(images, labels).numpy(), eager(images, labels).numpy(), rtol=1e-5)
+
+
+class _Network(meta.Model):
+    def build(self) -> None:
+        self.first = meta.nn.Conv2d(8, 32, 3, padding=1)
+        self.second = meta.nn.Conv2d(32, 4, 3, padding=1, stride=2)
+        self.last = meta.nn.Linear(4 * 6 * 6, 10)
+
+    def forward(self, x: Any) -> Any:
+        h = meta.max_pool2d(meta.relu(self.first(x)), 3, 1, 1)
+        h = meta.relu(self.second(h)).reshape((-1, 4, 36))
+        attended, _ = meta.scaled_dot_product_attention(h, h, h)
+        h = meta.concatenate([h, attended], 2)[:, :, 18:54]
+        return self.last(h.reshape((-1, 144)))
 
 
 def gradient_on_the_vm() -> None:
