@@ -306,7 +306,9 @@ def _alone(sch: Any, b: Block, sharing: bool, reader: Block | None = None) -> li
 
 
 def _reader(sch: Any, b: Block) -> Block | None:
-    """The block that reads the results of `b`, if it is the only one and reads each of them once."""
+    """The block that reads the results of `b`, if it is the only one, nobody else gets them, and it reads each once."""
+    if any(w.same_as(o) for w in b.written for o in sch.mod["main"].params):
+        return None
     readers = [blocks.block(sch, rv) for rv in sch.get_consumers(b.rv)]
     results = [e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "S" and e != 1]
     if len(readers) != 1 or not readers[0].spatial or len(sch.get_producers(readers[0].rv)) != 1:
