@@ -90,7 +90,8 @@ def _probability(op: str, p: float) -> None:
 @declare("dropout", schema=nn.dropout, pattern="injective", outputs=("y", "mask"), relay="nn.dropout")
 def dropout(x: TensorType, key: TensorType, p: float) -> TupleType:
     """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al., "Dropout",
-    2014). The mask, true where an element is kept, depends on the key and the position alone, not on the device."""
+    2014). The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key
+    and the position alone, not on the device."""
     rules.require_float("dropout", "x", x)
     _probability("dropout", p)
     rules.require(

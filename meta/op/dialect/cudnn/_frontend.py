@@ -23,7 +23,9 @@ from meta.op.dialect.cudnn._shared import StatusError
 
 MOST_WORKSPACE = 4 << 30
 """Bytes of scratch memory that a plan may ask for."""
-_NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
+_NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16",
+          "bool": "INT8"}  # fmt: skip
+"""The library's dtypes by ours. Its own BOOLEAN has eight elements in a byte."""
 
 
 def missing() -> str | None:
@@ -95,9 +97,9 @@ class Graph:
             dim=list(shape), stride=list(compact(shape)), data_type=data_type(dtype or self.dtype), uid=number
         )
 
-    def scalar(self, number: int) -> Any:
-        """A float that is read from the host's memory."""
-        ones = [1, 1, 1, 1]
+    def scalar(self, number: int, rank: int = 4) -> Any:
+        """A float that is read from the host's memory, of the rank of what it meets."""
+        ones = [1] * rank
         return self.graph.tensor(
             dim=ones, stride=ones, data_type=data_type("float32"), is_pass_by_value=True, uid=number
         )

@@ -1,11 +1,12 @@
-"""Softmax and its relatives by the C API: what sums to one is a row where the axis is the last one, else channels."""
+"""Softmax and its relatives by the C API: what sums to one is a row where the axis is the last one, else channels.
+Dropout (`_dropout`) by nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import DIALECT, _library
+from meta.op.dialect.cudnn import DIALECT, _dropout, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Maker, Run, around, small, unfit
@@ -79,3 +80,5 @@ def _backward(algorithm: int) -> Maker:
 for _name, _algorithm in (("softmax", _ACCURATE), ("log_softmax", _LOG)):
     DIALECT.implement(_name, _forward(_algorithm), accepts=_faster)
     DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=_faster)
+
+__all__ = ["_dropout"]

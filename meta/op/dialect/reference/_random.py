@@ -36,11 +36,6 @@ def philox(counter: list[Array], key: list[Array]) -> list[Array]:
     return [c0, c1, c2, c3]
 
 
-def uniform_bits(key: Array, shape: tuple[int, ...]) -> Array:
-    """uint32, uniform over all of them."""
-    return words(key, shape)[0]
-
-
 def uniform01(key: Array, shape: tuple[int, ...], dtype: str = "float32") -> Array:
     """Uniform in [0, 1), with as many bits as `dtype` holds: float64 for that dtype, else float32."""
     return unit(words(key, shape), dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta.op.dialect.reference._elementwise import plain, wide
-from meta.op.dialect.reference._random import uniform_bits
+from meta.op.dialect.reference.random import bernoulli
 
 Array = Any
 
@@ -41,8 +41,7 @@ def bias_add(x: Array, bias: Array, axis: int) -> Array:
 
 
 def dropout(x: Array, key: Array, p: float) -> tuple[Array, Array]:
-    limit = round(p * 2**32)
-    mask = uniform_bits(key, x.shape).astype(np.uint64) >= limit
+    mask = bernoulli(key, x.shape, 1 - p, "bool")
     return dropout_dx(x, mask, p), mask
 
 

@@ -30,11 +30,6 @@ def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return _philox(counter, _halves(seed))
 
 
-def uniform_bits(key: Any, shape: Sequence[Any]) -> Any:
-    """A tensor of uint32, uniform over all of them: the first word of each element's block."""
-    return te.compute(shape, lambda *i: words(key, position(i, shape))[0], "uniform_bits")
-
-
 def uniform01(key: Any, shape: Sequence[Any], dtype: str = "float32") -> Any:
     """A tensor uniform in [0, 1): multiples of 2**-24 in float32, 2**-53 in float64, of float16 and bfloat16 as many
     bits as
@@ -52,6 +47,11 @@ def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
     # Through int32, which vectors convert to floats directly.
     bits = (block[0] >> _u32(32 - digits)).astype("int32")
     return (bits.astype("float32") * tirx.const(2.0**-digits, "float32")).astype(dtype)
+
+
+def happens(block: tuple[Expr, ...], chance: Expr) -> Expr:
+    """True with a probability (float32), found in 24 bits."""
+    return unit(block, "float32") < chance
 
 
 def position(index: Sequence[Any], shape: Sequence[Any]) -> Expr:

@@ -97,13 +97,10 @@ def _masked(x: Any, mask: Any, p: float, name: str) -> Any:
 
 @compute("dropout")
 def dropout(x: Any, key: Any, p: float) -> Any:
-    # Drops a share of round(p * 2**32) / 2**32, so the mask is the same for every dtype of x.
-    limit = round(p * 2**32)
-
     def kept(*i: Any) -> Expr:
-        if limit in (0, 2**32):
-            return tirx.const(limit == 0, "bool")
-        return _random.words(key, _random.position(i, x.shape))[0] >= tirx.const(limit, "uint32")
+        if p in (0, 1):
+            return tirx.const(p == 0, "bool")
+        return _random.happens(_random.words(key, _random.position(i, x.shape)), tirx.const(1 - p, "float32"))
 
     mask = te.compute(x.shape, kept, "mask")
     return _masked(x, mask, p, "dropout"), mask

@@ -81,4 +81,4 @@ def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
 def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
     chance = element(p, (), "float32")
-    return _each(key, out[0], lambda block: _random.unit(block, "float32") < chance, "bernoulli")
+    return _each(key, out[0], lambda block: _random.happens(block, chance), "bernoulli")

@@ -26,7 +26,7 @@ from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
 
 CUDA = device("cuda")
-FAMILIES = ("nn", "conv", "pool", "norm", "_layer_norm", "unary", "attention")
+FAMILIES = ("nn", "_dropout", "conv", "pool", "norm", "_layer_norm", "unary", "attention")
 
 
 class Typed(TensorLike):
@@ -244,6 +244,17 @@ def test_layer_norm(families: Any) -> None:
     assert unsuited(call("layer_norm", t(2, 4, dtype="float64"))) == "dtype float64, of float32, float16, bfloat16"
     mixed = call("layer_norm", t(2, 4, dtype="float16"), t(4), t(4, dtype="float16"))
     assert unsuited(mixed) == "scale and bias are float16 and float32: cuDNN takes them in one dtype"
+
+
+def test_dropout(families: Any) -> None:
+    unsuited, problem = families._dropout.unsuited, families._dropout.problem
+    forward = call("dropout", t(2, 3, 4), t(2, dtype="int64"))
+    assert unsuited(forward) is None
+    assert (problem(forward).rows, problem(forward).columns) == (6, 4)
+    backward = call("dropout_dx", t(2, 3, 4), t(2, 3, 4, dtype="bool"))
+    assert problem(backward) == problem(forward)
+    wide = call("dropout_dx", t(3, dtype="float64"), t(3, dtype="bool"))
+    assert unsuited(wide) == "dtype float64, of float32, float16, bfloat16"
 
 
 def test_what_is_not_worth_it(families: Any) -> None:
