@@ -96,7 +96,7 @@ def test_which_operators_no_row_reaches() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_dropout(dtype: str, p: float) -> None:
-    """The mask of every other dialect, zeros also in place of what is not finite, and its gradient; in a program, too."""
+    """The mask of every other dialect, zeros also in place of what is not finite, the gradient, and a program."""
     x, key = values(48, 256, dtype=dtype), np.array([7, 1 << 40])
     drawn = meta.bernoulli(meta.array(key), x.shape, 1 - p, "bool").numpy()
     wanted = np.where(drawn, x.astype(np.float64), 0.0) * (0.0 if p == 1 else 1 / (1 - p))

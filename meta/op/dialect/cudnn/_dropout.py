@@ -6,6 +6,7 @@ state, and another mask: what it leaves to cuDNN is the second half, and the gra
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,11 +27,16 @@ SCALE: Final = 3
 ZERO: Final = 4
 Y: Final = 5
 _DTYPES: Final = ("float32", "float16", "bfloat16")
+_WIDE: Final = 1024
+_NARROW: Final = 64
+"""Columns below which rows take longer to begin than to go through."""
+_MOST: Final = 1 << 18
+"""Columns; 2^19 end in an error of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """rows, columns: all but the last axis of x, and that."""
+    """rows, columns: how the elements, which lie side by side, are described."""
 
     rows: int
     columns: int
@@ -40,8 +46,11 @@ class Problem:
 
 def problem(call: CallInfo) -> Problem:
     x = call.tensors()[0]
-    columns = int(x.shape[-1]) if x.ndim else 1
-    return Problem(product(x.shape) // columns, columns, x.dtype, call.device)
+    size = product(x.shape)
+    columns = math.gcd(size, _WIDE)
+    if columns < _NARROW and x.ndim and x.shape[-1] <= _MOST:
+        columns = int(x.shape[-1])
+    return Problem(size // columns, columns, x.dtype, call.device)
 
 
 def unsuited(call: CallInfo) -> str | None:

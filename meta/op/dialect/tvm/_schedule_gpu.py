@@ -34,6 +34,11 @@ _PARTS: Final = 512
 """Blocks that a reduction to one element is spread over."""
 _VECTOR_BITS: Final = 128
 """The widest load of one thread."""
+_MANY: Final = 8
+"""Elements that a thread computes one after the other, where there are enough: launching a thread costs as much as the
+rest of it."""
+_BUSY: Final = 1 << 18
+"""Threads that keep a GPU busy."""
 
 Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None where the rule does not apply."""
@@ -141,12 +146,31 @@ def _bind_elements(sch: Any, b: Block, lanes: int = 1) -> None:
         sch.bind(sch.add_unit_loop(sch.get_loops(b.rv)[0]), "threadIdx.x")
         return
     loop = blocks.fused(sch, sch.get_loops(b.rv))
-    factors = [None, THREADS, lanes] if lanes > 1 else [None, THREADS]
-    outer, inner, *vector = sch.split(loop, factors=factors)
+    if lanes == 1:
+        _spread(sch, loop, _each(b))
+        return
+    outer, inner, vector = sch.split(loop, factors=[None, THREADS, lanes])
     sch.bind(outer, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
-    if vector:
-        sch.vectorize(vector[0])
+    sch.vectorize(vector)
+
+
+def _each(b: Block) -> int:
+    """How many elements of a block of many each thread computes; half as many where the number is not known."""
+    total = blocks.volume(b.extents)
+    if total is None:
+        return _MANY // 2
+    return next(n for n in (_MANY, _MANY // 2, _MANY // 4, 1) if n == 1 or total >= n * _BUSY)
+
+
+def _spread(sch: Any, loop: Any, each: int = 1) -> Any:
+    """Bind a loop to blocks of threads, in each of which neighbours have neighbouring elements; the threads' loop."""
+    outer, many, inner = sch.split(loop, factors=[None, each, THREADS])
+    sch.reorder(inner, many)
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    sch.unroll(many)
+    return inner
 
 
 def _row_wise(func: Any, target: Any) -> Any:
@@ -294,9 +318,7 @@ def _alone(sch: Any, b: Block, sharing: bool, reader: Block | None = None) -> li
         spatial, reduced = [], [loop.rv for loop in loops]
         spatial = [sch.add_unit_loop(loops[0].rv if loops else b.rv)]
     sch.reorder(*spatial, *reduced)
-    outer, inner = sch.split(blocks.fused(sch, spatial), factors=[None, THREADS])
-    sch.bind(outer, "blockIdx.x")
-    sch.bind(inner, "threadIdx.x")
+    inner = _spread(sch, blocks.fused(sch, spatial), _each(b) if b.spatial and reader is None else 1)
     joined = reader is not None and _join(sch, b, reader, inner)
     if b.reduction:
         first = next((loop.rv for loop in loops if loop.kind == "R"), None)

@@ -17,6 +17,8 @@ _LOWERING: Final = frozenset(
     ("_alignment", "_blocks", "_intrinsic", "_kernel", "_launch", "_library", "_math", "_nvrtc", "_select", "_target")
 )
 """Modules, beside the schedules, that what is compiled depends on."""
+ON_GPUS: Final = frozenset(("_launch", "_nvrtc", "_schedule_checks", "_schedule_columns", "_schedule_gpu"))
+"""Those of them that have no part in code for the CPU."""
 
 
 @cache
@@ -60,13 +62,18 @@ def identity(kind: str) -> str:
     A cache directory that moves to another machine, or outlives an upgrade, is so never misused. For the CPU it is
     found out without loading TVM.
     """
-    folder = Path(__file__).parent
-    lowering = sorted([*folder.glob("_schedule*.py"), *(folder / f"{name}.py" for name in _LOWERING)])
     parts = [version("apache-tvm"), processor(), "" if kind == "cpu" else str(target(kind))]
     digest = hashlib.sha256("\0".join(parts).encode())
-    for path in lowering:
+    for path in lowering(kind):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def lowering(kind: str) -> list[Path]:
+    """Our sources that compiled code for a device kind depends on."""
+    folder = Path(__file__).parent
+    found = sorted([*folder.glob("_schedule*.py"), *(folder / f"{name}.py" for name in _LOWERING)])
+    return [path for path in found if kind != "cpu" or path.stem not in ON_GPUS]
 
 
 @cache

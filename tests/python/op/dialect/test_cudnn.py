@@ -253,6 +253,9 @@ def test_dropout(families: Any) -> None:
     assert (problem(forward).rows, problem(forward).columns) == (6, 4)
     backward = call("dropout_dx", t(2, 3, 4), t(2, 3, 4, dtype="bool"))
     assert problem(backward) == problem(forward)
+    for shape, described in (((), (1, 1)), ((48, 256), (12, 1024)), ((1000003,), (1000003, 1))):
+        found = problem(call("dropout_dx", t(*shape), t(*shape, dtype="bool")))
+        assert (found.rows, found.columns) == described
     wide = call("dropout_dx", t(3, dtype="float64"), t(3, dtype="bool"))
     assert unsuited(wide) == "dtype float64, of float32, float16, bfloat16"
 

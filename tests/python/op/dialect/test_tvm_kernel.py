@@ -401,6 +401,20 @@ def test_the_identity_names_what_code_depends_on(monkeypatch: pytest.MonkeyPatch
     assert here != _target.identity.__wrapped__("cpu")
 
 
+def test_what_only_gpus_use_is_not_in_the_identity_of_the_cpu() -> None:
+    """The CPU's sources reach GPU ones in two places: where `schedule` and `target` tell devices apart."""
+    assert {p.stem for p in _target.lowering("cuda")} - {p.stem for p in _target.lowering("cpu")} == _target.ON_GPUS
+    reached = {
+        (path.stem, name)
+        for path in _target.lowering("cpu")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for name in (node.module.rpartition(".")[2], *(alias.name for alias in node.names))
+        if name in _target.ON_GPUS
+    }
+    assert reached == {("_schedule", "_schedule_gpu"), ("_target", "_nvrtc")}
+
+
 def test_machines_without_a_linker(
     compilations: _Compilations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
