@@ -72,6 +72,11 @@ def _activations(x: Shape) -> Iterator[Sample]:
         yield _row(f"{name}_dx", T(*x), T(*x))
 
 
+def _dropout(x: Shape) -> Iterator[Sample]:
+    yield _row("dropout", T(*x), T(2, dtype="int64", low=0, high=9), 0.1)
+    yield _row("dropout_dx", T(*x), T(*x, dtype="bool"), 0.1)
+
+
 def _attention(x: Shape) -> Iterator[Sample]:
     yield _row("scaled_dot_product_attention", T(*x), T(*x), T(*x))
     yield _row("scaled_dot_product_attention_dx", T(*x), T(*x), T(*x), T(*x), T(*x[:-1]), T(*x))
@@ -110,6 +115,8 @@ def problems() -> Iterator[Sample]:
     yield from _adaptive((16, 64, 56, 56), 7)
     yield from _activations((8192, 1024))
     yield from _activations((64, 64))
+    yield from _dropout((8192, 1024))
+    yield from _dropout((64, 64))
     yield from _attention((8, 16, 1024, 64))
     yield from _attention((2, 4, 64, 32))
     yield _row("sort", T(1024, 4096))
