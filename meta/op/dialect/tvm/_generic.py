@@ -78,6 +78,9 @@ def _large(call: CallInfo) -> bool:
 
 _WORTH_BUILDING = 128 << 20
 """Bytes of operands and results."""
+_COUNTED = ("elemwise", "broadcast", "injective")
+"""Patterns of what has no more elements on the way than in operands and results, so that below `_WORTH_BUILDING` 32
+bits count them: GPUs divide numbers of 64 bits, as indices do, slowly. Reductions of unknown sizes came out wrong."""
 _REDUCING = ("reduce", "softmax")
 """Patterns of what GPU schedules share by how long an axis is."""
 
@@ -89,7 +92,14 @@ def spec(
     kernel takes at run time, by position."""
     args, outs = _symbolic(payload, call) if symbolic else (call.args, call.outputs())
     args = tuple((numbers or {}).get(i, arg) for i, arg in enumerate(args))
-    return _kernel_spec(payload, call, args, outs)
+    made = _kernel_spec(payload, call, args, outs)
+    return replace(made, index="int32") if symbolic and _few(made, call) else made
+
+
+def _few(made: KernelSpec, call: CallInfo) -> bool:
+    """Whether 32 bits count the elements of every call that is not `_large`, and no index is computed with 64."""
+    wide = any(t.dtype == "int64" for t in (*call.tensors(), *call.outputs()))
+    return made.target == "cuda" and made.pattern in _COUNTED and not wide
 
 
 def _kernel_spec(

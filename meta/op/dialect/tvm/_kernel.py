@@ -44,6 +44,7 @@ class KernelSpec:
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
             "out_ewise_fusable" (matmul and convolution) or "opaque".
         target: a device kind, "cpu" or "cuda".
+        index: dtype of sizes and indices; "int32" for elements that it can count.
         key: with `name`, identifies the compute in the caches beyond this process (a hash of its source). Without
             it the kernel is kept in memory alone.
     """
@@ -54,6 +55,7 @@ class KernelSpec:
     outs: tuple[TensorSpec, ...]
     pattern: str
     target: str = "cpu"
+    index: str = "int64"
     key: str = ""
 
 
@@ -69,7 +71,9 @@ def prim_func(spec: KernelSpec) -> Any:
 
     def dims(tensor: TensorSpec) -> tuple[Any, ...]:
         return tuple(
-            tvm.IntImm("int64", d) if isinstance(d, int) else extents.setdefault(d, tvm.te.var(_identifier(d), "int64"))
+            tvm.IntImm(spec.index, d)
+            if isinstance(d, int)
+            else extents.setdefault(d, tvm.te.var(_identifier(d), spec.index))
             for d in tensor.shape
         )
 
@@ -90,8 +94,8 @@ def prim_func(spec: KernelSpec) -> Any:
     tensors = [*inputs, *_owned(results, inputs)]
     made = tvm.create_prim_func(tensors)
     # Computes from numbers have 32-bit sizes, and such a buffer is no operand to functions of 64-bit ones.
-    plain = all(str(d.ty.dtype) == "int64" for t in tensors if hasattr(t, "shape") for d in t.shape)
-    return made if plain else tvm.create_prim_func(tensors, index_dtype_override="int64")
+    plain = all(str(d.ty.dtype) == spec.index for t in tensors if hasattr(t, "shape") for d in t.shape)
+    return made if plain else tvm.create_prim_func(tensors, index_dtype_override=spec.index)
 
 
 def build(spec: KernelSpec) -> Kernel:
@@ -179,7 +183,7 @@ def _load(cache: Any, symbol: str) -> Kernel | None:
 
 def _symbol(spec: KernelSpec) -> str:
     """The kernel's symbol, which is also its key on disk: it names everything that the machine code depends on."""
-    facts = (spec.name, spec.key, spec.args, spec.outs, spec.pattern, _target.identity(spec.target))
+    facts = (spec.name, spec.key, spec.args, spec.outs, spec.pattern, spec.index, _target.identity(spec.target))
     return f"{_identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 

@@ -129,7 +129,23 @@ def _elementwise(func: Any, target: Any) -> Any:
         return None
     for b in found:
         _bind_elements(sch, b, _vector_lanes(b))
-    return sch.mod["main"]
+    made = sch.mod["main"]
+    return _read_at_once(made) if all(map(blocks.elementwise, found)) else made
+
+
+def _read_at_once(func: Any) -> Any:
+    """Have both sides of each choice computed before it. As it is, TVM's code reads the chosen one when it knows the
+    condition, which it has to wait for. Only for elements at their own position, which always exist."""
+
+    def ahead(choice: Any) -> Any:
+        sides = (choice.true_value, choice.false_value)
+        names = [tvm.tirx.Var("side", str(side.ty.dtype)) for side in sides]
+        made = tvm.tirx.Select(choice.condition, *names)
+        for name, side in zip(names, sides, strict=True):
+            made = tvm.tirx.Let(name, side, made)
+        return made
+
+    return tvm.structural_map(func, (tvm.tirx.Select, ahead))
 
 
 def _vector_lanes(b: Block) -> int:
