@@ -129,7 +129,7 @@ for _rank in (1, 2, 3):
     for _prefix in ("", "adaptive_"):
         _plevel = BELOW_TVM if not _prefix and _rank == 1 else DIALECT.plevel
         DIALECT.implement(f"{_prefix}max_pool{_rank}d", _forward, plevel=_plevel, accepts=refused)
-        _plevel = BELOW_TVM if _prefix or _rank == 3 else DIALECT.plevel
+        _plevel = BELOW_TVM if _prefix or _rank != 2 else DIALECT.plevel
         DIALECT.implement(f"{_prefix}max_pool{_rank}d_dx", _backward_of_max, plevel=_plevel, accepts=refused)
         DIALECT.implement(f"{_prefix}avg_pool{_rank}d", _forward, plevel=BELOW_TVM, accepts=refused)
         DIALECT.implement(f"{_prefix}avg_pool{_rank}d_dx", _backward_of_mean, plevel=BELOW_TVM, accepts=refused)
