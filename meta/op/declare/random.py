@@ -1,8 +1,7 @@
 """Declarations of random operators.
 
 Numbers are a function of the key and of the position in the result, the same on every device and in every dialect.
-The bits
-are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
+The bits are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
 """
 
 from __future__ import annotations

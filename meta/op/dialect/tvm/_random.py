@@ -1,11 +1,9 @@
-"""Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
-As
+"""Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers: As
 Easy as 1, 2, 3", 2011).
 
 A key is an int64 tensor (seed, offset). Element i of a tensor is made from the block whose 128-bit counter is
 (i, offset) and whose 64-bit key is the seed: elements depend on nothing but their position, so that any schedule, on
-any
-device, gives the same numbers. `meta.op.dialect.reference._random` computes the same in NumPy.
+any device, gives the same numbers. `meta.op.dialect.reference._random` computes the same in NumPy.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
 
 def uniform01(key: Any, shape: Sequence[Any], dtype: str = "float32") -> Any:
     """A tensor uniform in [0, 1): multiples of 2**-24 in float32, 2**-53 in float64, of float16 and bfloat16 as many
-    bits as
-    they hold exactly (2**-11, 2**-8)."""
+    bits as they hold exactly (2**-11, 2**-8)."""
     return te.compute(shape, lambda *i: unit(words(key, position(i, shape)), dtype), "uniform01")
 
 
