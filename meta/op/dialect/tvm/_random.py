@@ -1,5 +1,5 @@
-"""Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers: As
-Easy as 1, 2, 3", 2011).
+"""Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
+As Easy as 1, 2, 3", 2011).
 
 A key is an int64 tensor (seed, offset). Element i of a tensor is made from the block whose 128-bit counter is
 (i, offset) and whose 64-bit key is the seed: elements depend on nothing but their position, so that any schedule, on
