@@ -38,7 +38,7 @@ def prod(value: Expr, axis: Any) -> Any:
 def reduced(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
     """`reducer` over `value(*index)` along `axes` of the shape of x, which stay as axes of size 1."""
     # As wide as every other extent: a block whose loops differ in width cannot be split.
-    one = tirx.const(1, "int64")
+    one = tirx.const(1, dtype_of(x.shape[0]) if len(x.shape) else "int64")
     shape = [one if d in axes else n for d, n in enumerate(x.shape)]
     if not axes:
         return te.compute(shape, value, name)
