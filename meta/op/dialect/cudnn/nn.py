@@ -18,7 +18,8 @@ _LOG: Final = 2
 _INSTANCE: Final = 0
 _CHANNEL: Final = 1
 _WORTH: Final = 1 << 20
-"""Elements from which rows are faster than by TVM (H200: 133 us for 8192 x 8192 float32, as a copy takes)."""
+_WORTH_ROWS: Final = 1 << 24
+"""Elements from which the last axis is faster than by TVM (H200: 133 us for 8192 x 8192 float32, as a copy takes)."""
 _COLUMNS: Final = 512
 """Elements of a row up to which the gradient is."""
 _POSITIONS: Final = 1 << 15
@@ -27,16 +28,18 @@ _POSITIONS: Final = 1 << 15
 
 def _faster(call: CallInfo) -> str | None:
     """Why softmax is not for cuDNN."""
-    reason = unfit(call) or small(call, _WORTH)
+    reason = unfit(call)
     if reason or modes.dialects is not None:
         return reason
     before, columns, after = around(call.args[0].shape, call.args[-1])
-    if after > 1:
-        few = before * after < _POSITIONS
-        return f"{before * after} sums along axis {call.args[-1]}: below {_POSITIONS} TVM is faster" if few else None
-    if call.op.name.endswith("_dx") and columns > _COLUMNS:
+    backward = call.op.name.endswith("_dx")
+    if after > 1 and backward:
+        return f"the gradient along axis {call.args[-1]}, not the last: TVM is faster"
+    if after > 1 and before * after < _POSITIONS:
+        return f"{before * after} sums along axis {call.args[-1]}: below {_POSITIONS} TVM is faster"
+    if after == 1 and backward and columns > _COLUMNS:
         return f"rows of {columns} elements: above {_COLUMNS} TVM is faster"
-    return None
+    return small(call, _WORTH if after > 1 or backward else _WORTH_ROWS)
 
 
 def _described(t: TensorType, axis: int) -> tuple[Descriptor, int]:

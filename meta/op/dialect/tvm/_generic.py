@@ -78,9 +78,9 @@ def _large(call: CallInfo) -> bool:
 
 _WORTH_BUILDING = 128 << 20
 """Bytes of operands and results."""
-_COUNTED = ("elemwise", "broadcast", "injective", "reduce", "softmax")
+_COUNTED = ("elemwise", "broadcast", "injective", "softmax")
 """Patterns of what has no more elements on the way than in operands and results, so that below `_WORTH_BUILDING` 32
-bits count them: GPUs divide numbers of 64 bits, as indices do, slowly."""
+bits count them: GPUs divide numbers of 64 bits, as indices do, slowly. Reductions over columns measured slower so."""
 _REDUCING = ("reduce", "softmax")
 """Patterns of what GPU schedules share by how long an axis is."""
 

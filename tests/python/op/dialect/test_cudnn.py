@@ -263,12 +263,14 @@ def test_dropout(families: Any) -> None:
 def test_what_is_not_worth_it(families: Any) -> None:
     softmax = next(i for i in dispatch._implementations["softmax"] if i.dialect is DIALECT)
     assert softmax.accepts is not None
-    assert softmax.accepts(call("softmax", t(1024, 1024))) is None
+    assert softmax.accepts(call("softmax", t(4096, 4096))) is None
     few, across = call("softmax", t(64, 1000)), call("softmax", t(1024, 1024), axis=0)
     assert softmax.accepts(call("softmax", t(32, 64, 56, 56), axis=1)) is None
     gradient = call("softmax_dx", t(8192, 8192), t(8192, 8192))
     assert softmax.accepts(gradient) == "rows of 8192 elements: above 512 TVM is faster"
-    assert softmax.accepts(few) == "64000 elements, too few: below 1048576 others cost less"
+    assert softmax.accepts(few) == "64000 elements, too few: below 16777216 others cost less"
+    beside = call("softmax_dx", t(32, 64, 56, 56), t(32, 64, 56, 56), axis=1)
+    assert softmax.accepts(beside) == "the gradient along axis 1, not the last: TVM is faster"
     assert softmax.accepts(across) == "1024 sums along axis 0: below 32768 TVM is faster"
     pooled = call("max_pool2d", t(64, 32, 8, 8), 2)
     assert families.pool.refused(pooled) == "131072 elements, too few: below 262144 others cost less"
