@@ -2664,8 +2664,8 @@ _r_dropout = _s_dropout.fast
 
 def dropout(x: T, key: T, p: float = 0.5) -> tuple[T, T]:
     """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al.,
-    "Dropout", 2014). The mask, true where an element is kept, depends on the key and the position alone, not on
-    the device.
+    "Dropout", 2014). The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it
+    depends on the key and the position alone, not on the device.
     x: Input of any shape, floating.
     key: Key of the random numbers, int64 of shape (2,); equal keys drop the same elements.
     p: The share of elements that are dropped, from 0 to 1.
