@@ -11,6 +11,7 @@ from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
 from meta.op.dialect.tvm import _driver as cuda
+from meta.op.dialect.tvm._generic import is_large
 from meta.op.dispatch import CallInfo
 from meta.scope import modes
 
@@ -21,8 +22,6 @@ _FEW_ROWS: Final = 8192
 _MANY: Final = 1 << 15
 """Elements of a channel from which TVM's gradients, built for the very sizes, take less time (64x64x56x56 float32: 119
 us for 309; 64x256x14x14: 32 for 20)."""
-_LARGE: Final = 1 << 27
-"""Bytes of operands and result from which TVM does build for the very sizes."""
 _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 
@@ -47,8 +46,7 @@ def refused_gradient(call: CallInfo) -> str | None:
         return reason
     x: TensorType = call.bind()["x"]
     before, _, after = around(x.shape, call.bind()["axis"])
-    size: Any = x.nbytes
-    if before * after < _MANY or 3 * size < _LARGE:
+    if before * after < _MANY or not is_large(call):
         return None
     return f"{before * after} elements of a channel: TVM is faster for so many"
 

@@ -61,7 +61,7 @@ def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, s
 
 
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType]) -> Kernel:
-    if payload.generic and not _large(call):
+    if payload.generic and not is_large(call):
         try:
             return build(spec(payload, call, symbolic=True, numbers=numbers))
         except (MetaError, ValueError, TypeError, RuntimeError):
@@ -70,7 +70,7 @@ def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Tens
     return build(spec(payload, call, symbolic=False, numbers=numbers))
 
 
-def _large(call: CallInfo) -> bool:
+def is_large(call: CallInfo) -> bool:
     """Whether a kernel for these very sizes repays its build: on CUDA it indexes by less and loads by more."""
     sizes: list[Any] = [t.nbytes for t in (*call.tensors(), *call.outputs()) if t.is_static]
     return call.device.kind == "cuda" and sum(sizes) >= _WORTH_BUILDING
@@ -97,7 +97,7 @@ def spec(
 
 
 def _few(made: KernelSpec, call: CallInfo) -> bool:
-    """Whether 32 bits count the elements of every call that is not `_large`, and no index is computed with 64."""
+    """Whether 32 bits count the elements of every call that is not large, and no index is computed with 64."""
     wide = any(t.dtype == "int64" for t in (*call.tensors(), *call.outputs()))
     return made.target == "cuda" and made.pattern in _COUNTED and not wide
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm._adapter import tirx
 from meta.op.dialect.tvm._elementwise import select
 
 Expr = Any
@@ -28,14 +28,9 @@ def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return _philox(counter, _halves(seed))
 
 
-def uniform01(key: Any, shape: Sequence[Any], dtype: str = "float32") -> Any:
-    """A tensor uniform in [0, 1): multiples of 2**-24 in float32, 2**-53 in float64, of float16 and bfloat16 as many
-    bits as they hold exactly (2**-11, 2**-8)."""
-    return te.compute(shape, lambda *i: unit(words(key, position(i, shape)), dtype), "uniform01")
-
-
 def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
-    """A float in [0, 1) from a block of words."""
+    """A float in [0, 1) from a block of words: a multiple of 2**-24 in float32, 2**-53 in float64, in float16 and
+    bfloat16 of as many bits as they hold exactly (2**-11, 2**-8)."""
     if dtype == "float64":
         high, low = block[0].astype("uint64"), block[1].astype("uint64")
         bits = (high << _u64(32) | low) >> _u64(11)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from meta.op.dialect.tvm import DIALECT
+from meta.op.dialect.tvm._target import lowering
 from meta.op.dispatch import CallInfo, Checker
 
 Compute = Callable[..., Any]
@@ -82,12 +83,12 @@ def _family_file() -> str:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes and of the helpers here: kernels built from older versions of them are not
-    reused."""
+    """A hash of a file of computes and of the helpers here, those of lowering left out, which are part of the identity
+    of a device kind (`_target`): kernels built from older versions of them are not reused."""
     path = Path(source)
     if not path.is_file():
         return ""
     digest = hashlib.sha256(path.read_bytes())
-    for helper in sorted(Path(__file__).parent.glob("_*.py")):
+    for helper in sorted({*Path(__file__).parent.glob("_*.py")} - {*lowering("cuda")}):
         digest.update(helper.read_bytes())
     return digest.hexdigest()[:16]

@@ -15,7 +15,7 @@ _PARTS_TOGETHER: Final = 8
 """Parts of a block of threads."""
 _SERIAL: Final = 4
 """Elements, at least, that a thread adds; loads that it waits for at the same time."""
-_ENOUGH: Final = 1 << 18
+BUSY: Final = 1 << 18
 """Threads that keep a GPU busy."""
 _PARTS_UNKNOWN: Final = 512
 """Parts, at most, of a sum of unknown length."""
@@ -82,7 +82,7 @@ def _parts(b: Block) -> int:
     if rows is None:
         longest = max(blocks.at_least(e) for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R")
         return min(longest // _SERIAL, _PARTS_UNKNOWN)
-    wanted = _PARTS_UNKNOWN if columns is None else _ENOUGH // columns
+    wanted = _PARTS_UNKNOWN if columns is None else BUSY // columns
     return min(_power(wanted), _power(rows // _SERIAL), _PARTS)
 
 

@@ -15,7 +15,7 @@ from meta.op.dialect.tvm import _blocks as blocks
 from meta.op.dialect.tvm._blocks import Block
 from meta.op.dialect.tvm._launch import launched
 from meta.op.dialect.tvm._schedule_checks import on_device, without_races
-from meta.op.dialect.tvm._schedule_columns import over_columns, share_columns
+from meta.op.dialect.tvm._schedule_columns import BUSY, over_columns, share_columns
 from meta.op.dialect.tvm._schedule_rows import _along_rows, _shared_rows
 
 THREADS: Final = 256
@@ -37,8 +37,6 @@ _VECTOR_BITS: Final = 128
 _MANY: Final = 8
 """Elements that a thread computes one after the other, where there are enough: launching a thread costs as much as the
 rest of it."""
-_BUSY: Final = 1 << 18
-"""Threads that keep a GPU busy."""
 
 Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None where the rule does not apply."""
@@ -176,7 +174,7 @@ def _each(b: Block) -> int:
     total = blocks.volume(b.extents)
     if total is None:
         return _MANY // 2
-    return next(n for n in (_MANY, _MANY // 2, _MANY // 4, 1) if n == 1 or total >= n * _BUSY)
+    return next(n for n in (_MANY, _MANY // 2, _MANY // 4, 1) if n == 1 or total >= n * BUSY)
 
 
 def _spread(sch: Any, loop: Any, each: int = 1) -> Any:

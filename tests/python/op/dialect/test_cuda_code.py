@@ -122,13 +122,17 @@ def test_a_race_is_noticed() -> None:
     assert not _schedule_checks.without_races(sch.mod["main"])
 
 
-def code_of(name: str, *tensors: TensorType, static: bool, target: Any) -> str:
-    """The CUDA code of an operator's kernel, for these sizes or for every one."""
+def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
+    """What is built for an operator on CUDA: for these sizes, or for every one."""
     op = get(name)
     args = (*tensors, *(arg.default for arg in op.schema.args[len(tensors) :]))
     info = CallInfo(op, args, op.declare(*args), CUDA)
     payload = next(i for i in implementations(op) if i.dialect.name == "tvm").payload
-    spec = _generic.spec(payload, info, symbolic=not static)
+    return _generic.spec(payload, info, symbolic=not static)
+
+
+def code_of(spec: KernelSpec, target: Any) -> str:
+    """The CUDA code of a kernel."""
     module = _library.compile_functions({"kernel": _schedule.schedule(prim_func(spec), spec.pattern, target)}, target)
     source = "".join(m.inspect_source() for m in module.imports)
     return str(source[source.rindex('extern "C"') :])
@@ -136,23 +140,28 @@ def code_of(name: str, *tensors: TensorType, static: bool, target: Any) -> str:
 
 @pytest.mark.parametrize(("rows", "static", "each"), [(8192, True, 8), (64, True, 2), (8, True, 1), (64, False, 4)])
 def test_how_many_elements_a_thread_computes(rows: int, static: bool, each: int, target: Any) -> None:
-    x = tensor_type((rows, 8192), "bfloat16", CUDA)
-    code = code_of("exp", x, static=static, target=target)
-    assert re.search(rf"blockIdx\.x\)? \* (\(int64_t\))?{256 * each}\)", code)
+    code = code_of(spec_of("exp", tensor_type((rows, 8192), "bfloat16", CUDA), static=static), target)
+    assert re.search(rf"blockIdx\.x\)? \* {256 * each}\)", code)
     assert len(re.findall(r"^ *exp_ptr\[.*\] = ", code, re.MULTILINE)) == each
 
 
 @pytest.mark.parametrize("static", [True, False])
 def test_both_sides_of_a_choice_are_read_before_its_condition(static: bool, target: Any) -> None:
     x, mask = (tensor_type((512, 512), dtype, CUDA) for dtype in ("float32", "bool"))
-    code = code_of("where", mask, x, x, static=static, target=target)
+    code = code_of(spec_of("where", mask, x, x, static=static), target)
     assert "?" in code
     assert "else" not in code
 
 
-def test_indices_of_kernels_for_every_size(target: Any) -> None:
-    """64 bits where operands have as many, and in reductions over columns."""
-    x = tensor_type((64, 32, 8), "float32", CUDA)
-    assert "int64_t" not in code_of("bias_add", x, tensor_type((32,), "float32", CUDA), static=False, target=target)
-    wide, bias = (tensor_type(shape, "int64", CUDA) for shape in ((64, 32, 8), (32,)))
-    assert "int64_t" in code_of("bias_add", wide, bias, static=False, target=target)
+INDICES = [("bias_add", "float32", "int32"), ("bias_add", "int64", "int64"), ("softmax", "float32", "int32"),
+           ("sum", "float32", "int64")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "dtype", "index"), INDICES)
+def test_indices_of_kernels_for_every_size(op: str, dtype: str, index: str, target: Any) -> None:
+    """32 bits, but where operands have more, and in reductions over columns."""
+    x, bias = (tensor_type(shape, dtype, CUDA) for shape in ((64, 32, 8), (32,)))
+    spec = spec_of(op, *(x, bias)[: 2 if op == "bias_add" else 1], static=False)
+    assert spec.index == index
+    if index == "int32":
+        assert "(int64_t)blockIdx" not in code_of(spec, target)

@@ -1,0 +1,89 @@
+"""The contract with TVM: every name of it that the code uses exists, in the version that is supported."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meta.op.dialect.tvm import _adapter as tvm
+
+_ROOT = Path(__file__).resolve().parents[4]
+
+
+def test_every_tvm_name_exists() -> None:
+    broken: list[str] = []
+    for name, where in {**tvm.NAMES, **tvm.FUNCTIONS}.items():
+        try:
+            tvm.resolve(name)
+        except (AttributeError, ImportError) as error:
+            broken.append(f"{name} ({where}): {error}")
+    assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> None:
+    tvm.load()
+
+
+def test_every_attribute_taken_of_a_tvm_module_exists() -> None:
+    modules = {name for name, where in tvm.NAMES.items() if ":" not in where} | {"relax_transform", "transform"}
+    broken: list[str] = []
+    for folder in ("meta/op/dialect/tvm", "meta/vm", "meta/frontend"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text("utf-8"))
+            broken += [f"{path.relative_to(_ROOT)}: {chain}" for chain in _chains(tree, modules) if not _exists(chain)]
+    assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
+
+
+def _chains(tree: ast.AST, modules: set[str]) -> set[str]:
+    """Dotted names that start at a TVM module that the file takes from the adapter: `te.compute`, `topi.nn.dense`."""
+    local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter itself
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm":
+            local |= {alias.asname or alias.name: "" for alias in node.names if alias.name == "_adapter"}
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm._adapter":
+            local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in modules}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.insert(0, node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in local or not parts:
+            continue
+        full = [local[node.id], *parts] if local[node.id] else parts
+        if full[0] in modules:
+            found.add(".".join(full))
+    return found
+
+
+def _exists(chain: str) -> bool:
+    value: Any = tvm
+    for i, part in enumerate(chain.split(".")):
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+        if i and not isinstance(
+            value, (type(ast), tvm.Lazy)
+        ):  # attributes of objects and classes are not TVM's module layout
+            return True
+    return True
+
+
+def test_the_supported_version_is_the_one_installed() -> None:
+    assert tvm.version.startswith(tvm.SUPPORTED)
+
+
+def test_an_unknown_name_says_so() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        _ = tvm.no_such_name
+
+
+def test_importing_the_adapter_loads_no_tvm() -> None:
+    code = "import sys, meta.op.dialect.tvm._adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=_ROOT)
