@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from meta.errors import DeviceError, message
+from meta.errors import DeviceError
 
 _NAME = re.compile(r"(cpu|cuda)(?::(\d+)|\((\d+)\))?")
 
@@ -37,9 +37,7 @@ def _intern(kind: str, index: int) -> Device:
 def _parse(name: str) -> Device:
     found = _NAME.fullmatch(name)
     if found is None:
-        raise DeviceError(
-            message("device", f"{name!r} names no device", 'allowed: "cpu", "cuda", "cuda:N" or "cuda(N)"')
-        )
+        raise DeviceError("device", f"{name!r} names no device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
     return _intern(found[1], int(found[2] or found[3] or 0))
 
 

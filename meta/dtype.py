@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,9 +56,7 @@ def _named(dtype: object, where: str) -> str:
     name = {"bool_": "bool"}.get(name, _ALIASES.get(name, name))
     if name in _BITS:
         return name
-    raise ArgumentError(
-        message(where, f"{dtype!r} is not a dtype", f"allowed: {', '.join(ALL)}", did_you_mean(name, ALL))
-    )
+    raise ArgumentError(where, f"{dtype!r} is not a dtype", f"{', '.join(ALL)}", did_you_mean(name, ALL))
 
 
 def itemsize(dtype: str) -> int:

@@ -1,7 +1,7 @@
 """Every error meta raises on purpose, and the one place that words them.
 
-A message has four parts: `[softmax] what was wrong with the actual values; what is allowed; what to do`, followed by
-where in the user's code it happened.
+An error has four parts, rendered as `[softmax] what was wrong with the actual values; expected what is allowed; what to
+do (at file:line of the caller's code)`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,57 @@ import difflib
 import functools
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+E = TypeVar("E", bound="MetaError")
 
 # Frames that are not the user's: this package, code without a file, and what `with`, decorators and copies run through.
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
 
 
 class MetaError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package.
+
+    subject: the operator or the part of the package that reports it; "" until `attribute` names it.
+    problem: what is wrong, with the actual values.  expected: what is allowed, a phrase that follows "expected".
+    remedy: what to do.  location: `file:line` of the caller's code, found when the error is made; "" if unknown.
+    details: further lines below the text: an excerpt of the source, or other errors found on the way.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        problem: str,
+        expected: str = "",
+        remedy: str = "",
+        *,
+        location: str | None = None,
+        details: str = "",
+    ) -> None:
+        super().__init__(subject, problem, expected, remedy)
+        self.subject = subject
+        self.problem = problem
+        self.expected = expected
+        self.remedy = remedy
+        self.location = user_frame() if location is None else location
+        self.details = details
+
+    def attribute(self, subject: str) -> None:
+        """Name the subject of an error raised by a rule that operators share."""
+        self.subject = self.subject or subject
+
+    @property
+    def summary(self) -> str:
+        """The first three parts, for an error that is raised again about another place."""
+        expected = f"expected {self.expected}" if self.expected else ""
+        text = "; ".join(part for part in (self.problem, expected, self.remedy) if part)
+        return f"[{self.subject}] {text}" if self.subject else text
+
+    def __str__(self) -> str:
+        location = f" (at {self.location})" if self.location else ""
+        return self.summary + location + (f"\n{self.details}" if self.details else "")
 
 
 class ArgumentError(MetaError, TypeError):
@@ -69,7 +111,7 @@ class NotSupportedError(MetaError, NotImplementedError):
 
 def user_location() -> tuple[str, int] | None:
     """File and line of the innermost frame outside this package, None if there is none."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith(_NOT_USER):
@@ -84,16 +126,21 @@ def user_frame() -> str:
     return f"{at[0]}:{at[1]}" if at else ""
 
 
-def message(where: str, wrong: str, allowed: str = "", do: str = "") -> str:
-    """The four-part text of an error: `[where] wrong; allowed; do (at file:line)`."""
-    parts = "; ".join(part for part in (wrong, allowed, do) if part)
-    at = user_frame()
-    return f"[{where}] {parts}" + (f" (at {at})" if at else "")
+@contextlib.contextmanager
+def attributed(subject: str) -> Generator[None, None, None]:
+    """Name the subject of errors that a block raises through rules that operators share."""
+    try:
+        yield
+    except MetaError as error:
+        error.attribute(subject)
+        raise
 
 
-def reason(error: MetaError) -> str:
-    """The text of an error without its last part, for an error that is raised again about another place."""
-    return str(error).rsplit(" (at ", 1)[0]
+def combined(errors: Sequence[E]) -> E:
+    """The first of several errors, with the distinct texts of the others on lines of their own."""
+    first, *others = errors
+    first.details = "\n".join(text for text in dict.fromkeys(map(str, others)) if text != str(first))
+    return first
 
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import meta
 from meta.autograd import tape
 from meta.autograd.rule import GradRule
-from meta.errors import RegistryError, message
+from meta.errors import RegistryError
 from meta.interpreter.invoke import invoke, state
 from meta.ir.type import Type
 from meta.op import registry
@@ -53,7 +53,7 @@ def define(
     reference: the same on NumPy arrays.  facts: further fields of meta.op.registry.Op (pattern, amp, outputs, ...).
     Raises RegistryError for a taken name or unusable formula, before anything is registered."""
     if name in dir(meta):
-        raise RegistryError(message("define", f"meta.{name} exists already", "a name of its own"))
+        raise RegistryError("define", f"meta.{name} exists already", "a name of its own")
 
     def register(declare: TypeFunction) -> Callable[..., Any]:
         text = doc or (declare.__doc__ or "").strip() or name
@@ -88,9 +88,11 @@ def _checked(name: str, declare: TypeFunction) -> TypeFunction:
         if isinstance(out, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
             return out
         raise RegistryError(
-            message(name, f"its type function returned {type(out).__name__}", "a TensorType, a TupleType or a Value",
-                    "return the type of the result, such as that of an argument")
-        )  # fmt: skip
+            name,
+            f"its type function returned {type(out).__name__}",
+            "a TensorType, a TupleType or a Value",
+            "return the type of the result, such as that of an argument",
+        )
 
     return typed
 

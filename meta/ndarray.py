@@ -10,7 +10,7 @@ from meta import storage
 from meta._generated.methods import TensorMethods
 from meta.device import CPU, Device
 from meta.device import device as parse_device
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, did_you_mean, message
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.schema._types import TensorLike
@@ -101,9 +101,7 @@ class NDArray(TensorMethods):
         `x.detach().numpy()`."""
         if self._node is not None:
             raise GradientError(
-                message(
-                    "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
-                )
+                "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
             )
         return self._host("numpy")
 
@@ -117,14 +115,14 @@ class NDArray(TensorMethods):
         out: Any = self._host("numpy")
         same = dtype is None or out.dtype == dtype
         if copy is False and not (same and self.device.kind == "cpu"):
-            raise ValueError(message("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True"))
+            raise ValueError("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True")
         return out.copy() if copy and same else out if same else out.astype(dtype)
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         """The memory for another library. Raises GradientError like `numpy`."""
         if self._node is not None:
             raise GradientError(
-                message("dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()")
+                "dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()"
             )
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, "dlpack")
@@ -139,7 +137,7 @@ class NDArray(TensorMethods):
     def item(self) -> bool | int | float:
         """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
         if self.size != 1:
-            raise ArgumentError(message("item", f"the array has shape {self.shape}", "allowed: one element"))
+            raise ArgumentError("item", f"the array has shape {self.shape}", "one element")
         host: Any = self._host("item")
         return host.reshape(()).item()
 
@@ -158,12 +156,12 @@ class NDArray(TensorMethods):
 
     def __index__(self) -> int:
         if dtypes.is_float(self.dtype):
-            raise ArgumentError(message("index", f"the array has dtype {self.dtype}", "allowed: an integer dtype"))
+            raise ArgumentError("index", f"the array has dtype {self.dtype}", "an integer dtype")
         return int(self.item())
 
     def __len__(self) -> int:
         if self.ndim == 0:
-            raise ArgumentError(message("len", "the array is 0-d", "at least one dimension"))
+            raise ArgumentError("len", "the array is 0-d", "at least one dimension")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[NDArray]:
@@ -184,7 +182,7 @@ class NDArray(TensorMethods):
     def __deepcopy__(self, memo: dict[int, Any]) -> NDArray:
         """The same values in other memory; a leaf stays a leaf. Raises GradientError for a computed array."""
         if not self.is_leaf:
-            raise GradientError(message("copy", "the array is part of a gradient graph", "leaves", "use x.detach()"))
+            raise GradientError("copy", "the array is part of a gradient graph", "leaves", "use x.detach()")
         out = memo[id(self)] = copy_of(self)
         out.requires_grad = self.requires_grad
         if self._grad is not None:
@@ -213,12 +211,7 @@ class NDArray(TensorMethods):
             return
         if value._type is not self._type:
             raise TypeInferenceError(
-                message(
-                    "update",
-                    f"the value is {value.type!r}",
-                    f"the array's own type: {self.type!r}",
-                    "reshape or cast it",
-                )
+                "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
         from meta.autograd.tape import written
 
@@ -233,9 +226,11 @@ class NDArray(TensorMethods):
         tracing = scopes.active and modes.trace is not None
         if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
             raise GradientError(
-                message("setitem", "the value is part of a gradient graph, which a write in place leaves",
-                        "values without one", "use value.detach(), or meta.strided_set, which is differentiable")
-            )  # fmt: skip
+                "setitem",
+                "the value is part of a gradient graph, which a write in place leaves",
+                "values without one",
+                "use value.detach(), or meta.strided_set, which is differentiable",
+            )
         if self.device.kind == "cpu" and not tracing:
             _write_host(self, index, value)
             return
@@ -258,7 +253,7 @@ class NDArray(TensorMethods):
             self._grad = gradient
         else:
             shown = getattr(gradient, "type", type(gradient).__name__)
-            raise GradientError(message("grad", f"the gradient is {shown}", f"None, or an array: {self.type!r}"))
+            raise GradientError("grad", f"the gradient is {shown}", f"None, or an array: {self.type!r}")
 
     @property
     def requires_grad(self) -> bool:
@@ -353,7 +348,8 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
 
     items = host_index(x, index)
     if isinstance(value, NDArray):
-        rules.same_device("setitem", x.type, value.type)
+        with attributed("setitem"):
+            rules.same_device(x.type, value.type)
     source = value._host("setitem") if isinstance(value, NDArray) else storage.host_array(value, None)
     check_dtype(dtypes.canonical(source.dtype), x.dtype)
     target = storage.to_numpy(x._data, x.dtype, x.shape, x.device)
@@ -381,7 +377,7 @@ def _noted(x: NDArray) -> NDArray:
 def copy_of(x: NDArray) -> NDArray:
     """The same values in memory of their own, without history."""
     out = storage.empty(x.shape, x.dtype, x.device)
-    storage.copy_into(x._data, out)  # pyright: ignore[reportPrivateUsage]
+    storage.copy_into(x._data, out)
     return NDArray(out, x.type)
 
 

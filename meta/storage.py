@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta._tvm_runtime import ffi
 from meta.device import CPU, Device, device
-from meta.errors import ArgumentError, DeviceError, message
+from meta.errors import ArgumentError, DeviceError
 
 if TYPE_CHECKING:
     from meta.op.dialect.tvm._pool import MemoryStats
@@ -81,14 +81,12 @@ def host_array(data: Any, dtype: Any) -> Any:
         host = np.asarray(data)
     except ValueError as error:
         wrong = f"cannot make an array: {error}"
-        raise ArgumentError(message("array", wrong, "numbers in equal-length lists")) from None
+        raise ArgumentError("array", wrong, "numbers in equal-length lists") from None
     kind: Any = host.dtype
     if kind.kind in "OSU":
         what = "integers beyond 64 bits" if _is_int(host) else "text" if kind.kind in "SU" else "objects"
         raise ArgumentError(
-            message(
-                "array", f"{type(data).__name__} holds {what}", "numbers in equal-length lists of a supported dtype"
-            )
+            "array", f"{type(data).__name__} holds {what}", "numbers in equal-length lists of a supported dtype"
         )
     foreign = hasattr(data, "dtype")
     if dtype is None and not foreign and kind == np.float64:
@@ -114,9 +112,8 @@ def check_held(host: Any, dtype: str) -> None:
     outside = host[~((host >= low) & (host <= high))]
     if outside.size:
         raise ArgumentError(
-            message("array", f"the number {outside[0]} does not fit into {dtype}", f"allowed: {low} to {high}",
-                    "use a wider dtype")
-        )  # fmt: skip
+            "array", f"the number {outside[0]} does not fit into {dtype}", f"{low} to {high}", "use a wider dtype"
+        )
 
 
 def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
@@ -140,9 +137,11 @@ def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
     strided memory on a device from a library without `contiguous`."""
     if not hasattr(exporter, "__dlpack__") or not hasattr(exporter, "__dlpack_device__"):
         raise ArgumentError(
-            message("from_dlpack", f"{type(exporter).__name__} has no __dlpack__", "allowed: a DLPack exporter",
-                    "use meta.array(...) for other data")
-        )  # fmt: skip
+            "from_dlpack",
+            f"{type(exporter).__name__} has no __dlpack__",
+            "a DLPack exporter",
+            "use meta.array(...) for other data",
+        )
     if hasattr(exporter, "dtype"):
         dtypes.canonical(exporter.dtype, "from_dlpack")
     if getattr(exporter, "requires_grad", False):
@@ -200,8 +199,8 @@ def _copied_by_numpy(exporter: Any, why: Exception) -> Any:
         return from_numpy(host, copy=True)
     except (TypeError, ValueError, RuntimeError, BufferError):
         raise DeviceError(
-            message("from_dlpack", f"cannot import {type(exporter).__name__}: {why}", "compact, writable memory",
-                    "copy it in its own library first")
+            "from_dlpack", f"cannot import {type(exporter).__name__}: {why}", "compact, writable memory",
+                    "copy it in its own library first"
         ) from None  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meta._generated.methods import TensorMethods
 from meta.device import Device
 from meta.dtype import is_float
-from meta.errors import GradientError, TraceError, message
+from meta.errors import GradientError, TraceError
 from meta.ir.dim import Dim
 from meta.ir.type import TensorType
 from meta.scope import modes
@@ -79,12 +79,12 @@ class Symbol(TensorMethods):
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         if modes.trace is None:
-            raise TraceError(message("requires_grad", f"{self!r} is used after its trace", "arrays", "return it"))
+            raise TraceError("requires_grad", f"{self!r} is used after its trace", "arrays", "return it")
         if not wanted:
-            raise GradientError(message("requires_grad", "a traced tensor is made to require no gradient", "arrays",
-                                        "use x.detach()"))  # fmt: skip
+            raise GradientError("requires_grad", "a traced tensor is made to require no gradient", "arrays",
+                                        "use x.detach()")  # fmt: skip
         if not is_float(self.dtype):
-            raise GradientError(message("requires_grad", f"the tensor has dtype {self.dtype}", "floating dtypes"))
+            raise GradientError("requires_grad", f"the tensor has dtype {self.dtype}", "floating dtypes")
         if not self.requires_grad:
             modes.trace.mark(self)
 
@@ -112,16 +112,18 @@ class Symbol(TensorMethods):
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Not available: a program has no place for Python calls."""
         raise TraceError(
-            message("register_hook", f"a hook is put on {self!r}", "hooks on arrays, outside of the traced function",
-                    "write what the hook does into the function")
-        )  # fmt: skip
+            "register_hook",
+            f"a hook is put on {self!r}",
+            "hooks on arrays, outside of the traced function",
+            "write what the hook does into the function",
+        )
 
     # --- values ------------------------------------------------------------------------------------------------------
 
     def update(self, value: Any) -> None:
         """Overwrite the values, in place, with those of a tensor of the same type."""
         if modes.trace is None:
-            raise TraceError(message("update", f"{self!r} is written after its trace", "symbols of the trace"))
+            raise TraceError("update", f"{self!r} is written after its trace", "symbols of the trace")
         modes.trace.update(self, value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -132,7 +134,7 @@ class Symbol(TensorMethods):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TraceError(message("len", "the tensor is 0-d", "at least one dimension"))
+            raise TraceError("len", "the tensor is 0-d", "at least one dimension")
         return self.shape[0].__index__()
 
     def __iter__(self) -> Iterator[Symbol]:
@@ -140,10 +142,11 @@ class Symbol(TensorMethods):
 
     def _no_value(self, *_: object, **__: object) -> Any:
         raise TraceError(
-            message("trace", f"the value of {self!r} is needed while tracing",
-                    "shapes and dtypes are known, values not",
-                    "compute it with operators (meta.where for a choice) or outside of the traced function")
-        )  # fmt: skip
+            "trace",
+            f"the value of {self!r} is needed while tracing",
+            "shapes and dtypes are known, values not",
+            "compute it with operators (meta.where for a choice) or outside of the traced function",
+        )
 
     def __format__(self, spec: str) -> str:
         return self._no_value() if spec else repr(self)

@@ -76,5 +76,5 @@ class _Policy:
 
 def _freed(x: NDArray) -> bool:
     """Whether a backward pass went through the cast: its graph is gone, and the next use needs one of its own."""
-    node = x._node  # pyright: ignore[reportPrivateUsage]
+    node = x._node
     return node is not None and node.args is None

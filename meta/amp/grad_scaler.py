@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import meta
 from meta.autograd.api import no_grad
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.ndarray import NDArray
 
 
@@ -33,9 +33,10 @@ class GradScaler:
     def __init__(self, scale: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000) -> None:
         if scale <= 0 or growth < 1 or not 0 < backoff < 1 or interval < 1:
             raise ArgumentError(
-                message("GradScaler", f"scale={scale}, growth={growth}, backoff={backoff}, interval={interval}",
-                        "scale > 0, growth >= 1, 0 < backoff < 1, interval >= 1")
-            )  # fmt: skip
+                "GradScaler",
+                f"scale={scale}, growth={growth}, backoff={backoff}, interval={interval}",
+                "scale > 0, growth >= 1, 0 < backoff < 1, interval >= 1",
+            )
         self.factor = float(scale)
         self.growth = float(growth)
         self.backoff = float(backoff)
@@ -53,7 +54,7 @@ class GradScaler:
 
         Raises ArgumentError when called twice before `step`."""
         if id(optimizer) in self._unscaled:
-            raise ArgumentError(message("GradScaler", "unscale is called twice", "once before each step"))
+            raise ArgumentError("GradScaler", "unscale is called twice", "once before each step")
         gradients = [(x, x.grad) for x in optimizer.parameters if x.grad is not None]
         with no_grad():
             for x, g in gradients:
@@ -80,7 +81,7 @@ class GradScaler:
     def load_state_dict(self, state: Mapping[str, float | int]) -> None:
         """Go on from a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`."""
         if set(state) != {"factor", "good_steps"}:
-            raise ArgumentError(message("GradScaler", f"the state has {sorted(state)}", "factor and good_steps"))
+            raise ArgumentError("GradScaler", f"the state has {sorted(state)}", "factor and good_steps")
         self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
 
     def _adapt(self, finite: bool) -> None:

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, cast
 
 from meta.autograd.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
+from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.ndarray import NDArray, copy_of
 from meta.scope import modes
 
@@ -63,9 +63,11 @@ def grad(
     for i, g in enumerate(out):
         if g is None and not allow_unused:
             raise GradientError(
-                message("grad", f"input {i} was not used to compute the outputs", "inputs in the graph of the outputs",
-                        "pass allow_unused=True to get None")
-            )  # fmt: skip
+                "grad",
+                f"input {i} was not used to compute the outputs",
+                "inputs in the graph of the outputs",
+                "pass allow_unused=True to get None",
+            )
     return out
 
 
@@ -80,7 +82,7 @@ def _start(where: str, outputs: Any, dys: Any) -> Pending:
     ys = _arrays(where, "outputs", outputs)
     seeds = (None,) * len(ys) if dys is None else (dys,) if isinstance(dys, NDArray) else _sequence(where, dys)
     if len(seeds) != len(ys):
-        raise GradientError(message(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each"))
+        raise GradientError(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each")
     start: Pending = {}
     for y, dy in zip(ys, seeds, strict=True):
         node, index = _root(y, where)
@@ -94,7 +96,7 @@ def _arrays(where: str, what: str, given: Any) -> tuple[NDArray, ...]:
     for x in listed:
         if not isinstance(x, NDArray):
             wrong = f"{what} hold {type(x).__name__}"
-            raise ArgumentError(message(where, wrong, "an NDArray, or a list or tuple of them"))
+            raise ArgumentError(where, wrong, "an NDArray, or a list or tuple of them")
     return listed
 
 
@@ -106,43 +108,47 @@ def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
 
 def _no_array(where: str, dy: Any) -> ArgumentError:
     return ArgumentError(
-        message(where, f"dy is {type(dy).__name__}", "an NDArray of the array's type", "wrap it: meta.array(...)")
+        where, f"dy is {type(dy).__name__}", "an NDArray of the array's type", "wrap it: meta.array(...)"
     )
 
 
 def _root(y: NDArray, where: str) -> Slot:
-    node = y._node  # pyright: ignore[reportPrivateUsage]
+    node = y._node
     if node is None:
         raise GradientError(
-            message(where, "the array does not require grad and was not computed from one that does",
-                    "an array in a gradient graph", "set requires_grad = True on an input, outside of no_grad()")
-        )  # fmt: skip
-    return node, y._index  # pyright: ignore[reportPrivateUsage]
+            where,
+            "the array does not require grad and was not computed from one that does",
+            "an array in a gradient graph",
+            "set requires_grad = True on an input, outside of no_grad()",
+        )
+    return node, y._index
 
 
 def _seed(where: str, y: NDArray, dy: NDArray | None) -> NDArray:
     if dy is None:
         if y.size != 1:
             raise GradientError(
-                message(where, f"the array has shape {y.shape} and no gradient was given",
-                        "without dy: arrays with one element", "pass dy, or reduce with .sum()")
-            )  # fmt: skip
+                where,
+                f"the array has shape {y.shape} and no gradient was given",
+                "arrays with one element",
+                "pass dy, or reduce with .sum()",
+            )
         from meta._generated.functions import ones
 
         return ones(y.shape, dtype=y.dtype, device=y.device)
     if not isinstance(dy, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _no_array(where, dy)
-    if dy._type is not y._type:  # pyright: ignore[reportPrivateUsage]
+    if dy._type is not y._type:
         raise TypeInferenceError(
-            message(where, f"dy is {dy.type!r}", f"the array's own type: {y.type!r}", "reshape, cast or move dy")
+            where, f"dy is {dy.type!r}", f"the array's own type: {y.type!r}", "reshape, cast or move dy"
         )
     return _shared(dy)
 
 
 def _shared(gradient: NDArray) -> NDArray:
     """`gradient`, marked as memory that somebody else holds too: an array that counts its writes may have aliases."""
-    if gradient._version is None:  # pyright: ignore[reportPrivateUsage]
-        gradient._version = [0]  # pyright: ignore[reportPrivateUsage]
+    if gradient._version is None:
+        gradient._version = [0]
     return gradient
 
 
@@ -240,9 +246,11 @@ def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: b
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
         raise GradientError(
-            message(rule.op, "the graph was freed by an earlier backward", "one backward a graph",
-                    "pass retain_graph=True to the first one")
-        )  # fmt: skip
+            rule.op,
+            "the graph was freed by an earlier backward",
+            "one backward a graph",
+            "pass retain_graph=True to the first one",
+        )
     if node.versions:
         check_versions(node)
     edges = node.edges if route is None else _pruned(node.edges, route)
@@ -291,9 +299,7 @@ def _pruned(edges: Edges, route: _Route) -> Edges:
 def _check_available(op: str, why: dict[int, str], positions: tuple[int, ...], needs: tuple[bool, ...]) -> None:
     for position, needed in zip(positions, needs, strict=True):
         if needed and position in why:
-            raise GradientError(
-                message(op, f"argument {position} has no gradient", why[position], "detach it: x.detach()")
-            )
+            raise GradientError(op, f"argument {position} has no gradient", why[position], "detach it: x.detach()")
 
 
 def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -303,8 +309,8 @@ def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def connected(node: Node, index: int, saved: NDArray) -> NDArray:
     """The alias of a node's output, saved for backward, as that output."""
-    out = saved._alias()  # pyright: ignore[reportPrivateUsage]
-    out._node, out._index = node, index  # pyright: ignore[reportPrivateUsage]
+    out = saved._alias()
+    out._node, out._index = node, index
     return out
 
 
@@ -343,11 +349,7 @@ def _check_replacement(gradient: NDArray, replaced: Any) -> None:
     if not isinstance(replaced, NDArray) or replaced.type is not gradient.type:
         shown = repr(replaced.type) if isinstance(replaced, NDArray) else type(replaced).__name__
         raise GradientError(
-            message(
-                "register_hook",
-                f"a hook returned {shown}",
-                f"None or an array of the gradient's type {gradient.type!r}",
-            )
+            "register_hook", f"a hook returned {shown}", f"None or an array of the gradient's type {gradient.type!r}"
         )
 
 
@@ -362,7 +364,7 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
         elif create:
             target._grad = gradient
         # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, others are taken.
-        elif gradient._version is None:  # pyright: ignore[reportPrivateUsage]
+        elif gradient._version is None:
             target._grad = _shared(gradient)
         else:
             target._grad = copy_of(gradient)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meta.autograd.api import enable_grad, no_grad
 from meta.autograd.engine import grad
 from meta.autograd.rule import as_tuple
-from meta.errors import GradientError, message
+from meta.errors import GradientError
 from meta.ndarray import NDArray, array
 
 if TYPE_CHECKING:
@@ -81,15 +81,15 @@ def _check(
 def _checked(xs: Sequence[NDArray]) -> list[int]:
     checked = [i for i, x in enumerate(xs) if x.requires_grad]
     if not checked:
-        raise GradientError(
-            message("gradcheck", "no input requires a gradient", "at least one", "set x.requires_grad = True")
-        )
+        raise GradientError("gradcheck", "no input requires a gradient", "at least one", "set x.requires_grad = True")
     for i in checked:
         if xs[i].dtype != "float64":
             raise GradientError(
-                message("gradcheck", f"input {i} has dtype {xs[i].dtype}", "float64, or differences drown in rounding",
-                        'cast it: x.cast("float64")')
-            )  # fmt: skip
+                "gradcheck",
+                f"input {i} has dtype {xs[i].dtype}",
+                "float64, or differences drown in rounding",
+                'cast it: x.cast("float64")',
+            )
     return checked
 
 
@@ -147,8 +147,9 @@ def _compare(where: str, index: int, exact: Host, numeric: Host, rtol: float, at
         worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
         at = tuple(map(int, worst))
         raise GradientError(
-            message(where, f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences "
-                    f"{numeric[worst]:.9g} ({int(bad.sum())} of {bad.size} elements differ)",
-                    f"within rtol {rtol:g}, atol {atol:g}",
-                    "check the gradient formula, or kinks of the function near these inputs")
-        )  # fmt: skip
+            where,
+            f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences "
+            f"{numeric[worst]:.9g} ({int(bad.sum())} of {bad.size} elements differ)",
+            f"within rtol {rtol:g}, atol {atol:g}",
+            "check the gradient formula, or kinks of the function near these inputs",
+        )

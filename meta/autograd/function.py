@@ -24,7 +24,7 @@ from meta import dtype as dtypes
 from meta.autograd.engine import connected
 from meta.autograd.rule import GradRule, as_tuple
 from meta.autograd.tape import Node, edges_of, link, next_order, versions_of
-from meta.errors import ArgumentError, GradientError, TraceError, message
+from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ndarray import NDArray
 from meta.schema._types import TensorLike
 from meta.scope import modes
@@ -52,9 +52,11 @@ class Context:
         for x in arrays:
             if x is not None and not isinstance(x, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError(
-                    message(self._name, f"save_for_backward got {type(x).__name__}", "arrays and None",
-                            "set other values as attributes of ctx")
-                )  # fmt: skip
+                    self._name,
+                    f"save_for_backward got {type(x).__name__}",
+                    "arrays and None",
+                    "set other values as attributes of ctx",
+                )
         self._saved = arrays
 
     def mark_non_differentiable(self, *results: NDArray) -> None:
@@ -94,9 +96,11 @@ class Function:
         """Run `forward` and record the call. Raises GradientError when `backward` returns a wrong number or type."""
         if any(isinstance(a, TensorLike) and not isinstance(a, NDArray) for a in args):
             raise TraceError(
-                message(cls.__name__, "an autograd.Function is called on traced symbols", "eager arrays",
-                        "declare an operator with a gradient (see docs/add-an-operator.md)")
-            )  # fmt: skip
+                cls.__name__,
+                "an autograd.Function is called on traced symbols",
+                "eager arrays",
+                "declare an operator with a gradient (see docs/add-an-operator.md)",
+            )
         edges = edges_of(args) if modes.grad_enabled else (None,) * len(args)
         ctx = Context(cls.__name__, tuple(edge is not None for edge in edges))
         before = modes.grad_enabled
@@ -117,12 +121,12 @@ class Function:
 def _check_results(name: str, results: Sequence[Any]) -> None:
     for r in results:
         if not isinstance(r, NDArray):
-            raise GradientError(message(name, f"forward returned {type(r).__name__}", "an NDArray or a tuple of them"))
+            raise GradientError(name, f"forward returned {type(r).__name__}", "an NDArray or a tuple of them")
 
 
 def _fresh(result: NDArray, args: Sequence[Any]) -> NDArray:
     """A result that is an argument itself, or already belongs to a graph, as an array of its own."""
-    known = result._node is not None or any(result is a for a in args)  # pyright: ignore[reportPrivateUsage]
+    known = result._node is not None or any(result is a for a in args)
     return result.detach() if known else result
 
 
@@ -131,7 +135,7 @@ def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], edges: Any
     node.order = next_order()
     node.hooks = None
     node.edges = edges
-    stopped = ctx._non_differentiable  # pyright: ignore[reportPrivateUsage]
+    stopped = ctx._non_differentiable
     flows = frozenset(i for i, r in enumerate(results) if dtypes.is_float(r.dtype) and not any(r is s for s in stopped))
     _detach_outputs(ctx, results)
     node.args = (ctx,)
@@ -141,20 +145,20 @@ def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], edges: Any
     )
     node.out_types = tuple(r.type for r in results)
     node.outs = node.out_types
-    node.versions = versions_of(ctx._saved)  # pyright: ignore[reportPrivateUsage]
-    ctx._node = weakref.ref(node)  # pyright: ignore[reportPrivateUsage]
+    node.versions = versions_of(ctx._saved)
+    ctx._node = weakref.ref(node)
     link(node, results, flows)
 
 
 def _detach_outputs(ctx: Context, results: Sequence[NDArray]) -> None:
     """Results among the saved arrays are kept by aliases: they hold the node, which holds what is saved."""
-    saved = list(ctx._saved)  # pyright: ignore[reportPrivateUsage]
+    saved = list(ctx._saved)
     for i, x in enumerate(saved):
         for j, result in enumerate(results):
             if x is result:
                 saved[i] = x.detach()
-                ctx._outputs[i] = j  # pyright: ignore[reportPrivateUsage]
-    ctx._saved = tuple(saved)  # pyright: ignore[reportPrivateUsage]
+                ctx._outputs[i] = j
+    ctx._saved = tuple(saved)
 
 
 def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
@@ -166,9 +170,11 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
         gradients = as_tuple(found)
         if len(gradients) != len(types):  # pyright: ignore[reportUnknownArgumentType]
             raise GradientError(
-                message(cls.__name__, f"backward returned {len(gradients)} gradients",
-                        f"one for each of the {len(types)} arguments of forward", "return None where there is none")
-            )  # fmt: skip
+                cls.__name__,
+                f"backward returned {len(gradients)} gradients",
+                f"one for each of the {len(types)} arguments of forward",
+                "return None where there is none",
+            )
         for i, (g, t, need) in enumerate(zip(gradients, types, needs, strict=True)):
             if need and g is not None:
                 _check_gradient(cls.__name__, i, g, t)
@@ -179,13 +185,13 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
 
 def _check_gradient(name: str, index: int, gradient: Any, wanted: Any) -> None:
     if not isinstance(gradient, NDArray):
-        raise GradientError(
-            message(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None")
-        )
+        raise GradientError(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None")
     if gradient.type is not wanted:
         raise GradientError(
-            message(name, f"gradient {index} of backward is {gradient.type!r}",
-                    f"the type of argument {index}: {wanted!r}", "sum, reshape or cast it")
-        )  # fmt: skip
-    if gradient._version is None:  # pyright: ignore[reportPrivateUsage]
-        gradient._version = [0]  # pyright: ignore[reportPrivateUsage]  # the user may hold it too
+            name,
+            f"gradient {index} of backward is {gradient.type!r}",
+            f"the type of argument {index}: {wanted!r}",
+            "sum, reshape or cast it",
+        )
+    if gradient._version is None:
+        gradient._version = [0]  # the user may hold it too

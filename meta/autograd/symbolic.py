@@ -14,7 +14,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.autograd.rule import GradRule
 from meta.autograd.tape import table
-from meta.errors import GradientError, message
+from meta.errors import GradientError, combined
 from meta.ir.builder import Builder
 from meta.ir.expr import (
     MAX_DEPTH,
@@ -49,7 +49,7 @@ class Sweep:
     active: set[Var]
     sources: frozenset[Var]
     gradients: dict[Var, Any] = field(default_factory=dict[Var, Any])
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[GradientError] = field(default_factory=list[GradientError])
     visited: list[Binding] = field(default_factory=list[Binding])
     fields: dict[tuple[Var, int], Var] = field(default_factory=dict[tuple[Var, int], Var])
     """The variables that fields of tuples were already bound to."""
@@ -80,7 +80,7 @@ def gradients(builder: Builder, outputs: Mapping[Atom, Symbol], sources: Iterabl
     depends on is absent from the result. Raises GradientError naming every operator on the way without a gradient."""
     sweep = run_sweep(builder, outputs, sources, [])
     if sweep.problems:
-        raise GradientError("\n".join(dict.fromkeys(sweep.problems)))
+        raise combined(sweep.problems)
     return {v: sweep.gradients[v] for v in sweep.sources if v in sweep.gradients}
 
 
@@ -88,7 +88,7 @@ def run_sweep(
     builder: Builder,
     outputs: Mapping[Atom, Any],
     sources: Iterable[Var],
-    problems: list[str],
+    problems: list[GradientError],
     ends: frozenset[Var] | None = None,
 ) -> Sweep:
     """Go through the innermost open block once, backwards. ends: variables that gradients stop at; the sources."""
@@ -171,7 +171,9 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     assert isinstance(value, Call)
     if value.callee is not None:
         wrong = "a gradient goes through the call of a function"
-        sweep.problems.append(message("autodiff", wrong, "calls of operators", "inline it first; recursion has none"))
+        sweep.problems.append(
+            GradientError("autodiff", wrong, "calls of operators", "inline it first; recursion has none")
+        )
         return
     rule = table()[value.op.name]  # type: ignore[union-attr]  # active, so there is one
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
@@ -179,7 +181,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     if missing:
         name = value.op.schema.names[missing[0]]  # type: ignore[union-attr]
         wrong = f"argument '{name}' has no gradient ({rule.unavailable[missing[0]]})"
-        sweep.problems.append(message(rule.op, wrong, do="detach it: x.detach()") + _at(binding))
+        sweep.problems.append(GradientError(rule.op, wrong, remedy="detach it: x.detach()", location=_at(binding)))
         for position in rule.differentiable:  # go on, to find what else is missing
             for atom in _atoms([value.args[position]]):
                 if sweep.is_active(atom):
@@ -201,8 +203,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
             sweep.add(atom, part)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _at(binding: Binding) -> str:
-    return f" (at {binding.span})" if binding.span else ""
+def _at(binding: Binding) -> str | None:
+    return str(binding.span) if binding.span else None
 
 
 def _outputs(sweep: Sweep, rule: GradRule, var: Var) -> list[Any]:
@@ -290,7 +292,9 @@ def _or_zeros(gradient: Symbol | None, kind: Any) -> Atom:
 
 def _function(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     del binding, gradient
-    sweep.problems.append(message("autodiff", "a gradient reaches a function value", "tensors", "inline it first"))
+    sweep.problems.append(
+        GradientError("autodiff", "a gradient reaches a function value", "tensors", "inline it first")
+    )
 
 
 _RULES: dict[type, Any] = {Call: _call, Tuple: _tuple, TupleGetItem: _get_item, If: _if, Function: _function}

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta.errors import ArgumentError, GradientError, message
+from meta.errors import ArgumentError, GradientError
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray
 from meta.op.registry import get
@@ -157,7 +157,7 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
     # `outputs` is -1 for operators whose number of results depends on the call (split): all of them count.
     flows = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
     keeps = frozenset(flows) if rule.outputs < 0 and rule.saved_outputs else rule.saved_outputs
-    aliases = {i: results[i]._alias() for i in keeps}  # pyright: ignore[reportPrivateUsage]
+    aliases = {i: results[i]._alias() for i in keeps}
     node.outs = tuple(aliases.get(i, r.type) for i, r in enumerate(results))
     node.versions = (*node.versions, *versions_of(aliases.values()))
     link(node, results, [i for i in flows if dtypes.is_float(results[i].dtype)])
@@ -167,8 +167,8 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
 def link(node: Node, results: Sequence[NDArray], indices: Iterable[int]) -> None:
     """Make the results at `indices` outputs of `node`."""
     for i in indices:
-        results[i]._node = node  # pyright: ignore[reportPrivateUsage]
-        results[i]._index = i  # pyright: ignore[reportPrivateUsage]
+        results[i]._node = node
+        results[i]._index = i
 
 
 def edges_of(args: Iterable[Any]) -> tuple[Edge, ...]:
@@ -206,35 +206,39 @@ def versions_of(values: Iterable[Any]) -> tuple[tuple[NDArray, int], ...]:
 
 
 def _version(x: NDArray) -> int:
-    count = x._version  # pyright: ignore[reportPrivateUsage]
+    count = x._version
     return 0 if count is None else count[0]
 
 
 def check_versions(node: Node) -> None:
     """Raise GradientError when a value saved for backward was written in place since."""
     for x, then in node.versions:
-        count = x._version  # pyright: ignore[reportPrivateUsage]
+        count = x._version
         if count is not None and count[0] != then:
             raise GradientError(
-                message(node.rule.op, f"a value of shape {x.shape} that its gradient needs was modified in place "
-                        f"(version {_version(x)}, saved at {then})", "values saved for backward stay as they are",
-                        "write to a copy, or call backward before the write")
-            )  # fmt: skip
+                node.rule.op,
+                f"a value of shape {x.shape} that its gradient needs was modified in place "
+                f"(version {_version(x)}, saved at {then})",
+                "values saved for backward stay as they are",
+                "write to a copy, or call backward before the write",
+            )
 
 
 def written(op: str, x: NDArray) -> NDArray:
     """Check that `x` may be written in place, count the write, and return `x`.
 
     Raises GradientError for an array in a gradient graph while gradients are recorded."""
-    if x._node is not None and modes.grad_enabled:  # pyright: ignore[reportPrivateUsage]
-        what = "a leaf that requires grad" if isinstance(x._node, Leaf) else "computed from arrays that require grad"  # pyright: ignore[reportPrivateUsage]
+    if x._node is not None and modes.grad_enabled:
+        what = "a leaf that requires grad" if isinstance(x._node, Leaf) else "computed from arrays that require grad"
         raise GradientError(
-            message(op, f"the array of shape {x.shape} written in place is {what}", "arrays outside of any graph",
-                    "write under `with meta.no_grad():`, or to x.detach() of a copy")
-        )  # fmt: skip
-    count = x._version  # pyright: ignore[reportPrivateUsage]
+            op,
+            f"the array of shape {x.shape} written in place is {what}",
+            "arrays outside of any graph",
+            "write under `with meta.no_grad():`, or to x.detach() of a copy",
+        )
+    count = x._version
     if count is None:
-        x._version = [1]  # pyright: ignore[reportPrivateUsage]
+        x._version = [1]
     else:
         count[0] += 1
     return x
@@ -242,38 +246,33 @@ def written(op: str, x: NDArray) -> NDArray:
 
 def set_requires_grad(x: NDArray, wanted: bool) -> None:
     """Start or stop accumulating gradients into `x.grad`. Raises GradientError for integers and computed arrays."""
-    node = x._node  # pyright: ignore[reportPrivateUsage]
+    node = x._node
     if node is not None and not isinstance(node, Leaf):
         if wanted:
             return
         raise GradientError(
-            message("requires_grad", "the array was computed from others that require grad", "leaves only",
-                    "use x.detach()")
-        )  # fmt: skip
-    if wanted and not dtypes.is_float(x.dtype):
-        raise GradientError(
-            message("requires_grad", f"the array has dtype {x.dtype}", f"allowed: {', '.join(dtypes.FLOATS)}")
+            "requires_grad", "the array was computed from others that require grad", "leaves only", "use x.detach()"
         )
+    if wanted and not dtypes.is_float(x.dtype):
+        raise GradientError("requires_grad", f"the array has dtype {x.dtype}", f"{', '.join(dtypes.FLOATS)}")
     if wanted and node is None:
         leaf = Leaf()
         leaf.order = next_order()
         leaf.edges = ()
         leaf.hooks = None
         leaf.array = weakref.ref(x)
-        x._node = leaf  # pyright: ignore[reportPrivateUsage]
+        x._node = leaf
     elif not wanted:
-        x._node = None  # pyright: ignore[reportPrivateUsage]
+        x._node = None
 
 
 def register_hook(x: NDArray, hook: Hook) -> Callable[[], None]:
     """See NDArray.register_hook."""
-    node, index = x._node, x._index  # pyright: ignore[reportPrivateUsage]
+    node, index = x._node, x._index
     if node is None:
-        raise GradientError(message("register_hook", "the array does not require grad", "arrays that require grad"))
+        raise GradientError("register_hook", "the array does not require grad", "arrays that require grad")
     if not callable(hook):
-        raise ArgumentError(
-            message("register_hook", f"the hook is {type(hook).__name__}", "a function of the gradient")
-        )
+        raise ArgumentError("register_hook", f"the hook is {type(hook).__name__}", "a function of the gradient")
     if node.hooks is None:
         node.hooks = {}
     hooks = node.hooks.setdefault(index, [])

@@ -9,7 +9,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.autograd.api import GradMode
 from meta.autograd.symbolic import Sweep, add_up, reached, run_sweep
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, message
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, combined
 from meta.ir.expr import Atom, Call, Var
 from meta.schema._types import TensorLike
 from meta.scope import modes
@@ -56,9 +56,11 @@ def grad(
     for i, g in enumerate(found):
         if g is None and not allow_unused:
             raise GradientError(
-                message("grad", f"input {i} was not used to compute the outputs", "inputs in the graph of the outputs",
-                        "pass allow_unused=True to get None")
-            )  # fmt: skip
+                "grad",
+                f"input {i} was not used to compute the outputs",
+                "inputs in the graph of the outputs",
+                "pass allow_unused=True to get None",
+            )
     return tuple(found)
 
 
@@ -77,23 +79,27 @@ def _run(
     retain: bool,
     ends: frozenset[Var] | None = None,
 ) -> Sweep:
-    problems: list[str] = []
+    problems: list[GradientError] = []
     sweep = run_sweep(trace.builder, seeds, sources, problems, ends)
     if where == "backward" and not all(atom in sweep.active and not trace.is_cut(atom) for atom in seeds):
         raise GradientError(
-            message(where, "the tensor does not depend on any that requires grad", "a tensor in a gradient graph",
-                    "set requires_grad = True on an array that it is computed from, outside of no_grad()")
-        )  # fmt: skip
+            where,
+            "the tensor does not depend on any that requires grad",
+            "a tensor in a gradient graph",
+            "set requires_grad = True on an array that it is computed from, outside of no_grad()",
+        )
     if problems:
-        raise GradientError("\n".join(dict.fromkeys(problems)))
+        raise combined(problems)
     again = [b for b in sweep.visited if b.var in trace.freed]
     if again:
         call = again[0].value
         assert isinstance(call, Call)
         raise GradientError(
-            message(call.op_name, "the graph was freed by an earlier backward", "one backward a graph",
-                    "pass retain_graph=True to the first one")
-        )  # fmt: skip
+            call.op_name,
+            "the graph was freed by an earlier backward",
+            "one backward a graph",
+            "pass retain_graph=True to the first one",
+        )
     if not retain:
         trace.freed.update(b.var for b in sweep.visited)
     return sweep
@@ -101,7 +107,7 @@ def _run(
 
 def _trace(where: str) -> Trace:
     if modes.trace is None:
-        raise GradientError(message(where, "a symbol is differentiated outside of a trace", "inside a traced function"))
+        raise GradientError(where, "a symbol is differentiated outside of a trace", "inside a traced function")
     return modes.trace
 
 
@@ -114,7 +120,7 @@ def _seeds(where: str, outputs: Any, dys: Any) -> dict[Atom, Symbol]:
     ys = _sequence(outputs)
     given = (None,) * len(ys) if dys is None else _sequence(dys)
     if len(given) != len(ys):
-        raise GradientError(message(where, f"{len(given)} output gradients for {len(ys)} outputs", "one each"))
+        raise GradientError(where, f"{len(given)} output gradients for {len(ys)} outputs", "one each")
     seeds: dict[Atom, Any] = {}
     trace = _trace(where)
     for y, dy in zip(ys, given, strict=True):
@@ -125,23 +131,25 @@ def _seeds(where: str, outputs: Any, dys: Any) -> dict[Atom, Symbol]:
 
 def _seed(where: str, y: Any, dy: Any) -> Symbol:
     if not dtypes.is_float(y.dtype):
-        raise GradientError(message(where, f"the tensor has dtype {y.dtype}", "floating dtypes"))
+        raise GradientError(where, f"the tensor has dtype {y.dtype}", "floating dtypes")
     if dy is None:
         if y.size != 1:
             raise GradientError(
-                message(where, f"the tensor has shape {y.shape} and no gradient was given",
-                        "without dy: tensors with one element", "pass dy, or reduce with .sum()")
-            )  # fmt: skip
+                where,
+                f"the tensor has shape {y.shape} and no gradient was given",
+                "tensors with one element",
+                "pass dy, or reduce with .sum()",
+            )
         from meta._generated.functions import ones
 
         return ones(y.shape, dtype=y.dtype, device=y.device)  # type: ignore[return-value]
     if not isinstance(dy, TensorLike):
         given = type(dy).__name__
-        raise ArgumentError(message(where, f"dy is {given}", "a tensor of the type of y", "wrap it: meta.array(...)"))
+        raise ArgumentError(where, f"dy is {given}", "a tensor of the type of y", "wrap it: meta.array(...)")
     atom = _trace(where).current(dy, where)  # type: ignore[arg-type]
     if atom.type is not y.type:
         raise TypeInferenceError(
-            message(where, f"dy is {atom.type!r}", f"the type of y: {y.type!r}", "reshape, cast or move dy")
+            where, f"dy is {atom.type!r}", f"the type of y: {y.type!r}", "reshape, cast or move dy"
         )
     return Symbol(atom)  # type: ignore[arg-type]
 
@@ -157,7 +165,7 @@ def _hooked(x: Any, gradient: Symbol) -> Symbol:
         if not isinstance(replaced, Symbol) or replaced.type is not gradient.type:
             shown = repr(replaced.type) if isinstance(replaced, Symbol) else type(replaced).__name__
             raise GradientError(
-                message("register_hook", f"a hook returned {shown}", f"None or a tensor of type {gradient.type!r}")
+                "register_hook", f"a hook returned {shown}", f"None or a tensor of type {gradient.type!r}"
             )
         gradient = replaced
     return gradient

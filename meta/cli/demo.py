@@ -11,7 +11,7 @@ from typing import Any
 from meta.cli import digits
 from meta.cli.train import Result, in_process
 from meta.device import device
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 
 WAYS: tuple[tuple[str, bool, str | None], ...] = (
     ("eager", False, None),
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.batch > len(data.train_images):
         wrong = f"a batch of {options.batch} from {len(data.train_images)} images"
-        raise ArgumentError(message("demo", wrong, "at most as many as there are"))
+        raise ArgumentError("demo", wrong, "at most as many as there are")
     console, kind = Console(), device(options.device).kind
     if not options.quiet:
         _print_program(console, data, options.batch, options.device)

@@ -8,7 +8,7 @@ from typing import Any
 
 from meta.device import device
 from meta.dtype import canonical
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.interpreter.explain import explain
 from meta.ir.type import tensor_type
 
@@ -36,6 +36,4 @@ def _argument(text: str, on: str) -> Any:
             return tensor_type(tuple(ast.literal_eval(shape + ")")), canonical(dtype), device(on))
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise ArgumentError(
-            message("explain", f"cannot read {text!r}", 'allowed: "(2, 3) float32", or a Python literal')
-        ) from None
+        raise ArgumentError("explain", f"cannot read {text!r}", '"(2, 3) float32", or a Python literal') from None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meta.dtype import is_float
-from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.ir.analysis import op_counts
 from meta.ir.expr import Call, Function, Var
 from meta.ir.type import TensorType
@@ -88,7 +88,7 @@ def _pairs(items: list[str], option: str) -> dict[str, str]:
     for item in items:
         name, sign, value = item.partition("=")
         if not sign:
-            raise ArgumentError(message("relay", f"{option} {item}", f"{option} NAME=VALUE"))
+            raise ArgumentError("relay", f"{option} {item}", f"{option} NAME=VALUE")
         out[name] = value
     return out
 
@@ -97,7 +97,7 @@ def _shapes(items: list[str]) -> dict[str, tuple[int, ...]] | None:
     try:
         return {n: tuple(int(d) for d in v.split(",") if d) for n, v in _pairs(items, "--shape").items()} or None
     except ValueError:
-        raise ArgumentError(message("relay", f"--shape {items}", "--shape NAME=1,3,224,224")) from None
+        raise ArgumentError("relay", f"--shape {items}", "--shape NAME=1,3,224,224") from None
 
 
 def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function) -> list[Any]:
@@ -106,14 +106,14 @@ def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function)
     for name in given:
         if name not in names:
             known = f"inputs: {', '.join(names)}"
-            raise ArgumentError(message("relay", f"there is no input '{name}'", known, did_you_mean(name, names)))
+            raise ArgumentError("relay", f"there is no input '{name}'", known, did_you_mean(name, names))
     rng, roles = np.random.RandomState(options.seed), _roles(main)
     out: list[Any] = []
     for name, param in zip(names, main.params, strict=True):
         kind = param.type
         if not isinstance(kind, TensorType) or not (kind.is_static or name in given):
             do = f"give it: --input {name}=FILE, or --shape {name}=..."
-            raise NotSupportedError(message("relay", f"the shape of '{name}' is open: {kind!r}", do=do))
+            raise NotSupportedError("relay", f"the shape of '{name}' is open: {kind!r}", remedy=do)
         out.append(_read(given[name], name) if name in given else _drawn(rng, kind, roles.get(param, "")))
     drawn = [name for name in names if name not in given]
     if drawn:
@@ -159,14 +159,14 @@ def _read(path: str, name: str) -> Any:
     try:
         loaded: Any = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise ArgumentError(message("relay", f"cannot read {path}: {error}", "a .npy or .npz file")) from None
+        raise ArgumentError("relay", f"cannot read {path}: {error}", "a .npy or .npz file") from None
     if not hasattr(loaded, "files"):
         return loaded
     files: list[str] = list(loaded.files)
     for each in (name, f"in_{name}", *(files if len(files) == 1 else ())):
         if each in files:
             return loaded[each]
-    raise ArgumentError(message("relay", f"{path} has no array '{name}'", f"it has: {', '.join(files)}"))
+    raise ArgumentError("relay", f"{path} has no array '{name}'", f"one of {', '.join(files)}")
 
 
 def _show(name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from meta._generated import functions as f
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.ir.dim import Dim, product, same_dim
 
 _EQUATION = re.compile(r"(?P<inputs>[A-Za-z.,]*)(->(?P<output>[A-Za-z.]*))?")
@@ -37,7 +37,7 @@ def einsum(equation: str, *operands: Any) -> Any:
 
 
 def _refuse(equation: str, wrong: str, allowed: str) -> ArgumentError:
-    return ArgumentError(message("einsum", f"{equation!r}: {wrong}", allowed, 'write it like "ij,jk->ik"'))
+    return ArgumentError("einsum", f"{equation!r}: {wrong}", allowed, 'write it like "ij,jk->ik"')
 
 
 def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:

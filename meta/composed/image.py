@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Literal
 
 from meta._generated import functions as f
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 
 
 def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
@@ -63,9 +63,7 @@ def interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
 def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: str, align_corners: bool) -> Any:
     """The weighted sum of 4 x 4 pixels, each of which the padding mode brings inside (R. Keys, 1981)."""
     if len(spatial) != 2:
-        raise ArgumentError(
-            message("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
-        )
+        raise ArgumentError("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
     at = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]
     low = [f.floor(a) for a in at]
     weights = [_cubic(a - base) for a, base in zip(at, low, strict=True)]
@@ -137,9 +135,11 @@ def roi_align(
     result is (r, c, *size)."""
     if sample_ratio < 1 or mode not in ("avg", "max"):
         raise ArgumentError(
-            message("roi_align", f"sample_ratio {sample_ratio}, mode {mode!r}", 'at least 1, and "avg" or "max"',
-                    "choose how many elements are sampled along each side of a bin")
-        )  # fmt: skip
+            "roi_align",
+            f"sample_ratio {sample_ratio}, mode {mode!r}",
+            'at least 1, and "avg" or "max"',
+            "choose how many elements are sampled along each side of a bin",
+        )
     batch, x1, y1, x2, y2 = (f.squeeze(part, 1) for part in f.split(rois, 5, 1))
     rows = _samples(y1 * spatial_scale, y2 * spatial_scale, size[0], sample_ratio)
     columns = _samples(x1 * spatial_scale, x2 * spatial_scale, size[1], sample_ratio)

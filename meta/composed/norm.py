@@ -6,7 +6,7 @@ from typing import Any
 
 from meta._generated import functions as f
 from meta.composed._axes import along
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 
 
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
@@ -15,7 +15,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: fl
     at = axis % x.ndim
     channels = x.shape[at]
     if isinstance(channels, int) and channels % groups:
-        raise ArgumentError(message("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups"))
+        raise ArgumentError("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups")
     moved = x if at == 1 else f.moveaxis(x, at, 1)
     flat = f.reshape(moved, (x.shape[0], groups, -1))
     normal = f.reshape(f.layer_norm(flat, None, None, -1, eps), moved.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as f
-from meta.errors import TraceError, message
+from meta.errors import TraceError
 from meta.ir.dim import product
 from meta.ndarray import NDArray
 
@@ -14,9 +14,11 @@ def _number(name: str, count: Any) -> int:
     if isinstance(count, NDArray):
         return int(count.item())
     raise TraceError(
-        message(name, "the shape of the result depends on values",
-                "shapes that are known, in programs", "give it a size, or call it outside of one")
-    )  # fmt: skip
+        name,
+        "the shape of the result depends on values",
+        "shapes that are known, in programs",
+        "give it a size, or call it outside of one",
+    )
 
 
 def unique(x: Any) -> tuple[Any, Any, Any]:

@@ -52,7 +52,7 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     wrapped = [_wrap(a) for a in args]
     bound = found.schema.bind(found.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
     types = tuple(map(as_type, bound))
-    out = found.declare(*types)
+    out = found.infer(types)
     if isinstance(out, Value) or found.view:
         return Explanation(found.name, (), without_kernel=True)
     return Explanation(found.name, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))

@@ -15,7 +15,7 @@ from typing import Any, cast
 from meta import storage
 from meta.autograd import tape
 from meta.device import Device
-from meta.errors import ArgumentError, TraceError, message
+from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder, current
 from meta.ir.expr import Constant, Var
 from meta.ir.type import TensorType, TupleType, Type, Value
@@ -79,9 +79,11 @@ def invoke(known: OpState, *args: Any) -> Any:
         args = op.schema.bind(op.name, args, {})
         if any(isinstance(leaf, Symbol) for leaf in _leaves(args)):
             raise TraceError(
-                message(op.name, "a symbol of a finished trace is used as an array", "arrays, outside of tracing",
-                        "return it from the traced function")
-            )  # fmt: skip
+                op.name,
+                "a symbol of a finished trace is used as an array",
+                "arrays, outside of tracing",
+                "return it from the traced function",
+            )
         run = _prepare(known, args, raw)
         if not callable(run):
             return run
@@ -153,7 +155,7 @@ def _prepare(known: OpState, args: tuple[Any, ...], raw: Any) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
     op = known.op
     types = tuple(map(as_type, args))
-    out = op.declare(*types)
+    out = op.infer(types)
     if isinstance(out, Value):
         return out.value
     if op.resolve is not None and not all(t.is_static for t in flat_types((out,))):
@@ -194,7 +196,7 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
     """Where a call runs: where its first tensor is, else where its result shall be."""
     found = first_tensor(tuple(map(as_type, args))) or first_tensor(tuple(flat_types((out,))))
     if found is None:
-        raise ArgumentError(message("dispatch", "no tensor among arguments and results"))
+        raise ArgumentError("dispatch", "no tensor among arguments and results")
     return found.device
 
 

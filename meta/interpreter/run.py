@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from meta.errors import ArgumentError, IRError, message
+from meta.errors import ArgumentError, IRError
 from meta.interpreter.invoke import invoke, state
 from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes, evaluate_attr
 from meta.ir.analysis import dying
@@ -60,7 +60,7 @@ def run(module: Module | Function, *inputs: Any, entry: str = "main") -> Any:
     function = program[entry]
     names = [p.name for p in function.params]
     if len(inputs) != len(names):
-        raise ArgumentError(message(entry, f"{len(inputs)} inputs", f"takes {len(names)}: {', '.join(names)}"))
+        raise ArgumentError(entry, f"{len(inputs)} inputs", f"{len(names)}: {', '.join(names)}")
     values = [_value(x) for x in inputs]
     with _plain():
         return _Interpreter(program).run(function, values, entry)
@@ -80,7 +80,7 @@ def evaluate(value: Call | Constant, known: Mapping[Atom, Any]) -> Any:
 def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
     """Raise ArgumentError unless each array has the type of its parameter; returns the symbolic sizes."""
     if len(arrays) != len(names):
-        raise ArgumentError(message(name, f"{len(arrays)} inputs", f"takes {len(names)}: {', '.join(names)}"))
+        raise ArgumentError(name, f"{len(arrays)} inputs", f"{len(names)}: {', '.join(names)}")
     sizes: Sizes = {}
     given = list(map(_type_of, arrays))
     for parameter, kind, found in zip(names, types, given, strict=True):
@@ -158,9 +158,11 @@ class _Interpreter:
             self.leave()
         if self.calls >= MAX_CALLS:
             raise IRError(
-                message("interpreter", f"calls nest deeper than {MAX_CALLS}", "programs that end",
-                        "let the recursive call be the last thing that the function does")
-            )  # fmt: skip
+                "interpreter",
+                f"calls nest deeper than {MAX_CALLS}",
+                "programs that end",
+                "let the recursive call be the last thing that the function does",
+            )
         self.calls += 1
         self.push(_Frame(function.body, {**captured, **dict(zip(params, args, strict=True))}, sizes))
 
@@ -221,7 +223,7 @@ class _Interpreter:
         """Call an operator. What it would overwrite is copied, since other variables may stand for it."""
         op = call.op
         if not isinstance(op, Op):
-            raise IRError(message("interpreter", f"{call.op_name} is not registered", "operators of the registry"))
+            raise IRError("interpreter", f"{call.op_name} is not registered", "operators of the registry")
         args = [self.argument(a, frame) for a in call.args]
         for name in op.inplace.values():
             args[op.schema.index[name]] = copy_of(args[op.schema.index[name]])

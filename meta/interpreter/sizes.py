@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.errors import ArgumentError, IRError, message
+from meta.errors import ArgumentError, IRError
 from meta.ir.dim import Dim, SymDim
 from meta.ir.type import TensorType, TupleType, Type
 
@@ -45,7 +45,7 @@ def _quotient(node: ast.expr, sizes: Mapping[str, int]) -> int:
             return _OPERATORS[type(op)](_quotient(left, sizes), _quotient(right, sizes))
         case _:
             known = ", ".join(sizes) or "none"
-            raise IRError(message("interpreter", f"the size {ast.unparse(node)} is not known", f"known sizes: {known}"))
+            raise IRError("interpreter", f"the size {ast.unparse(node)} is not known", f"a computation on {known}")
 
 
 def evaluate_attr(value: Any, sizes: Mapping[str, int]) -> Any:
@@ -64,13 +64,13 @@ def bind_sizes(where: str, name: str, kind: Type, given: Type, sizes: Sizes) -> 
     if kind is given or (not isinstance(kind, TensorType) and kind == given):
         return
     if not isinstance(kind, TensorType) or not isinstance(given, TensorType) or not _like(kind, given):
-        raise ArgumentError(message(where, f"input '{name}' is {given!r}", f"takes {kind!r}"))
+        raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}")
     for dim, size in zip(kind.shape, given.shape, strict=True):
         if isinstance(dim, SymDim) and _is_name(dim):
             dim = sizes.setdefault(repr(dim), size)  # type: ignore[arg-type]
         if isinstance(dim, int) and dim != size:
             known = {n: s for n, s in sizes.items() if n in repr(kind)}
-            raise ArgumentError(message(where, f"input '{name}' is {given!r}", f"takes {kind!r}" + _text(known)))
+            raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}" + _text(known))
 
 
 def check_sizes(where: str, name: str, kind: Type, given: Type, sizes: Sizes) -> None:
@@ -79,7 +79,7 @@ def check_sizes(where: str, name: str, kind: Type, given: Type, sizes: Sizes) ->
         return
     for dim, size in zip(kind.shape, given.shape, strict=True):
         if isinstance(dim, SymDim) and not _is_name(dim) and evaluate_dim(dim, sizes) != size:
-            raise ArgumentError(message(where, f"input '{name}' is {given!r}", f"takes {kind!r}" + _text(sizes)))
+            raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}" + _text(sizes))
 
 
 def _like(kind: TensorType, given: TensorType) -> bool:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any, TypeVar
 
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.expr import (
     ATOMS,
     MAX_DEPTH,
@@ -55,7 +55,7 @@ class BlockScope:
 
     def close(self, bindings: Iterable[Binding]) -> None:
         if self._result is None:
-            raise IRError(message("builder", "a block ended without a result", do="call ret(...) inside its scope"))
+            raise IRError("builder", "a block ended without a result", remedy="call ret(...) inside its scope")
         self.block = Block(tuple(bindings), self._result)
 
 
@@ -165,9 +165,11 @@ class Builder:
             blocks.append(scope.block)
         if blocks[0].type != blocks[1].type:
             raise IRError(
-                message("if", f"the branches return {blocks[0].type!r} and {blocks[1].type!r}",
-                        "both must return the same type", "cast or reshape one of them")
-            )  # fmt: skip
+                "if",
+                f"the branches return {blocks[0].type!r} and {blocks[1].type!r}",
+                "both must return the same type",
+                "cast or reshape one of them",
+            )
         return self.emit(If(cond, blocks[0], blocks[1], span), name)
 
     @contextmanager
@@ -192,7 +194,7 @@ class Builder:
     @contextmanager
     def _scope(self, scope: _Scope) -> Generator[_Scope, None, None]:
         if len(self._blocks) > MAX_DEPTH:
-            raise IRError(message("builder", f"blocks nest deeper than {MAX_DEPTH}", do="move code into functions"))
+            raise IRError("builder", f"blocks nest deeper than {MAX_DEPTH}", remedy="move code into functions")
         depth = len(self._blocks)
         self._blocks.append([])
         try:
@@ -212,13 +214,14 @@ def applied_type(function: Atom, args: Sequence[Atom]) -> Type:
     """The type of `function(*args)`; raises IRError when it is no function or takes other types."""
     kind = function.type
     if not isinstance(kind, FunctionType):
-        raise IRError(message("call", f"a value of type {kind!r} is called", "only functions can be called"))
+        raise IRError("call", f"a value of type {kind!r} is called", "only functions can be called")
     given = tuple(a.type for a in args)
     if given != kind.params:
         raise IRError(
-            message("call", f"arguments of types {list(given)!r} do not fit {kind!r}",
-                    f"takes {len(kind.params)} arguments of exactly these types")
-        )  # fmt: skip
+            "call",
+            f"arguments of types {list(given)!r} do not fit {kind!r}",
+            f"{len(kind.params)} arguments of exactly these types",
+        )
     return kind.result
 
 

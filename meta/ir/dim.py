@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import reduce
 from threading import local
 
-from meta.errors import TypeInferenceError, message
+from meta.errors import TypeInferenceError
 
 _Monomial = tuple[str, ...]
 _Terms = tuple[tuple[_Monomial, int], ...]
@@ -69,9 +69,11 @@ class SymDim:
 
     def _unordered(self, other: object) -> bool:
         raise TypeInferenceError(
-            message("shape", f"the order of {self} and {other} is not known while tracing with symbolic sizes",
-                    "only equality of symbolic sizes is decidable", "trace with a static size here")
-        )  # fmt: skip
+            "shape",
+            f"the order of {self} and {other} is not known while tracing with symbolic sizes",
+            "only equality of symbolic sizes is decidable",
+            "trace with a static size here",
+        )
 
     __lt__ = __le__ = __gt__ = __ge__ = _unordered
 
@@ -80,9 +82,11 @@ class SymDim:
 
     def __index__(self) -> int:
         raise TypeInferenceError(
-            message("shape", f"the size {self} is symbolic where a number is needed", "static sizes only here",
-                    "build or trace with static shapes")
-        )  # fmt: skip
+            "shape",
+            f"the size {self} is symbolic where a number is needed",
+            "static sizes only here",
+            "build or trace with static shapes",
+        )
 
 
 Dim = int | SymDim

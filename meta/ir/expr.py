@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 from meta.device import Device
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.dim import SymDim
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
@@ -140,7 +140,7 @@ class TupleGetItem:
         kind = self.value.type
         if isinstance(kind, TupleType) and 0 <= self.index < len(kind.fields):
             return kind.fields[self.index]
-        raise IRError(message("get_item", f"there is no field {self.index} in a value of type {kind!r}"))
+        raise IRError("get_item", f"there is no field {self.index} in a value of type {kind!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

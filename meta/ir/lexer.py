@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.expr import MAX_DEPTH
 from meta.ir.printer import IDENTIFIER
 from meta.ir.span import Span
@@ -132,23 +132,23 @@ class Cursor:
         """One level deeper; raises IRError beyond MAX_DEPTH."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.fail(f"nesting deeper than {MAX_DEPTH}", do="move the inner parts into functions")
+            self.fail(f"nesting deeper than {MAX_DEPTH}", remedy="move the inner parts into functions")
         yield
         self.depth -= 1
 
     def unexpected(self, expected: str) -> NoReturn:
         found = "the end of the text" if self.token.kind == "end" else repr(_clip(self.token.text))
-        self.fail(f"expected {expected}, found {found}")
+        self.fail(f"found {found}", expected)
 
-    def fail(self, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
+    def fail(self, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
         """Raise IRError about the token at the position."""
-        self.fail_at(self.token.start, wrong, allowed, do)
+        self.fail_at(self.token.start, problem, expected, remedy)
 
-    def fail_at(self, offset: int, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
+    def fail_at(self, offset: int, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
         """Raise `error` about the place at `offset`."""
-        raise self.error(offset, wrong, allowed, do)
+        raise self.error(offset, problem, expected, remedy)
 
-    def error(self, offset: int, wrong: str, allowed: str = "", do: str = "") -> IRError:
+    def error(self, offset: int, problem: str, expected: str = "", remedy: str = "") -> IRError:
         """An error about the place at `offset`, showing its line and a caret below it."""
         line = self.line(offset)
         start = self._starts[line - 1]
@@ -156,8 +156,8 @@ class Cursor:
         shown = self.text[start:].split("\n", 1)[0]
         left = max(0, column - _SHOWN // 2)
         where = f"{self.source or 'text'}:{line}:{column + 1}"
-        excerpt = f"\n  {shown[left : left + _SHOWN]}\n  {' ' * (column - left)}^"
-        return IRError(message("parse", f"{where}: {wrong}", allowed, do) + excerpt)
+        excerpt = f"  {shown[left : left + _SHOWN]}\n  {' ' * (column - left)}^"
+        return IRError("parse", f"{where}: {problem}", expected, remedy, details=excerpt)
 
 
 def _clip(text: str) -> str:

@@ -74,7 +74,7 @@ def decode_items(items: list[Any], kind: TensorType) -> Any:
         array: Any = np.array(items, dtype=to_numpy(kind.dtype))
         return array.reshape(kind.shape)
     except (ValueError, OverflowError, TypeError) as error:
-        raise IRError(f"these values are no {kind!r}: {error}") from None
+        raise IRError("parse", f"the values do not make a {kind!r}: {error}") from None
 
 
 def encode_data(value: Any) -> str:
@@ -89,8 +89,8 @@ def decode_data(text: str, kind: TensorType) -> Any:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise IRError(f"the data is not base64: {error}") from None
+        raise IRError("parse", f"the data is not base64: {error}") from None
     if kind.nbytes != len(data):
-        raise IRError(f"a {kind!r} has {kind.nbytes} bytes, the data has {len(data)}")
+        raise IRError("parse", f"the data has {len(data)} bytes", f"{kind.nbytes}, the size of a {kind!r}")
     array: Any = np.frombuffer(bytearray(data), dtype=to_numpy(kind.dtype))
     return array.reshape(kind.shape)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from meta.device import device
 from meta.dtype import canonical
-from meta.errors import MetaError, reason
+from meta.errors import MetaError
 from meta.ir.dim import Dim, Shape, SymDim, sym
 from meta.ir.expr import Constant
 from meta.ir.lexer import Cursor
@@ -47,7 +47,7 @@ def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except MetaError as error:
-        raise cursor.error(offset, reason(error)) from error
+        raise cursor.error(offset, error.summary) from error
 
 
 def parse_value(cursor: Cursor) -> Any:
@@ -206,7 +206,9 @@ def parse_constants(cursor: Cursor) -> dict[str, Constant]:
         kind = parse_tensor_type(cursor)
         cursor.expect("=")
         if cursor.looking_at("..."):
-            cursor.fail("the data of this constant was left out when the text was printed", do="print with data=True")
+            cursor.fail(
+                "the data of this constant was left out when the text was printed", remedy="print with data=True"
+            )
         place = cursor.token.start
         data = cursor.string("the data as a base64 string")
         if reference.text in out:

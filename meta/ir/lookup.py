@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from meta.errors import RegistryError, message
+from meta.errors import RegistryError
 
 if TYPE_CHECKING:
     from meta.ir.expr import OpLike
@@ -24,5 +24,5 @@ def set_op_lookup(lookup: OpLookup) -> None:
 def find_op(name: str) -> OpLike:
     """The operator called `name` by the installed lookup; raises RegistryError without one or without such a name."""
     if not _installed:
-        raise RegistryError(message("parse", f"no operators are loaded, so no '{name}'", do="import meta.op.registry"))
+        raise RegistryError("parse", f"no operators are loaded, so no '{name}'", remedy="import meta.op.registry")
     return _installed[0](name)

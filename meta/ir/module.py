@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from meta.errors import IRError, did_you_mean, message
+from meta.errors import IRError, did_you_mean
 from meta.ir.expr import Function, GlobalVar
 
 
@@ -25,7 +25,7 @@ class Module:
         if found is None:
             known = ", ".join(self.functions) or "none"
             hint = did_you_mean(name, self.functions)
-            raise IRError(message("module", f"there is no function '{name}'", f"it has: {known}", hint))
+            raise IRError("module", f"there is no function '{name}'", f"one of {known}", hint)
         return found
 
     def __contains__(self, name: str) -> bool:

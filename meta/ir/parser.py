@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meta.errors import ArgumentError, IRError, RegistryError, did_you_mean, message, reason
+from meta.errors import ArgumentError, IRError, RegistryError, did_you_mean
 from meta.ir.builder import applied_type
 from meta.ir.expr import (
     Atom,
@@ -64,9 +64,7 @@ def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
     bindings without a span comment get the line of the text as their span.
     Raises IRError with line, column and what was expected, ArgumentError for something other than text."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError(
-            message("parse", f"got {type(text).__name__}", "allowed: text", "a Module prints as it: str(module)")
-        )
+        raise ArgumentError("parse", f"got {type(text).__name__}", "text", "a Module prints as it: str(module)")
     return _Parser(Cursor(text, source), ops or find_op).module()
 
 
@@ -74,7 +72,7 @@ def parse_function(text: str, ops: OpLookup | None = None, source: str = "") -> 
     """The only function of `text`; raises IRError when it has none or several."""
     functions = list(parse(text, ops, source).functions.values())
     if len(functions) != 1:
-        raise IRError(message("parse", f"the text has {len(functions)} functions", "exactly one"))
+        raise IRError("parse", f"the text has {len(functions)} functions", "exactly one")
     return functions[0]
 
 
@@ -274,7 +272,7 @@ class _Parser:
             try:
                 return self.ops(name), prefix
             except RegistryError as error:
-                wrong = reason(error)
+                wrong = error.summary
         raise self.cursor.error(token.start, wrong)
 
     def arguments(self, op: OpLike, token: Token) -> tuple[Any, ...]:
@@ -289,10 +287,10 @@ class _Parser:
             elif len(values) < len(args):
                 name = args[len(values)].name
             else:
-                cursor.fail(f"more than {len(args)} arguments", f"takes {op.schema!r}")
+                cursor.fail(f"more than {len(args)} arguments", f"{op.schema!r}")
             if name not in op.schema.index:
                 hint = did_you_mean(name, op.schema.names)
-                cursor.fail_at(place.start, f"{op.name} has no argument '{name}'", f"takes {op.schema!r}", hint)
+                cursor.fail_at(place.start, f"{op.name} has no argument '{name}'", f"{op.schema!r}", hint)
             if name in values:
                 cursor.fail_at(place.start, f"argument '{name}' is given twice")
             value = self.argument()
@@ -303,7 +301,7 @@ class _Parser:
         listed(self.cursor, argument, ")")
         for arg in args:
             if values.setdefault(arg.name, arg.default) is REQUIRED:
-                self.cursor.fail_at(token.start, f"argument '{arg.name}' is missing", f"takes {op.schema!r}")
+                self.cursor.fail_at(token.start, f"argument '{arg.name}' is missing", f"{op.schema!r}")
         return tuple(values[arg.name] for arg in args)
 
     def argument(self) -> Any:
@@ -335,7 +333,7 @@ class _Parser:
             case _:
                 cursor.unexpected(what)
         if found is None:
-            cursor.fail(f"{token.text} is not defined here", do=did_you_mean(token.text, self.known()))
+            cursor.fail(f"{token.text} is not defined here", remedy=did_you_mean(token.text, self.known()))
         cursor.take()
         return found
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.expr import (
     ATOMS,
     MAX_DEPTH,
@@ -111,7 +111,7 @@ class Printer:
 
     def put(self, depth: int, text: str, span: Span | None = None) -> None:
         if depth > MAX_DEPTH + 1:
-            raise IRError(message("printer", f"blocks nest deeper than {MAX_DEPTH}"))
+            raise IRError("printer", f"blocks nest deeper than {MAX_DEPTH}")
         comment = f"  # {_shown_file(span.file)}:{span.line}" if self.spans and span else ""
         self.lines.append("  " * depth + text + comment)
 

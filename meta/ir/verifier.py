@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from meta.errors import IRError, did_you_mean, message
+from meta.errors import IRError, did_you_mean
 from meta.ir.expr import MAX_DEPTH, Binding, Block, Function, Var
 from meta.ir.module import Module
 from meta.ir.printer import one_line
@@ -87,7 +87,7 @@ def verify(node: Module | Function, level: Level = "base") -> None:
     Raises IRError for the first rule that is broken, with its name, the binding and the user's line it came from."""
     if level not in LEVELS:
         hint = did_you_mean(level, LEVELS)
-        raise IRError(message("verify", f"there is no level '{level}'", f"allowed: {', '.join(LEVELS)}", hint))
+        raise IRError("verify", f"there is no level '{level}'", f"{', '.join(LEVELS)}", hint)
     module = node if isinstance(node, Module) else None
     functions = node.functions.items() if isinstance(node, Module) else [(node.name or "main", node)]
     for name, function in functions:
@@ -127,5 +127,4 @@ def _verify_block(block: Block, rules: Rules, context: Context, depth: int) -> N
 def _broken(rule: str, wrong: str, demand: str, context: Context, binding: Binding | None) -> IRError:
     span = binding.span if binding else context.function.span
     where = f" in '{one_line(binding)}'" if binding else ""
-    at = f" (at {span})" if span else ""
-    return IRError(f"[verify] {rule}: {wrong}; {demand}; look{where} of @{context.name}{at}")
+    return IRError("verify", f"{rule}: {wrong}", demand, f"look{where} of @{context.name}", location=str(span or ""))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta.dtype import canonical
-from meta.errors import MetaError, reason
+from meta.errors import MetaError
 from meta.ir.analysis import Live, Storage, leaf_types, visit_live
 from meta.ir.builder import applied_type
 from meta.ir.expr import (
@@ -103,7 +103,7 @@ def arguments_normal(binding: Binding, _: Context) -> Iterator[str]:
         try:
             normal = arg.normalize(call.op.name, value)
         except MetaError as error:
-            yield reason(error)
+            yield error.summary
             continue
         if not is_atom(value) and not is_atom_list(value) and attr_text(normal) != attr_text(value):
             yield f"argument '{arg.name}' is {value!r}, its normal form is {normal!r}"
@@ -113,7 +113,7 @@ def type_agrees(binding: Binding, _: Context) -> Iterator[str]:
     try:
         kind = _inferred(binding.value)
     except MetaError as error:
-        yield f"it cannot be typed: {reason(error)}"
+        yield f"it cannot be typed: {error.summary}"
         return
     for what, found in (("value", binding.value.type), ("variable", binding.var.type)):
         if found != kind:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.builder import Builder, applied_type
 from meta.ir.expr import (
     ATOMS,
@@ -146,7 +146,7 @@ def map_operands(value: Expr, change: Callable[[Atom], Atom]) -> Expr:
             if op is value.op and _same(args, value.args):
                 return value
             if isinstance(op, ATOMS) and not isinstance(op, (Var, GlobalVar)):
-                raise IRError(message("rewrite", "the function of a call was replaced by a tensor"))
+                raise IRError("rewrite", "the function of a call was replaced by a tensor")
             return replace(value, op=op, args=args)
         case Tuple():
             fields = tuple(map(change, value.fields))
@@ -176,9 +176,7 @@ def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
         case Function():
             return replace(value, body=blocks[0])
         case Call() | Tuple() | TupleGetItem():
-            raise IRError(
-                message("rewrite", f"blocks are given to a {type(value).__name__}", "If and Function have some")
-            )
+            raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If and Function have some")
 
 
 def retyped(call: Call) -> Call:
@@ -307,7 +305,7 @@ def renamed(function: Function) -> Function:
 def inline(builder: Builder, function: Function, args: tuple[Atom, ...]) -> Atom | Tuple:
     """Emit a copy of the body of `function` applied to `args` into `builder`; what it returns."""
     if len(args) != len(function.params):
-        raise IRError(message("inline", f"{len(args)} arguments for {len(function.params)} parameters"))
+        raise IRError("inline", f"{len(args)} arguments for {len(function.params)} parameters")
     block = _Renamer(dict(zip(function.params, args, strict=True))).block(function.body)
     for binding in block.bindings:
         builder.bind(binding)

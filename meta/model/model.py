@@ -9,7 +9,7 @@ from meta import tracing
 from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
-from meta.errors import ArgumentError, TraceError, did_you_mean, message
+from meta.errors import ArgumentError, TraceError, did_you_mean
 from meta.ndarray import NDArray, asarray
 from meta.scope import modes, scopes
 from meta.symbol import Symbol
@@ -57,7 +57,7 @@ class Model:
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            raise ArgumentError(message(type(self).__name__, "arguments given, but it has no build()", "define build"))
+            raise ArgumentError(type(self).__name__, "arguments given, but it has no build()", "define build")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every model defines it."""
@@ -77,9 +77,11 @@ class Model:
         tensor, which would outlive its trace."""
         if isinstance(value, Symbol):
             raise TraceError(
-                message(type(self).__name__, f"'{name}' is set to {value!r} while tracing", "arrays and plain values",
-                        "write to an array with self.x.update(value), or return the value")
-            )  # fmt: skip
+                type(self).__name__,
+                f"'{name}' is set to {value!r} while tracing",
+                "arrays and plain values",
+                "write to an array with self.x.update(value), or return the value",
+            )
         if name in self.__dict__ and not _same(self.__dict__[name], value):
             tracing.invalidate()
         object.__setattr__(self, name, value)
@@ -166,19 +168,19 @@ class Model:
         mine = self.state_dict()
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             wrong = f"the state is {type(state).__name__}"
-            raise ArgumentError(message("load_state_dict", wrong, "a mapping of names to arrays"))
+            raise ArgumentError("load_state_dict", wrong, "a mapping of names to arrays")
         unknown = [name for name in state if name not in mine]
         missing = [name for name in mine if name not in state]
         if unknown or missing:
             hint = did_you_mean(unknown[0], mine) if unknown else ""
             raise ArgumentError(
-                message("load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint)
+                "load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint
             )
         loaded = {name: asarray(value, device=mine[name].device) for name, value in state.items()}
         for name, value in loaded.items():
             if value.type is not mine[name].type:
                 raise ArgumentError(
-                    message("load_state_dict", f"'{name}' is {value.type!r}", f"the model has {mine[name].type!r}")
+                    "load_state_dict", f"'{name}' is {value.type!r}", f"the model has {mine[name].type!r}"
                 )
         with no_grad():
             for name, value in loaded.items():

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any
 
 from meta.device import Device
-from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean, message
+from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
 from meta.ir.type import TensorType, Type
 from meta.op.registry import Op
 from meta.scope import modes, scoped
@@ -121,9 +121,10 @@ class Dialect:
         for other in known:
             if other.dialect is self or other.plevel == made.plevel:
                 raise RegistryError(
-                    message("registry", f"{made.name} at plevel {made.plevel} meets {other.name} at {other.plevel}",
-                            "one implementation a dialect and distinct plevels")
-                )  # fmt: skip
+                    "registry",
+                    f"{made.name} at plevel {made.plevel} meets {other.name} at {other.plevel}",
+                    "one implementation a dialect and distinct plevels",
+                )
         known.append(made)
         known.sort(key=lambda i: -i.plevel)
         return made
@@ -156,9 +157,11 @@ def dialect(name: str) -> Dialect:
     """The dialect called `name`; raises RegistryError, with near names."""
     if name not in DIALECTS:
         raise RegistryError(
-            message("with_dialect", f"no dialect is called {name!r}", f"known: {', '.join(DIALECTS)}",
-                    did_you_mean(name, DIALECTS))
-        )  # fmt: skip
+            "with_dialect",
+            f"no dialect is called {name!r}",
+            f"one of {', '.join(DIALECTS)}",
+            did_you_mean(name, DIALECTS),
+        )
     return import_module(f"meta.op.dialect.{name}").DIALECT
 
 
@@ -218,7 +221,7 @@ def choose(call: CallInfo) -> Implementation:
             return candidate.implementation
     listed = "; ".join(map(str, tried)) or "no dialect implements it"
     shown = ", ".join(f"{k}={v!r}" for k, v in call.bind().items())
-    raise DispatchError(message(call.op.name, f"no dialect accepts {call.op.name}({shown})", listed))
+    raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown})", listed)
 
 
 def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:
@@ -226,9 +229,7 @@ def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:
 
     Raises RegistryError for an unknown name, ArgumentError for something other than names."""
     if not isinstance(names, (str, list, tuple)):
-        raise ArgumentError(
-            message("with_dialect", f"got {type(names).__name__}", "allowed: a name, or a list of names")
-        )
+        raise ArgumentError("with_dialect", f"got {type(names).__name__}", "a name, or a list of names")
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
         dialect(name)

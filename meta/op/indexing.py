@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, message
+from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
 from meta.ir.dim import Dim
 from meta.op import rules
 from meta.schema._types import TensorLike
@@ -81,9 +81,11 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
     items = _expanded(x, index)
     if any(map(_is_array, items)):
         raise NotSupportedError(
-            message("index", "arrays or masks in an assignment", "allowed: integers, slices, ... and None",
-                    "use meta.where for masks, meta.scatter_add for positions")
-        )  # fmt: skip
+            "index",
+            "arrays or masks in an assignment",
+            "integers, slices, ... and None",
+            "use meta.where for masks, meta.scatter_add for positions",
+        )
     found = slices(x.shape, items)
     tensor = value_for(x, value)
     if tensor.size != 1:
@@ -103,18 +105,20 @@ def value_for(x: Any, value: Any) -> Any:
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
 
 
+@attributed("setitem")
 def check_dtype(value: str, target: str) -> None:
     """Raise TypeInferenceError for a value of a higher category (bool, integer, float) than what it is written into."""
-    rules.require("setitem", dtypes.category(value) <= dtypes.category(target),
+    rules.require(dtypes.category(value) <= dtypes.category(target),
                   f"a value of {value} for a tensor of {target}",
                   "integers for floats, bools for integers, not the reverse",
                   f'cast it: value.cast("{target}")')  # fmt: skip
 
 
+@attributed("setitem")
 def check_value(shape: Sequence[Dim], target: Sequence[Dim]) -> None:
     """Raise TypeInferenceError unless a value of `shape` broadcasts to `target`."""
-    full = rules.broadcast_shapes("setitem", tuple(shape), tuple(target))
-    rules.require("setitem", rules.same_shape(full, tuple(target)),
+    full = rules.broadcast_shapes(tuple(shape), tuple(target))
+    rules.require(rules.same_shape(full, tuple(target)),
                   f"a value of shape {_show(shape)} for {_show(target)}", "shapes that broadcast")  # fmt: skip
 
 
@@ -148,12 +152,10 @@ def _expanded(x: Any, index: Index) -> list[Any]:
     items = [part for item in items for part in (_mask_positions(item) if _is_mask(item) else [item])]
     dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]
     if len(dots) > 1:
-        raise PositionError(message("index", f"{len(dots)} times '...'", "at most once"))
+        raise PositionError("index", f"{len(dots)} times '...'", "at most once")
     missing = x.ndim - sum(item is not None for item in items) + len(dots)
     if missing < 0:
-        raise PositionError(
-            message("index", f"{x.ndim - missing} indices for shape {_show(x.shape)}", f"at most {x.ndim}")
-        )
+        raise PositionError("index", f"{x.ndim - missing} indices for shape {_show(x.shape)}", f"at most {x.ndim}")
     at = dots[0] if dots else len(items)
     items[at : at + 1] = [slice(None)] * missing
     _check_masks(x.shape, items)
@@ -175,14 +177,12 @@ def _item(item: Any) -> Any:
     if _is_tensor(item):
         return _tensor_item(item)
     if isinstance(item, bool):
-        raise PositionError(
-            message("index", f"{item} is a bool", f"allowed: {_ALLOWED}", "meta.where chooses by masks")
-        )
+        raise PositionError("index", f"{item} is a bool", f"{_ALLOWED}", "meta.where chooses by masks")
     if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", None) != "bool":
         return item.__index__()
     if isinstance(item, (list, range)) or hasattr(item, "__array__"):
         return _array_item(item)
-    raise PositionError(message("index", f"{type(item).__name__} is no index", f"allowed: {_ALLOWED}"))
+    raise PositionError("index", f"{type(item).__name__} is no index", f"{_ALLOWED}")
 
 
 def _array_item(item: Any) -> Any:
@@ -191,23 +191,25 @@ def _array_item(item: Any) -> Any:
     try:
         array = np.asarray(item, None if not isinstance(item, list) or item else np.int64)
     except ValueError:
-        raise PositionError(message("index", "a ragged list", f"allowed: {_ALLOWED}")) from None
+        raise PositionError("index", "a ragged list", f"{_ALLOWED}") from None
     if array.dtype.kind not in "iub":
-        raise PositionError(message("index", f"an array of {array.dtype}", f"allowed: {_ALLOWED}"))
+        raise PositionError("index", f"an array of {array.dtype}", f"{_ALLOWED}")
     return array if array.dtype == bool else array.astype(np.int64)
 
 
 def _tensor_item(item: Any) -> Any:
     """A mask becomes a NumPy array, which needs its values."""
     if dtypes.is_float(item.dtype):
-        raise PositionError(message("index", f"a tensor of {item.dtype}", f"allowed: {_ALLOWED}", 'x.cast("int64")'))
+        raise PositionError("index", f"a tensor of {item.dtype}", f"{_ALLOWED}", 'x.cast("int64")')
     if item.dtype != "bool":
         return item
     if not isinstance(item, meta.NDArray):
         raise TraceError(
-            message("index", "a mask is needed by value while tracing, and the shape of the result depends on it",
-                    "integer indices", "use meta.where(mask, x, 0)")
-        )  # fmt: skip
+            "index",
+            "a mask is needed by value while tracing, and the shape of the result depends on it",
+            "integer indices",
+            "use meta.where(mask, x, 0)",
+        )
     return _array_item(item)
 
 
@@ -225,7 +227,7 @@ def _is_mask(item: Any) -> bool:
 
 def _mask_positions(mask: Any) -> list[Any]:
     if mask.ndim == 0:
-        raise PositionError(message("index", "a 0-d mask", "masks with the leading axes of the tensor"))
+        raise PositionError("index", "a 0-d mask", "masks with the leading axes of the tensor")
     return [_MaskAxis(p, size) for p, size in zip(mask.nonzero(), mask.shape, strict=True)]
 
 
@@ -236,9 +238,10 @@ def _check_masks(shape: Sequence[Dim], items: Sequence[Any]) -> None:
         size = None if item is None else next(sizes)
         if isinstance(item, _MaskAxis) and item.size != size:
             raise PositionError(
-                message("index", f"a mask of size {item.size} for an axis of size {size} of shape {_show(shape)}",
-                        "masks of the sizes of the axes that they pick from")
-            )  # fmt: skip
+                "index",
+                f"a mask of size {item.size} for an axis of size {size} of shape {_show(shape)}",
+                "masks of the sizes of the axes that they pick from",
+            )
 
 
 def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
@@ -269,9 +272,10 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
     if isinstance(size, int):
         if not -size <= position < size:
             raise PositionError(
-                message("index", f"{position} is out of range for axis {axis} of size {size}",
-                        f"allowed: {-size} to {size - 1}" if size else "the axis is empty")
-            )  # fmt: skip
+                "index",
+                f"{position} is out of range for axis {axis} of size {size}",
+                f"{-size} to {size - 1}" if size else "the axis is empty",
+            )
         position %= size
     return position, position + 1, 1, 1
 
@@ -279,7 +283,7 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
 def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
     step = 1 if item.step is None else _bound_int(item.step)
     if step == 0:
-        raise PositionError(message("index", "a slice with step 0", "steps other than 0"))
+        raise PositionError("index", "a slice with step 0", "steps other than 0")
     if item.start is None and item.stop is None and step == 1:
         return 0, _END, 1, size
     first, last = (None if part is None else _bound_int(part) for part in (item.start, item.stop))
@@ -295,7 +299,7 @@ def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
 
 def _bound_int(part: Any) -> int:
     if isinstance(part, bool) or not hasattr(part, "__index__"):
-        raise PositionError(message("index", f"a slice with the bound {part!r}", "integers and None"))
+        raise PositionError("index", f"a slice with the bound {part!r}", "integers and None")
     return part.__index__()
 
 
@@ -337,9 +341,10 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wr
     wrong: Any = index[(index < -size) | (index >= size)]
     if wrong.size:
         raise PositionError(
-            message("index", f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
-                    f"allowed: {-size} to {size - 1}" if size else "the axis is empty")
-        )  # fmt: skip
+            "index",
+            f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
+            f"{-size} to {size - 1}" if size else "the axis is empty",
+        )
     return np.where(index < 0, index + size, index), "clip"
 
 
@@ -381,8 +386,8 @@ def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
 
 def _broadcast_shape(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     try:
-        return rules.broadcast_shapes("index", *shapes)
+        return rules.broadcast_shapes(*shapes)
     except TypeInferenceError:
         raise PositionError(
-            message("index", f"arrays of shapes {' and '.join(map(_show, shapes))}", "shapes that broadcast")
+            "index", f"arrays of shapes {' and '.join(map(_show, shapes))}", "shapes that broadcast"
         ) from None

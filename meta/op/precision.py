@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.op.registry import AMP_RULES, Amp, Op, get
 
@@ -66,14 +66,12 @@ def check_policy(where: str, dtype: str, overrides: Mapping[str, Any] | None) ->
     """The overrides. Raises ArgumentError for a dtype other than float16 and bfloat16 or an unknown rule, RegistryError
     for an unknown operator."""
     if dtype not in dtypes.HALVES:
-        raise ArgumentError(message(where, f"dtype is {dtype!r}", f"allowed: {', '.join(map(repr, dtypes.HALVES))}"))
+        raise ArgumentError(where, f"dtype is {dtype!r}", f"{', '.join(map(repr, dtypes.HALVES))}")
     for name, rule in (overrides or {}).items():
         get(name)
         if rule not in AMP_RULES:
-            allowed = f"allowed: {', '.join(map(repr, AMP_RULES))}"
-            raise ArgumentError(
-                message(where, f"the rule of '{name}' is {rule!r}", allowed, did_you_mean(str(rule), AMP_RULES))
-            )
+            allowed = f"{', '.join(map(repr, AMP_RULES))}"
+            raise ArgumentError(where, f"the rule of '{name}' is {rule!r}", allowed, did_you_mean(str(rule), AMP_RULES))
     return dict(overrides or {})
 
 

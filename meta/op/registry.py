@@ -15,7 +15,7 @@ from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
-from meta.errors import RegistryError, did_you_mean, message
+from meta.errors import MetaError, RegistryError, did_you_mean
 from meta.ir.lookup import set_op_lookup
 from meta.ir.type import TensorType, Type
 from meta.schema._dsl import Schema
@@ -72,8 +72,12 @@ class Op:
 
     def infer(self, args: Sequence[Any]) -> Type:
         """The result type of a call with `args` in schema order: tensors by anything with a `.type`, or by their
-        TensorType. Raises TypeInferenceError when they do not fit."""
-        return self.declare(*map(as_type, args))
+        TensorType. Raises TypeInferenceError, in the operator's name, when they do not fit."""
+        try:
+            return self.declare(*map(as_type, args))
+        except MetaError as error:
+            error.attribute(self.name)
+            raise
 
 
 def as_type(arg: Any) -> Any:
@@ -108,17 +112,17 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
 def add(op: Op) -> Op:
     """Register `op`; raises RegistryError when the name is taken."""
     if op.name in _ops:
-        raise RegistryError(message("registry", f"operator '{op.name}' is declared twice", "one declaration a name"))
+        raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
     if not op.name.isidentifier() or iskeyword(op.name):
-        raise RegistryError(message("registry", f"an operator cannot be called {op.name!r}", "names as Python's"))
+        raise RegistryError("registry", f"an operator cannot be called {op.name!r}", "names as Python's")
     for fact, value, known in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
         if value not in known:
             hint = did_you_mean(str(value), known)
-            raise RegistryError(message(op.name, f"{fact} is {value!r}", f"allowed: {', '.join(known)}", hint))
+            raise RegistryError(op.name, f"{fact} is {value!r}", f"{', '.join(known)}", hint)
     for fact, names in (("inplace", op.inplace.values()), ("amp_args", op.amp_args)):
         unknown = set(names) - set(op.schema.names)
         if unknown:
-            raise RegistryError(message(op.name, f"{fact} names {sorted(unknown)}", f"arguments are {op.schema!r}"))
+            raise RegistryError(op.name, f"{fact} names {sorted(unknown)}", f"arguments of {op.schema!r}")
     _ops[op.name] = op
     return op
 
@@ -147,14 +151,14 @@ def get(name: str) -> Op:
     """The operator called `name`; raises RegistryError, with near names, when there is none."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         wrong = f"{type(name).__name__} is no operator's name"
-        raise RegistryError(message("registry", wrong, 'a name, such as "softmax"'))
+        raise RegistryError("registry", wrong, 'a name, such as "softmax"')
     found = _ops.get(name)
     if found is None:
         load()
         found = _ops.get(name)
     if found is None:
         hint = did_you_mean(name, _ops)
-        raise RegistryError(message("registry", f"no operator is called '{name}'", f"{len(_ops)} are registered", hint))
+        raise RegistryError("registry", f"no operator is called '{name}'", f"{len(_ops)} are registered", hint)
     return found
 
 

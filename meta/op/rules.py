@@ -9,66 +9,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from meta import dtype as dtypes
-from meta.errors import DeviceError, TypeInferenceError, message
+from meta.errors import DeviceError, TypeInferenceError
 from meta.ir.dim import Dim, Shape, product, same_dim
 from meta.ir.type import TensorType, tensor_type
 
 ScalarOrType = TensorType | bool | int | float
 
 
-def require(op: str, condition: bool, wrong: str, allowed: str = "", do: str = "") -> None:
+def require(condition: bool, wrong: str, allowed: str = "", do: str = "") -> None:
     """Raise TypeInferenceError with the four-part text unless `condition`."""
     if not condition:
-        raise TypeInferenceError(message(op, wrong, allowed, do))
+        raise TypeInferenceError("", wrong, allowed, do)
 
 
-def same_device(op: str, *types: TensorType) -> None:
+def same_device(*types: TensorType) -> None:
     """All on one device; raises DeviceError."""
     for t in types[1:]:
         if t.device is not types[0].device:
             raise DeviceError(
-                message(op, f"operands are on {types[0].device} and {t.device}", "all on one device",
-                        f'move one: x.to(device="{types[0].device}")')
-            )  # fmt: skip
+                "",
+                f"operands are on {types[0].device} and {t.device}",
+                "all on one device",
+                f'move one: x.to(device="{types[0].device}")',
+            )
 
 
-def require_float(op: str, name: str, t: TensorType) -> None:
-    require(op, dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}", f"allowed: {', '.join(dtypes.FLOATS)}",
+def require_float(name: str, t: TensorType) -> None:
+    require(dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.FLOATS)}",
             f'cast it: {name}.cast("float32")')  # fmt: skip
 
 
-def require_int(op: str, name: str, t: TensorType) -> None:
-    require(op, dtypes.is_int(t.dtype), f"'{name}' has dtype {t.dtype}", f"allowed: {', '.join(dtypes.INTS)}",
+def require_int(name: str, t: TensorType) -> None:
+    require(dtypes.is_int(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.INTS)}",
             f'cast it: {name}.cast("int64")')  # fmt: skip
 
 
-def require_number(op: str, name: str, t: TensorType) -> None:
+def require_number(name: str, t: TensorType) -> None:
     """Not bool."""
-    require(op, t.dtype != "bool", f"'{name}' has dtype bool", "allowed: numbers", f'cast it: {name}.cast("int64")')
+    require(t.dtype != "bool", f"'{name}' has dtype bool", "numbers", f'cast it: {name}.cast("int64")')
 
 
-def require_discrete(op: str, name: str, t: TensorType) -> None:
+def require_discrete(name: str, t: TensorType) -> None:
     """Integers or bool."""
-    require(op, not dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}",
-            f"allowed: bool, {', '.join(dtypes.INTS)}", f'cast it: {name}.cast("int64")')  # fmt: skip
+    require(not dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}",
+            f"bool, {', '.join(dtypes.INTS)}", f'cast it: {name}.cast("int64")')  # fmt: skip
 
 
-def require_rank(op: str, name: str, t: TensorType, *ranks: int) -> None:
+def require_rank(name: str, t: TensorType, *ranks: int) -> None:
     allowed = " or ".join(map(str, ranks))
-    require(op, t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"needs rank {allowed}")
+    require(t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"needs rank {allowed}")
 
 
-def require_same_dtype(op: str, **types: TensorType) -> None:
+def require_same_dtype(**types: TensorType) -> None:
     (first, head), *rest = types.items()
     for name, t in rest:
-        require(op, t.dtype == head.dtype, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}",
+        require(t.dtype == head.dtype, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}",
                 "one dtype for both", f'cast one: {name}.cast("{head.dtype}")')  # fmt: skip
 
 
-def require_same_shape(op: str, **types: TensorType) -> None:
+def require_same_shape(**types: TensorType) -> None:
     (first, head), *rest = types.items()
     for name, t in rest:
-        require(op, same_shape(head.shape, t.shape),
+        require(same_shape(head.shape, t.shape),
                 f"'{first}' has shape {show(head.shape)}, '{name}' has {show(t.shape)}", "equal shapes")  # fmt: skip
 
 
@@ -81,58 +83,58 @@ def show(shape: Shape) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def axis_index(op: str, axis: int, ndim: int, what: str = "axis") -> int:
+def axis_index(axis: int, ndim: int, what: str = "axis") -> int:
     """`axis` counted from the front; raises TypeInferenceError when outside [-ndim, ndim)."""
     bound = max(ndim, 1)
-    require(op, -bound <= axis < bound, f"{what} {axis} is out of range for rank {ndim}",
-            f"allowed: {-bound} to {bound - 1}")  # fmt: skip
+    require(-bound <= axis < bound, f"{what} {axis} is out of range for rank {ndim}",
+            f"{-bound} to {bound - 1}")  # fmt: skip
     return axis % bound
 
 
-def axis_indices(op: str, axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+def axis_indices(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Distinct, sorted axes counted from the front; None means all of them."""
     if axes is None:
         return tuple(range(ndim))
-    out = tuple(axis_index(op, axis, ndim) for axis in axes)
-    require(op, len(set(out)) == len(out), f"axis {tuple(axes)} names an axis twice", "distinct axes")
+    out = tuple(axis_index(axis, ndim) for axis in axes)
+    require(len(set(out)) == len(out), f"axis {tuple(axes)} names an axis twice", "distinct axes")
     return tuple(sorted(out))
 
 
-def reduced_shape(op: str, shape: Shape, axes: Sequence[int] | None, keepdims: bool) -> Shape:
+def reduced_shape(shape: Shape, axes: Sequence[int] | None, keepdims: bool) -> Shape:
     """The shape after reducing `axes` (None: all)."""
-    gone = axis_indices(op, axes, len(shape)) if shape else ()
+    gone = axis_indices(axes, len(shape)) if shape else ()
     if keepdims:
         return tuple(1 if i in gone else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in gone)
 
 
-def require_ordered(op: str, low: object, high: object, strictly: bool = False) -> None:
+def require_ordered(low: object, high: object, strictly: bool = False) -> None:
     """low <= high (or <), where both are known numbers."""
     if isinstance(low, (int, float)) and isinstance(high, (int, float)):
-        require(op, low < high if strictly else low <= high, f"low is {low}, high is {high}",
+        require(low < high if strictly else low <= high, f"low is {low}, high is {high}",
                 "low < high" if strictly else "low <= high")  # fmt: skip
 
 
-def require_sizes(op: str, shape: Shape) -> None:
+def require_sizes(shape: Shape) -> None:
     """Sizes that are not negative (symbolic ones are not)."""
-    require(op, not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",
+    require(not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",
             "sizes of 0 and up")  # fmt: skip
 
 
-def require_elements(op: str, shape: Shape, axes: Sequence[int] | None) -> None:
+def require_elements(shape: Shape, axes: Sequence[int] | None) -> None:
     """At least one element along `axes` (None: all)."""
-    for axis in axis_indices(op, axes, len(shape)) if shape else ():
-        require(op, shape[axis] != 0, f"axis {axis} of shape {show(shape)} has no elements",
+    for axis in axis_indices(axes, len(shape)) if shape else ():
+        require(shape[axis] != 0, f"axis {axis} of shape {show(shape)} has no elements",
                 "at least one element to choose from", "test the size first")  # fmt: skip
 
 
-def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
+def broadcast_shapes(*shapes: Shape) -> Shape:
     """NumPy's rule: align at the right, sizes equal or 1. Raises TypeInferenceError naming the axis."""
     rank = max(map(len, shapes), default=0)
-    return tuple(_broadcast_axis(op, shapes, back) for back in range(rank, 0, -1))
+    return tuple(_broadcast_axis(shapes, back) for back in range(rank, 0, -1))
 
 
-def _broadcast_axis(op: str, shapes: Sequence[Shape], back: int) -> Dim:
+def _broadcast_axis(shapes: Sequence[Shape], back: int) -> Dim:
     out: Dim = 1
     for shape in shapes:
         if len(shape) < back or shape[-back] == 1:
@@ -143,9 +145,11 @@ def _broadcast_axis(op: str, shapes: Sequence[Shape], back: int) -> Dim:
         if not same_dim(out, shape[-back]):
             listed = " and ".join(map(show, shapes))
             raise TypeInferenceError(
-                message(op, f"shapes {listed} do not broadcast: {out} against {shape[-back]} at axis {-back}",
-                        "sizes equal, or one of them 1", "reshape or broadcast_to first")
-            )  # fmt: skip
+                "",
+                f"shapes {listed} do not broadcast: {out} against {shape[-back]} at axis {-back}",
+                "sizes equal, or one of them 1",
+                "reshape or broadcast_to first",
+            )
     return out
 
 
@@ -163,16 +167,16 @@ def promoted_dtype(*args: ScalarOrType) -> str:
     return out
 
 
-def held_dtype(op: str, *args: ScalarOrType) -> str:
+def held_dtype(*args: ScalarOrType) -> str:
     """`promoted_dtype`; raises TypeInferenceError for a Python integer outside of its range."""
     out = promoted_dtype(*args)
     for value in args:
         if not isinstance(value, TensorType):
-            require_held(op, value, out)
+            require_held(value, out)
     return out
 
 
-def require_held(op: str, value: float, dtype: str) -> None:
+def require_held(value: float, dtype: str) -> None:
     """A Python number that becomes one of `dtype` lies within its range; integers do not wrap around."""
     bits = value.bit_length() if isinstance(value, int) else 0
     if dtypes.is_float(dtype):
@@ -181,15 +185,15 @@ def require_held(op: str, value: float, dtype: str) -> None:
         low, high = dtypes.int_range(dtype)
         fits, allowed = dtype == "bool" or low <= value <= high, f"{low} to {high}"
     shown = f"the number {value}" if bits <= 128 else f"an integer of {bits} bits"
-    require(op, fits, f"{shown} does not fit into {dtype}", f"allowed: {allowed}", "use a wider dtype")
+    require(fits, f"{shown} does not fit into {dtype}", f"{allowed}", "use a wider dtype")
 
 
-def broadcast_type(op: str, *args: ScalarOrType, dtype: str | None = None) -> TensorType:
+def broadcast_type(*args: ScalarOrType, dtype: str | None = None) -> TensorType:
     """The type of an elementwise operation on tensors and scalars: broadcast shape, promoted dtype."""
     tensors = [a for a in args if isinstance(a, TensorType)]
-    same_device(op, *tensors)
-    shape = broadcast_shapes(op, *(t.shape for t in tensors))
-    return tensor_type(shape, dtype or held_dtype(op, *args), tensors[0].device)
+    same_device(*tensors)
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    return tensor_type(shape, dtype or held_dtype(*args), tensors[0].device)
 
 
 def first_tensor(args: Iterable[object]) -> TensorType | None:
@@ -204,16 +208,16 @@ def first_tensor(args: Iterable[object]) -> TensorType | None:
     return None
 
 
-def resolve_reshape(op: str, old: Shape, new: Shape) -> Shape:
+def resolve_reshape(old: Shape, new: Shape) -> Shape:
     """`new` with a size of -1 worked out. Raises TypeInferenceError when the numbers of elements differ."""
     unknown = [i for i, d in enumerate(new) if d == -1]
-    require(op, len(unknown) <= 1, f"shape {show(new)} has {len(unknown)} sizes of -1", "at most one")
+    require(len(unknown) <= 1, f"shape {show(new)} has {len(unknown)} sizes of -1", "at most one")
     total = product(old)
     if unknown:
         rest = product(d for i, d in enumerate(new) if i != unknown[0])
         fits = rest != 0 and same_dim((total // rest) * rest, total)
-        require(op, fits, f"{show(old)} does not reshape to {show(new)}", "a shape with as many elements")
+        require(fits, f"{show(old)} does not reshape to {show(new)}", "a shape with as many elements")
         new = tuple(total // rest if d == -1 else d for d in new)
-    require(op, same_dim(product(new), total), f"{show(old)} has {total} elements, {show(new)} {product(new)}",
+    require(same_dim(product(new), total), f"{show(old)} has {total} elements, {show(new)} {product(new)}",
             "equal numbers of elements")  # fmt: skip
     return new

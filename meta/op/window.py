@@ -13,18 +13,18 @@ from meta.ir.dim import Dim
 from meta.op import rules
 
 
-def per_axis(op: str, name: str, value: Sequence[int], rank: int, least: int = 1) -> tuple[int, ...]:
+def per_axis(name: str, value: Sequence[int], rank: int, least: int = 1) -> tuple[int, ...]:
     """An attribute given once, or once an axis, as one value for each of `rank` axes."""
     fits = len(value) in (1, rank) and all(v >= least for v in value)
     one_each = f"one int or {rank}, each at least {least}" if rank > 1 else f"one int, at least {least}"
-    rules.require(op, fits, f"{name} is {_shown(value)}", one_each)
+    rules.require(fits, f"{name} is {_shown(value)}", one_each)
     return tuple(value) * rank if len(value) == 1 else tuple(value)
 
 
-def pads(op: str, value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...]:
+def pads(value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...]:
     """(before, after) for each axis from one int, one an axis, or all befores followed by all afters."""
     fits = len(value) in (1, rank, 2 * rank) and all(v >= 0 for v in value)
-    rules.require(op, fits, f"padding is {_shown(value)}",
+    rules.require(fits, f"padding is {_shown(value)}",
                   f"one int, {rank} (one an axis) or {2 * rank} (befores, then afters), none negative")  # fmt: skip
     if len(value) == 1:
         return ((value[0], value[0]),) * rank
@@ -34,10 +34,10 @@ def pads(op: str, value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...
 
 
 def attributes(
-    op: str, rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+    rank: int, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Stride, padding and dilation of a convolution with one value for each of `rank` axes."""
-    return per_axis(op, "stride", stride, rank), pads(op, padding, rank), per_axis(op, "dilation", dilation, rank)
+    return per_axis("stride", stride, rank), pads(padding, rank), per_axis("dilation", dilation, rank)
 
 
 def _shown(value: Sequence[int]) -> str:
@@ -55,7 +55,7 @@ def reach(kernel: Dim, dilation: int) -> Dim:
 
 
 def window_count(
-    op: str, size: Dim, kernel: Dim, stride: int, pad: tuple[int, int], dilation: int, ceil_mode: bool = False
+    size: Dim, kernel: Dim, stride: int, pad: tuple[int, int], dilation: int, ceil_mode: bool = False
 ) -> Dim:
     """How many windows fit along an axis; with `ceil_mode` also a last one that starts inside the input or the padding
     before it but ends beyond. Raises TypeInferenceError when none fits."""
@@ -63,7 +63,7 @@ def window_count(
     room = size + pad[0] + pad[1] - span
     if not isinstance(room, int):
         return room // stride + 1
-    rules.require(op, room >= 0,
+    rules.require(room >= 0,
                   f"a kernel of {kernel} with dilation {dilation} does not fit into {size} elements padded by {pad}",
                   f"at least {span} elements with padding", "pad more, or use a smaller kernel")  # fmt: skip
     if not ceil_mode or not isinstance(size, int):
@@ -157,19 +157,19 @@ def adaptive_windows(size: int, count: int) -> Windows:
 
 
 def pool_windows(
-    op: str, shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
+    shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], ceil_mode: bool,
 ) -> tuple[Windows, ...]:  # fmt: skip
     """The windows of a pooling operator along each axis of the spatial `shape`."""
     rank = len(shape)
-    kernels = per_axis(op, "kernel", kernel, rank)
-    steps = per_axis(op, "stride", stride or kernels, rank)
-    spreads = per_axis(op, "dilation", dilation, rank)
+    kernels = per_axis("kernel", kernel, rank)
+    steps = per_axis("stride", stride or kernels, rank)
+    spreads = per_axis("dilation", dilation, rank)
     out: list[Windows] = []
-    for size, k, step, pad, spread in zip(shape, kernels, steps, pads(op, padding, rank), spreads, strict=True):
+    for size, k, step, pad, spread in zip(shape, kernels, steps, pads(padding, rank), spreads, strict=True):
         span = (k - 1) * spread + 1
-        rules.require(op, max(pad) < span, f"padding is {pad} for a kernel that spans {span}", "less than that")
-        count = window_count(op, size, k, step, pad, spread, ceil_mode)
+        rules.require(max(pad) < span, f"padding is {pad} for a kernel that spans {span}", "less than that")
+        count = window_count(size, k, step, pad, spread, ceil_mode)
         out.append(Windows(size, count, k, step, spread, *pad))  # type: ignore[arg-type]
     return tuple(out)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from meta import tracing
 from meta.autograd.api import no_grad
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.ndarray import NDArray, array, asarray
 
@@ -61,15 +61,13 @@ class Optimizer:
         mine = self.state_dict()
         if set(state) != set(mine):
             raise ArgumentError(
-                message(
-                    "load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}"
-                )
+                "load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}"
             )
         loaded = {name: asarray(state[name], device=x.device) for name, x in mine.items()}
         for name, x in mine.items():
             if loaded[name].type is not x.type:
                 wrong = f"'{name}' is {loaded[name].type!r}"
-                raise ArgumentError(message("load_state_dict", wrong, f"the optimizer has {x.type!r}"))
+                raise ArgumentError("load_state_dict", wrong, f"the optimizer has {x.type!r}")
         for name, x in mine.items():
             x.update(loaded[name])
 
@@ -95,29 +93,31 @@ def hyperparameter(name: str, value: Any) -> float:
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if 0.0 <= number < math.inf:
         return number
-    raise ArgumentError(message("optimizer", f"{name} is {value!r:.60}", "a finite number, 0 or more"))
+    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", "a finite number, 0 or more")
 
 
 def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
     given: Any = parameters.named_parameters() if isinstance(parameters, Model) else parameters
     if not isinstance(given, Iterable) or isinstance(given, NDArray):
         wrong = f"the parameters are {type(given).__name__}"
-        raise ArgumentError(message("optimizer", wrong, "a Model, arrays, or (name, array) pairs"))
+        raise ArgumentError("optimizer", wrong, "a Model, arrays, or (name, array) pairs")
     listed = cast("Iterable[Any]", given)
     named: list[tuple[str, Any]] = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(listed)]
     for name, x in named:
         if not isinstance(x, NDArray):
-            raise ArgumentError(message("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)"))
+            raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
         if not x.requires_grad:
             raise ArgumentError(
-                message("optimizer", f"'{name}' does not require gradients", "arrays with requires_grad = True",
-                        "call model.train_mode() first")
-            )  # fmt: skip
+                "optimizer",
+                f"'{name}' does not require gradients",
+                "arrays with requires_grad = True",
+                "call model.train_mode() first",
+            )
     if len({name for name, _ in named}) < len(named) or len({id(x) for _, x in named}) < len(named):
         names = ", ".join(name for name, _ in named)
-        raise ArgumentError(message("optimizer", f"a name or an array occurs twice: {names}", "each of them once"))
+        raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each of them once")
     if not named:
-        raise ArgumentError(message("optimizer", "there are no parameters", "at least one"))
+        raise ArgumentError("optimizer", "there are no parameters", "at least one")
     return named
 
 

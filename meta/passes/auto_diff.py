@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meta.autograd.symbolic import differentiate
 from meta.dtype import is_float
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.ir.expr import Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -39,9 +39,11 @@ def _check(wanted: Sequence[str], params: Sequence[Var]) -> None:
     for name in wanted:
         if name not in known:
             raise ArgumentError(
-                message("auto_diff", f"no floating parameter is called '{name}'", f"known: {', '.join(known)}",
-                        did_you_mean(name, known))
-            )  # fmt: skip
+                "auto_diff",
+                f"no floating parameter is called '{name}'",
+                f"one of {', '.join(known)}",
+                did_you_mean(name, known),
+            )
 
 
 def _floating(p: Var) -> bool:

@@ -15,7 +15,7 @@ from threading import local
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.ir.analysis import op_counts
 from meta.ir.expr import Atom, Binding, Expr, Function
 from meta.ir.module import Module
@@ -56,7 +56,7 @@ class PassContext:
             if name not in pass_names():
                 known = pass_names()
                 wrong, hint = f"no pass is called '{name}'", did_you_mean(name, known)
-                raise ArgumentError(message("passes", wrong, f"known: {', '.join(known)}", hint))
+                raise ArgumentError("passes", wrong, f"one of {', '.join(known)}", hint)
 
     def __enter__(self) -> Self:
         _stack.contexts.append(self)
@@ -203,7 +203,7 @@ def bisect(transform: Transform, module: Module, good: Callable[[Module], bool])
     low, high = 0, everything.rewrites
     if not attempt(0)[0]:
         wrong = "the result is wrong without any rewrite"
-        raise ArgumentError(message("bisect", wrong, "transforms that are right when no rule is applied"))
+        raise ArgumentError("bisect", wrong, "transforms that are right when no rule is applied")
     last = everything.last
     while high - low > 1:
         middle = (low + high) // 2

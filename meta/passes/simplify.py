@@ -169,7 +169,7 @@ def _as_transpose(binding: Binding, scope: Scope) -> Answer:
     ndim = call.args[0].type.ndim
     x, first, second = call.args
     order = swapped if call.op_name == "swap_axis" else moved
-    axes = order(call.op_name, first, second, ndim)
+    axes = order(first, second, ndim)
     return scope.call_expr(get("transpose"), (x, tuple(axes)))
 
 

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from meta.device import CPU, Device
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.scope import modes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Generator:
     def seed(self, seed: int) -> Generator:
         """Start over with another seed."""
         if not isinstance(seed, int) or not -_SEEDS <= seed < _SEEDS:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(message("seed", f"the seed is {seed!r}", "allowed: a 64-bit int"))
+            raise ArgumentError("seed", f"the seed is {seed!r}", "a 64-bit int")
         with self._lock:
             self._seed, self._offset = int(seed), 0
         return self

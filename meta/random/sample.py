@@ -7,7 +7,7 @@ from typing import Any
 
 from meta._generated import functions as f
 from meta.device import CPU, Device
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.random.generator import Generator, next_key
 
 Shape = int | Sequence[int]
@@ -53,6 +53,6 @@ def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = 
     from meta.op.dialect.reference._random import words
 
     if n < 0:
-        raise ArgumentError(message("permutation", f"n is {n}", "allowed: 0 and up"))
+        raise ArgumentError("permutation", f"n is {n}", "0 and up")
     high, low, *_ = words(next_key(CPU, generator).numpy(), (n,))
     return array(np.lexsort((low, high)).astype(np.int64), device=device)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any, Final
 
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.schema._types import ArgType, Reject
 
 
@@ -46,9 +46,7 @@ class Arg:
             return self.type.normalize(value)
         except Reject as hint:
             shown = f"{type(value).__name__} {_short(value)}"
-            raise ArgumentError(
-                message(op, f"argument '{self.name}' is {shown}", f"allowed: {self.type.allowed}", str(hint))
-            ) from None
+            raise ArgumentError(op, f"argument '{self.name}' is {shown}", f"{self.type.allowed}", str(hint)) from None
 
 
 class Schema:
@@ -72,17 +70,15 @@ class Schema:
 
         Raises ArgumentError for too many, unknown, doubled or missing arguments and for values of the wrong kind."""
         if len(args) > len(self.args):
-            raise ArgumentError(
-                message(op, f"{len(args)} arguments given", f"takes at most {len(self.args)}: {self!r}")
-            )
+            raise ArgumentError(op, f"{len(args)} arguments given", f"at most {len(self.args)}: {self!r}")
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         for name, value in kwargs.items():
             position = self.index.get(name)
             if position is None:
                 hint = did_you_mean(name, self.names)
-                raise ArgumentError(message(op, f"unknown argument '{name}'", f"takes {self!r}", hint))
+                raise ArgumentError(op, f"unknown argument '{name}'", f"{self!r}", hint)
             if values[position] is not REQUIRED:
-                raise ArgumentError(message(op, f"argument '{name}' given twice", f"takes {self!r}"))
+                raise ArgumentError(op, f"argument '{name}' given twice", f"{self!r}")
             values[position] = value
         return tuple(self._value(op, arg, value) for arg, value in zip(self.args, values, strict=True))
 
@@ -90,7 +86,7 @@ class Schema:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:
-            raise ArgumentError(message(op, f"argument '{arg.name}' is missing", f"takes {self!r}"))
+            raise ArgumentError(op, f"argument '{arg.name}' is missing", f"{self!r}")
         return arg.normalize(op, arg.default)
 
 

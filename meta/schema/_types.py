@@ -35,7 +35,7 @@ class ArgType:
 
     name: the kind in error texts and docs.  annotation: its Python annotation in generated code.
     role: "tensor", "tensors" (a list of them), "scalar" (a tensor or a Python number) or "attr" (a plain value).
-    allowed: the phrase after "allowed:".  normalize: value -> normal form, or raises Reject.
+    allowed: the phrase after "expected".  normalize: value -> normal form, or raises Reject.
     exact: whether equal values of different Python classes (1, 1.0, True) must not share a cache entry.
     """
 

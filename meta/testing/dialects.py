@@ -17,7 +17,7 @@ def accepting(call: Call) -> list[Implementation]:
     """The implementations that take `call` (of meta arrays), in the order of preference; none for views and values."""
     args = call.bound()
     types = tuple(map(as_type, args))
-    out = call.op.declare(*types)
+    out = call.op.infer(types)
     if call.op.view or isinstance(out, Value):
         return []
     info = CallInfo(call.op, types, out, device_of(args, out))

@@ -44,7 +44,7 @@ def check_types(call: Call, result: Any) -> None:
     assert len(results) == len(expected), f"{call.op.name} gave {len(results)} results, inferred {len(expected)}"
     for i, (x, t) in enumerate(zip(results, expected, strict=True)):
         assert x.type is t, f"{call.op.name}: result {i} is {x.type!r}, inferred {t!r}"
-        memory = (tuple(x._data.shape), str(x._data.dtype))  # pyright: ignore[reportPrivateUsage]
+        memory = (tuple(x._data.shape), str(x._data.dtype))
         assert isinstance(t, TensorType)
         assert memory == (t.shape, t.dtype), f"{call.op.name}: the memory of result {i} is {memory}, inferred {t!r}"
 

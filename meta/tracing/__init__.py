@@ -32,7 +32,7 @@ from itertools import count
 from typing import Any
 
 from meta.device import Device
-from meta.errors import ArgumentError, TraceError, message
+from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
 from meta.ir.dim import SymDim
 from meta.ir.expr import MUTATES, Function, Var
@@ -197,11 +197,11 @@ def _bind(
     try:
         signature = inspect.signature(function)
     except ValueError:
-        raise TraceError(message("trace", f"{name} has no signature", "Python functions", "wrap it in one")) from None
+        raise TraceError("trace", f"{name} has no signature", "Python functions", "wrap it in one") from None
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ArgumentError(message(name, str(error), f"takes {signature}")) from None
+        raise ArgumentError(name, str(error), f"{signature}") from None
     bound.apply_defaults()
     return signature, bound
 
@@ -215,9 +215,11 @@ def _results(result: Any) -> tuple[list[Any], Tree]:
     for value in tree.statics():
         if not isinstance(value, PLAIN):
             raise TraceError(
-                message("trace", f"a {type(value).__name__} is returned",
-                        "tensors, numbers, strings, None, and tuples, lists and dicts of them", "return its tensors")
-            )  # fmt: skip
+                "trace",
+                f"a {type(value).__name__} is returned",
+                "tensors, numbers, strings, None, and tuples, lists and dicts of them",
+                "return its tensors",
+            )
     return [value for _, value in leaves], tree
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from meta import storage
 from meta.device import CPU, Device
 from meta.device import device as parse_device
-from meta.errors import TraceError, TypeInferenceError, message
+from meta.errors import TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
 from meta.ir.type import TupleType, Value, tensor_type
@@ -116,9 +116,11 @@ class Trace:
         atom = x.atom
         if isinstance(atom, Var) and atom not in self._params and self.builder.definition(atom) is None:
             raise TraceError(
-                message(where, f"{x!r} belongs to another trace", "arrays, and symbols of this trace",
-                        "return it from the function it was computed in")
-            )  # fmt: skip
+                where,
+                f"{x!r} belongs to another trace",
+                "arrays, and symbols of this trace",
+                "return it from the function it was computed in",
+            )
         return atom
 
     def _array(self, x: NDArray) -> Atom:
@@ -148,10 +150,11 @@ class Trace:
             return
         name = self.names.get(id(x)) or "an array"
         raise TraceError(
-            message(what, f"the value of {name}, {x.type!r}, is needed while tracing",
-                    "shapes and dtypes are known, values not",
-                    "compute with operators, or read it outside of the traced function")
-        )  # fmt: skip
+            what,
+            f"the value of {name}, {x.type!r}, is needed while tracing",
+            "shapes and dtypes are known, values not",
+            "compute with operators, or read it outside of the traced function",
+        )
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -159,15 +162,14 @@ class Trace:
         """`x` is overwritten with the value of another tensor of its type."""
         if value.type is not x.type:
             raise TypeInferenceError(
-                message("update", f"the value is {value.type!r}", f"the array's own type: {x.type!r}",
-                        "reshape or cast it")
-            )  # fmt: skip
+                "update", f"the value is {value.type!r}", f"the array's own type: {x.type!r}", "reshape or cast it"
+            )
         self._overwrite("update", x, value.stop_gradient())  # type: ignore[arg-type]
 
     def _overwrite(self, where: str, x: NDArray | Symbol, value: Symbol) -> None:
         self.current(x, where)
         if value.type is not x.type:
-            raise TraceError(message(where, f"{x.type!r} is overwritten with {value.type!r}", "the same type"))
+            raise TraceError(where, f"{x.type!r} is overwritten with {value.type!r}", "the same type")
         assert isinstance(value.atom, Var)
         if isinstance(x, Symbol):
             if x.atom in self._leaves:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from meta.device import Device
-from meta.errors import DeviceError, DispatchError, message
+from meta.errors import DeviceError, DispatchError
 from meta.ir.expr import Call, Function, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.visitor import walk
@@ -86,9 +86,11 @@ class Choices:
         wrong = min(map(str, found - {self.device}), default="")
         if wrong and call.op_name.rsplit(".", 1)[-1] != "device_copy":
             raise DeviceError(
-                message("vm", f"{call.op_name} is on {wrong}", f"the program is compiled for {self.device}",
-                        f'compile(..., device="{wrong}") or move the arrays')
-            )  # fmt: skip
+                "vm",
+                f"{call.op_name} is on {wrong}",
+                f"{self.device}, for which the program is compiled",
+                f'compile(..., device="{wrong}") or move the arrays',
+            )
         return self.device
 
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
@@ -109,10 +111,8 @@ class Choices:
                 refusal = implementation.refusal(info)
                 if refusal is None:
                     return Choice(info, implementation, ())
-                raise DispatchError(
-                    message(info.op.name, f"the program asks for {dialect}: {refusal}", do="dispatch again")
-                )
-        raise DispatchError(message(info.op.name, f"the program asks for {dialect}, which does not implement it"))
+                raise DispatchError(info.op.name, f"the program asks for {dialect}: {refusal}", remedy="dispatch again")
+        raise DispatchError(info.op.name, f"the program asks for {dialect}, which does not implement it")
 
 
 def choose_all(module: Module, device: Device) -> Choices:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meta import tracing
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.errors import ArgumentError, DeviceError, message
+from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray, asarray
@@ -170,9 +170,11 @@ class Executor:
         for p in record.main.params:
             if isinstance(p.type, TensorType) and p.type.device is not self.device and p.name != "key":
                 raise DeviceError(
-                    message("vm", f"'{p.name}' is on {p.type.device}", f"the program is compiled for {self.device}",
-                            f'move it, or compile(..., device="{p.type.device}")')
-                )  # fmt: skip
+                    "vm",
+                    f"'{p.name}' is on {p.type.device}",
+                    f"{self.device}, for which the program is compiled",
+                    f'move it, or compile(..., device="{p.type.device}")',
+                )
 
     def _runner(
         self, record: tracing.Record, source: Source, machine: Machine | GraphCall, constants: Sequence[NDArray]
@@ -214,7 +216,7 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
     if callable(what) and not hint:
         hint = "trace it: meta.vm.compile(meta.trace(function))"
     allowed = "a Model, a traced function, a training step or an IR Module"
-    raise ArgumentError(message("vm", f"{type(what).__name__} cannot be compiled", allowed, hint))
+    raise ArgumentError("vm", f"{type(what).__name__} cannot be compiled", allowed, hint)
 
 
 def _repays(source: Source, destinations: Destinations) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from meta.errors import NotSupportedError, message
+from meta.errors import NotSupportedError
 from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
@@ -126,6 +126,8 @@ def _check_first_order(name: str, function: Function) -> None:
     for atom in block_reads(function.body):
         if isinstance(atom, Var) and isinstance(atom.type, FunctionType):
             raise NotSupportedError(
-                message("vm", f"'{name}' uses the function '{atom.name}' as a value", "functions may only be called",
-                        "call it where it is defined")
-            )  # fmt: skip
+                "vm",
+                f"'{name}' uses the function '{atom.name}' as a value",
+                "functions may only be called",
+                "call it where it is defined",
+            )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from meta.errors import IRError, message
+from meta.errors import IRError
 from meta.ir.analysis import leaf_types
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
@@ -140,7 +140,7 @@ class _Lowering:
             case If():
                 return self.conditional(scope, value)
             case Function():
-                raise IRError(message("vm", "a closure is left", do="lift closures before lowering"))
+                raise IRError("vm", "a closure is left", remedy="lift closures before lowering")
 
     def conditional(self, scope: _Scope, value: If) -> Any:
         return tvm.RelaxIf(

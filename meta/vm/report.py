@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meta.device import Device
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.ndarray import NDArray, asarray
 from meta.op.dialect.tvm import _memory
@@ -63,7 +63,7 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
         return str(program.optimized)
     if stage not in STAGES:
         raise ArgumentError(
-            message("ir", f"there is no stage '{stage}'", f"stages: {', '.join(STAGES)}", did_you_mean(stage, STAGES))
+            "ir", f"there is no stage '{stage}'", f"one of {', '.join(STAGES)}", did_you_mean(stage, STAGES)
         )
     lowered, made = planned(program.source, fuse=fuse)
     return str((lowered if stage == "relax" else made).module.script())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from meta.device import CPU, Device
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
 from meta.ndarray import NDArray
 from meta.op.dialect.tvm import _memory
@@ -140,6 +140,8 @@ def _refuse_shared(inputs: Sequence[NDArray], mutates: Mapping[int, int]) -> Non
     for at in mutates.values():
         if any(x is inputs[at] and i != at for i, x in enumerate(inputs)):
             raise ArgumentError(
-                message("vm", f"one array is input {at}, which the program overwrites, and another input",
-                        "an array of its own for each input that is overwritten", "pass a copy")
-            )  # fmt: skip
+                "vm",
+                f"one array is input {at}, which the program overwrites, and another input",
+                "an array of its own for each input that is overwritten",
+                "pass a copy",
+            )

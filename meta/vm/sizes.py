@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from meta.errors import NotSupportedError, message
+from meta.errors import NotSupportedError
 from meta.ir.dim import Dim, SymDim
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
 from meta.op.dialect.tvm import _adapter as tvm
@@ -64,11 +64,13 @@ class Sizes:
                 return tvm.TupleType([self.type(field) for field in kind.fields])
             case FunctionType():
                 raise NotSupportedError(
-                    message("vm", f"a function of type {kind!r} is passed as a value",
-                            "functions may be called and defined, not stored or handed on", "inline it")
-                )  # fmt: skip
+                    "vm",
+                    f"a function of type {kind!r} is passed as a value",
+                    "functions may be called and defined, not stored or handed on",
+                    "inline it",
+                )
             case _:
-                raise NotSupportedError(message("vm", f"{kind!r} has no run-time form", "tensors and tuples of them"))
+                raise NotSupportedError("vm", f"{kind!r} has no run-time form", "tensors and tuples of them")
 
     def _atom(self, name: str) -> Any:
         if name.isidentifier():
@@ -90,4 +92,4 @@ class Sizes:
                     a * b if isinstance(op, ast.Mult) else tvm.tirx.floordiv(a, b)
                 )  # fmt: skip
             case _:
-                raise NotSupportedError(message("vm", f"the size {ast.unparse(node)}", "+, -, * and // of named sizes"))
+                raise NotSupportedError("vm", f"the size {ast.unparse(node)}", "+, -, * and // of named sizes")

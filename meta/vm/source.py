@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from meta import tracing
-from meta.errors import ArgumentError, NotSupportedError, message
+from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import check_inputs
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
@@ -23,11 +23,13 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
     for p in main.params:
         if not isinstance(p.type, TensorType):
             raise NotSupportedError(
-                message("vm", f"parameter '{p.name}' of main has type {p.type!r}", "main takes tensors",
-                        "give main a parameter for each tensor")
-            )  # fmt: skip
+                "vm",
+                f"parameter '{p.name}' of main has type {p.type!r}",
+                "main takes tensors",
+                "give main a parameter for each tensor",
+            )
     if len(set(names)) != len(names):
-        raise ArgumentError(message("vm", f"parameters of main share a name: {', '.join(names)}", "distinct names"))
+        raise ArgumentError("vm", f"parameters of main share a name: {', '.join(names)}", "distinct names")
     parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
     signature = inspect.Signature(parameters)
     result = _tree(main.body.type)
@@ -60,7 +62,7 @@ def flatten_call(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ArgumentError(message("vm", f"{error}", f"takes {signature}")) from None
+        raise ArgumentError("vm", f"{error}", f"{signature}") from None
     bound.apply_defaults()
     leaves, tree = flatten(dict(bound.arguments), lambda v: isinstance(v, NDArray))
     inputs = [x for _, x in leaves]
@@ -69,7 +71,7 @@ def flatten_call(
         hash(key)
     except TypeError:
         raise ArgumentError(
-            message("vm", "a plain argument is not hashable", "arrays, numbers, strings and nests of them")
+            "vm", "a plain argument is not hashable", "arrays, numbers, strings and nests of them"
         ) from None
     return key, inputs
 
@@ -81,6 +83,8 @@ def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for name, value in found:
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(
-            message("vm", f"'{name}' is a {kind} of shape {tuple(value.shape)}", "takes meta arrays",
-                    "wrap it: meta.array(...), or meta.from_dlpack(...) to share its memory")
-        )  # fmt: skip
+            "vm",
+            f"'{name}' is a {kind} of shape {tuple(value.shape)}",
+            "meta arrays",
+            "wrap it: meta.array(...), or meta.from_dlpack(...) to share its memory",
+        )

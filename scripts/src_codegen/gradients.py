@@ -37,10 +37,14 @@ def entries() -> Mapping[str, Entry]:
     unknown = set(raw) - set(ops)
     if unknown:
         name = sorted(unknown)[0]
-        raise FormulaError(f"derivatives.yaml: '{name}' is not an operator {did_you_mean(name, ops)}")
+        raise FormulaError("derivatives.yaml", f"'{name}' is not an operator", remedy=did_you_mean(name, ops))
     missing = sorted(set(ops) - set(raw))
     if missing:
-        raise FormulaError(f"derivatives.yaml: no entry for {', '.join(missing)} (write `name: non_differentiable`?)")
+        raise FormulaError(
+            "derivatives.yaml",
+            f"no entry for {', '.join(missing)}",
+            remedy="write formulas or `name: non_differentiable`",
+        )
     return {name: read_entry(op, raw[name]) for name, op in ops.items()}
 
 
@@ -51,7 +55,7 @@ class _UniqueLoader(yaml.SafeLoader):
         keys = [k.value for k, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise FormulaError(f"derivatives.yaml: '{key}' occurs twice")
+                raise FormulaError("derivatives.yaml", f"'{key}' occurs twice")
         return super().construct_mapping(node, deep)
 
 

@@ -48,8 +48,8 @@ def test_an_argument_name_is_one_of_python(name: str) -> None:
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
-        ({"pattern": "elemwse"}, "pattern is 'elemwse'; allowed: elemwise, .*; did you mean 'elemwise'"),
-        ({"amp": "sometimes"}, "amp is 'sometimes'; allowed: always, never, infer, keep"),
+        ({"pattern": "elemwse"}, "pattern is 'elemwse'; expected elemwise, .*; did you mean 'elemwise'"),
+        ({"amp": "sometimes"}, "amp is 'sometimes'; expected always, never, infer, keep"),
     ],
 )
 def test_facts_are_known_ones_and_a_refused_operator_is_not_registered(facts: dict[str, Any], text: str) -> None:

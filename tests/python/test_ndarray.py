@@ -237,7 +237,7 @@ def test_one_element_is_a_number() -> None:
 def test_several_elements_are_no_number() -> None:
     x = meta.array([1.0, 2.0])
     for convert in (float, int, bool, NDArray.item):
-        with pytest.raises(ArgumentError, match=r"shape \(2,\); allowed: one element"):
+        with pytest.raises(ArgumentError, match=r"shape \(2,\); expected one element"):
             convert(x)
     with pytest.raises(ArgumentError, match="integer dtype"):
         [1, 2, 3][meta.array(1.0)]

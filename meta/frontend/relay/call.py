@@ -62,17 +62,17 @@ class OpCall:
     def tensors(self, least: int, most: int | None = None) -> tuple[Any, ...]:
         """The arguments, of which there are `least` to `most` and all are tensors."""
         if not least <= len(self.args) <= (least if most is None else most):
-            raise TypeInferenceError(f"[{self.name}] {len(self.args)} arguments; it takes {least}")
+            raise TypeInferenceError(self.name, f"{len(self.args)} arguments", str(least))
         for arg in self.args:
             if not isinstance(arg, Symbol):
-                raise TypeInferenceError(f"[{self.name}] an argument is {describe(arg)}; a tensor is needed")
+                raise TypeInferenceError(self.name, f"an argument is {describe(arg)}", "a tensor")
         return self.args
 
     def tuple(self, index: int = 0) -> tuple[Any, ...]:
         """Argument `index`, a tuple of tensors."""
         fields = self.args[index] if index < len(self.args) else None
         if not isinstance(fields, tuple) or not all(isinstance(f, Symbol) for f in fields):  # pyright: ignore[reportUnknownVariableType]
-            raise TypeInferenceError(f"[{self.name}] argument {index} is no tuple of tensors")
+            raise TypeInferenceError(self.name, f"argument {index} is not a tuple of tensors")
         return fields  # pyright: ignore[reportUnknownVariableType]
 
     def constant(self, value: Any, what: str) -> np.ndarray[Any, Any]:
@@ -169,7 +169,7 @@ class OpCall:
                 continue
             if name == "rate" or value == ():
                 continue
-            self.refuse(f"the attribute {name}={value!r} is not known", f"known: {', '.join(sorted(self._read))}")
+            self.refuse(f"the attribute {name}={value!r} is not known", f"one of {', '.join(sorted(self._read))}")
 
     def check_size(self, *sizes: Any) -> None:
         """Refuse a constant of these sizes that the program does not hold itself when it is too large, or not known."""
@@ -182,9 +182,9 @@ class OpCall:
         """A constant."""
         return constant(np.asarray(value, dtype))
 
-    def refuse(self, wrong: str, allowed: str = "") -> NoReturn:
+    def refuse(self, problem: str, expected: str = "") -> NoReturn:
         """Raise NotSupportedError: the call asks for what meta does not do."""
-        raise NotSupportedError(f"[{self.name}] {wrong}" + (f"; allowed: {allowed}" if allowed else ""))
+        raise NotSupportedError(self.name, problem, expected)
 
 
 def constant(value: np.ndarray[Any, Any], dtype: str | None = None) -> Symbol:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from meta.errors import message
 from meta.frontend.relay import ast
 from meta.frontend.relay.errors import RelayError, UnsupportedError, at
 from meta.frontend.relay.types import convert_type, match_types, value_type
@@ -63,7 +62,7 @@ class Control:
         if found is None:
             function = self.program.functions.get(node.name)
             if function is None:
-                raise RelayError(message("relay", at(node.place, f"there is no function @{node.name}")))
+                raise RelayError("relay", at(node.place, f"there is no function @{node.name}"))
             found = Closure(function, None, node.name, node.name in self.recursive)
             self._globals[node.name] = found
         return found
@@ -80,7 +79,7 @@ class Control:
         function = closure.function
         if len(args) != len(function.params):
             wrong = f"{describe(closure)} takes {len(function.params)} arguments, {len(args)} are given"
-            raise RelayError(message("relay", at(place, wrong)))
+            raise RelayError("relay", at(place, wrong))
         if closure.recursive and all(map(is_tensors, args)):
             return self.emitted(closure, args, place)
         if closure.recursive and any(isinstance(a, Closure) for a in args) and not any(map(_has_data, args)):
@@ -94,7 +93,7 @@ class Control:
         functions among them)."""
         if self.speculating:
             wrong = f"{describe(closure)} calls itself, in a branch that returns no tensors"
-            raise UnsupportedError(message("relay", at(place, wrong), "branches that return tensors"))
+            raise UnsupportedError("relay", at(place, wrong), "branches that return tensors")
         tensors = tuple(a for a in args if is_tensors(a))
         types = tuple(map(value_type, tensors))
         result = self.result_type(closure, args, place)
@@ -182,7 +181,7 @@ class Control:
             leaves(value)
         except OpaqueError as error:
             wrong = at(place, f"{what} holds {describe(error.value)}")
-            raise UnsupportedError(message("relay", wrong, "tensors and tuples of them")) from None
+            raise UnsupportedError("relay", wrong, "tensors and tuples of them") from None
 
     # --- conditionals ------------------------------------------------------------------------------------------------
 
@@ -199,9 +198,7 @@ class Control:
         """One of two values by a condition: decided now where it is known, as a conditional of the program where the
         values are tensors, else as a Choice."""
         if not isinstance(condition, Symbol) or condition.ndim != 0 or condition.dtype != "bool":
-            raise RelayError(
-                message("relay", at(place, f"the condition is {describe(condition)}"), "a bool tensor () ")
-            )
+            raise RelayError("relay", at(place, f"the condition is {describe(condition)}"), "a bool tensor () ")
         known = number(condition)
         if known is not None:
             return then() if known else otherwise()
@@ -232,7 +229,7 @@ class Control:
             self._restore(before)
         if value_type(forms[0]) != value_type(forms[1]):
             given = f"{value_type(forms[0][0])!r} and {value_type(forms[1][0])!r}"
-            raise RelayError(message("relay", at(place, f"the branches return {given}"), "values of one type"))
+            raise RelayError("relay", at(place, f"the branches return {given}"), "values of one type")
         count = len(leaves(forms[0]))
         if not count:
             return forms[0][0]
@@ -252,7 +249,7 @@ class Control:
             self.speculating -= 1
         if any(ref.value is not old for ref, old in zip(self.refs, before, strict=False)):
             wrong = at(place, "a branch that returns no tensors writes to a reference")
-            raise UnsupportedError(message("relay", wrong, "branches that return tensors"))
+            raise UnsupportedError("relay", wrong, "branches that return tensors")
         return Choice(condition, *values)
 
     @contextmanager
@@ -286,7 +283,7 @@ class Control:
 
     def ref(self, value: Value, place: ast.Place) -> Ref:
         if not isinstance(value, Ref):
-            raise RelayError(message("relay", at(place, f"{describe(value)} is used as a reference"), "references"))
+            raise RelayError("relay", at(place, f"{describe(value)} is used as a reference"), "references")
         return value
 
     def write(self, ref: Ref, value: Value, place: ast.Place) -> None:
@@ -301,7 +298,7 @@ class Control:
         for ref, old in zip(self.refs, before, strict=False):
             if ref.value is not old and not (is_tensors(old) and is_tensors(ref.value)):
                 wrong = at(place, f"a branch writes {describe(ref.value)} to a reference that holds {describe(old)}")
-                raise UnsupportedError(message("relay", wrong, "tensors in references that branches write"))
+                raise UnsupportedError("relay", wrong, "tensors in references that branches write")
 
     # --- data types --------------------------------------------------------------------------------------------------
 
@@ -317,7 +314,7 @@ class Control:
             inner = Frame(frame)
             if self.matches(pattern, value, inner, node.place):
                 return self.evaluate(body, inner)
-        raise UnsupportedError(message("relay", at(node.place, f"no clause of the match fits {describe(value)}")))
+        raise UnsupportedError("relay", at(node.place, f"no clause of the match fits {describe(value)}"))
 
     def matches(self, pattern: ast.Pattern, value: Value, frame: Frame, place: ast.Place) -> bool:
         """Whether a value fits a pattern; binds the variables of the pattern in `frame`."""
@@ -335,7 +332,7 @@ class Control:
                 data = Data(value.name, ()) if isinstance(value, ast.ConstructorRef) else value
                 if not isinstance(data, Data):
                     wrong = f"a match on {describe(value)} against the constructor {pattern.constructor}"
-                    raise UnsupportedError(message("relay", at(place, wrong), "values whose constructor is known"))
+                    raise UnsupportedError("relay", at(place, wrong), "values whose constructor is known")
                 pairs = zip(pattern.fields, data.fields, strict=False)
                 return data.constructor == pattern.constructor and all(
                     self.matches(p, v, frame, place) for p, v in pairs

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from meta.errors import MetaError, NotSupportedError, message, reason
+from meta.errors import MetaError, NotSupportedError
 from meta.frontend.relay import ast
 from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.control import Control
@@ -51,9 +51,10 @@ class Evaluator(Control):
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise UnsupportedError(
-                message("relay", at(root.place, f"calls and branches nest deeper than {MAX_DEPTH} while converting"),
-                        "functions that call themselves with tensors alone, or end on known data")
-            )  # fmt: skip
+                "relay",
+                at(root.place, f"calls and branches nest deeper than {MAX_DEPTH} while converting"),
+                "functions that call themselves with tensors alone, or end on known data",
+            )
         try:
             while isinstance(root, ast.Let):
                 self.bind(root, frame)
@@ -89,7 +90,7 @@ class Evaluator(Control):
         self.steps += 1
         if self.steps > MAX_STEPS:
             wrong = f"the program has more than {MAX_STEPS} expressions once its functions are inlined"
-            raise UnsupportedError(message("relay", at(node.place, wrong)))
+            raise UnsupportedError("relay", at(node.place, wrong))
         match node:
             case ast.Call():
                 return self.call(node, frame)
@@ -119,7 +120,7 @@ class Evaluator(Control):
                 self.write(self.ref(frame.get(node.ref), node.place), frame.get(node.value), node.place)
                 return ()
             case ast.Var():
-                raise RelayError(message("relay", at(node.place, f"the variable %{node.name} has no value here")))
+                raise RelayError("relay", at(node.place, f"the variable %{node.name} has no value here"))
 
     def joined(self, fields: tuple[Value, ...], place: ast.Place) -> Value:
         """A tuple, which may share its fields: what it stands for grows exponentially with its depth."""
@@ -130,7 +131,7 @@ class Evaluator(Control):
             depth = max(depth, levels + 1)
         if leaves > MAX_LEAVES or depth > MAX_DEPTH:
             wrong = f"a tuple of {leaves} values, nested {depth} deep"
-            raise UnsupportedError(message("relay", at(place, wrong), f"at most {MAX_LEAVES} and {MAX_DEPTH}"))
+            raise UnsupportedError("relay", at(place, wrong), f"at most {MAX_LEAVES} and {MAX_DEPTH}")
         self.tuples[id(fields)] = fields, leaves, depth
         return fields
 
@@ -161,13 +162,13 @@ class Evaluator(Control):
                     place,
                 )
             case _:
-                raise RelayError(message("relay", at(place, f"{describe(callee)} is called"), "functions"))
+                raise RelayError("relay", at(place, f"{describe(callee)} is called"), "functions")
 
     def operator(self, name: str, args: tuple[Value, ...], attrs: ast.Attributes, place: ast.Place) -> Value:
         """Emit a call of a Relay operator."""
         convert = find(name)
         if convert is None:
-            raise UnsupportedError(message("relay", at(place, f"the operator {name} is not supported")), {name: 1})
+            raise UnsupportedError("relay", at(place, f"the operator {name} is not supported"), operators={name: 1})
         self.builder.span = self.span(place)
         values = tuple(self.forced(arg, place) for arg in args)
         call = OpCall(name, values, attrs, place, self.builder, self.shapes)
@@ -178,10 +179,10 @@ class Evaluator(Control):
             raise
         except MetaError as error:
             kind = UnsupportedError if isinstance(error, NotSupportedError) else RelayError
-            raise kind(message("relay", at(place, f"{name}: {reason(error)}"))) from error
+            raise kind("relay", at(place, f"{name}: {error.summary}")) from error
         except _MISFITS as error:
             wrong = f"{name}: its arguments and attributes do not fit together ({type(error).__name__}: {error})"
-            raise RelayError(message("relay", at(place, wrong), "what the operator takes in Relay")) from error
+            raise RelayError("relay", at(place, wrong), "what the operator takes in Relay") from error
         return result
 
     def span(self, place: ast.Place) -> Span | None:
@@ -202,7 +203,7 @@ class Evaluator(Control):
                 place,
             )
         if not isinstance(value, tuple) or not 0 <= index < len(value):  # pyright: ignore[reportUnknownArgumentType]
-            raise RelayError(message("relay", at(place, f"field {index} of {describe(value)}"), "fields of a tuple"))
+            raise RelayError("relay", at(place, f"field {index} of {describe(value)}"), "fields of a tuple")
         return value[index]  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meta.errors import MetaError, NotSupportedError, message
+from meta.errors import MetaError, NotSupportedError
 from meta.frontend.relay.ast import Place
 
 
@@ -17,8 +17,8 @@ class RelaySyntaxError(RelayError):
 
     line, column: where, both from 1; 0 when the mistake has no place.  source: the name of the text, "" without one."""
 
-    def __init__(self, text: str, line: int = 0, column: int = 0, source: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, *parts: str, line: int = 0, column: int = 0, source: str = "", details: str = "") -> None:
+        super().__init__(*parts, details=details)
         self.line = line
         self.column = column
         self.source = source
@@ -28,13 +28,14 @@ _LONGEST_EXCERPT = 100
 
 
 def syntax_error(
-    text: str, line: int, column: int, wrong: str, allowed: str = "", do: str = "", source: str = ""
+    text: str, line: int, column: int, problem: str, expected: str = "", remedy: str = "", source: str = ""
 ) -> RelaySyntaxError:
     """The error about line `line`, column `column` of `text`, with that line and a caret below the column."""
-    name = source or "text"
-    head = message("relay", f"{name}, line {line}, column {column}: {wrong}", allowed, do)
+    problem = f"{source or 'text'}, line {line}, column {column}: {problem}"
     excerpt = _excerpt(text, line, column)
-    return RelaySyntaxError(f"{head}\n{excerpt}" if excerpt else head, line, column, source)
+    return RelaySyntaxError(
+        "relay", problem, expected, remedy, line=line, column=column, source=source, details=excerpt
+    )
 
 
 def _excerpt(text: str, line: int, column: int) -> str:
@@ -59,8 +60,8 @@ class UnsupportedError(RelayError, NotSupportedError):
     operators: the operators that have no converter, with how often each occurs; empty when it is about something else.
     """
 
-    def __init__(self, text: str, operators: Mapping[str, int] | None = None) -> None:
-        super().__init__(text)
+    def __init__(self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None) -> None:
+        super().__init__(*parts, remedy=remedy)
         self.operators: Mapping[str, int] = operators or {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meta.errors import message
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert import nodes
 from meta.frontend.relay.errors import UnsupportedError
@@ -58,7 +57,7 @@ def check_operators(program: ast.Program) -> None:
         word = "operators are" if len(missing) > 1 else "operator is"
         wrong = f"{len(missing)} {word} not supported: " + ", ".join(map(_said, missing))
         do = "see docs/from-relay.md for those that are"
-        raise UnsupportedError(message("relay", wrong, do=do), {use.name: use.count for use in missing})
+        raise UnsupportedError("relay", wrong, remedy=do, operators={use.name: use.count for use in missing})
 
 
 def _said(use: OperatorUse) -> str:

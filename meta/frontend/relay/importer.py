@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meta.errors import ArgumentError, did_you_mean, message
+from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.relay import ast
 from meta.frontend.relay.call import constant
 from meta.frontend.relay.control import clean
@@ -53,7 +53,7 @@ def convert(
     main = program.functions.get("main")
     if main is None:
         known = ", ".join(f"@{n}" for n in program.functions) or "none"
-        raise RelayError(message("relay", "there is no function @main", f"functions: {known}"))
+        raise RelayError("relay", "there is no function @main", f"one of {known}")
     _check_names(main, params or {}, shapes or {})
     check_operators(program)
     given = shapes or {}
@@ -102,7 +102,7 @@ def _value(evaluator: Evaluator, main: ast.Function, frame: Frame) -> Value:
         return error.value
     except RecursionError:
         wrong = "the program nests deeper than Python's stack allows here"
-        raise UnsupportedError(message("relay", wrong, do="convert it from code that is nested less")) from None
+        raise UnsupportedError("relay", wrong, remedy="convert it from code that is nested less") from None
 
 
 def _is_open(main: ast.Function, shapes: Shapes) -> bool:
@@ -137,9 +137,11 @@ def _check_names(main: ast.Function, params: Mapping[str, Any], shapes: Mapping[
         unknown = [name for name in given if name not in known]
         if unknown:
             raise ArgumentError(
-                message("relay", f"{what} has '{unknown[0]}', which is no parameter of @main",
-                        f"parameters: {', '.join(known)}", did_you_mean(unknown[0], known))
-            )  # fmt: skip
+                "relay",
+                f"{what} has '{unknown[0]}', which is no parameter of @main",
+                f"parameters: {', '.join(known)}",
+                did_you_mean(unknown[0], known),
+            )
 
 
 def _bound(param: ast.Var, value: Any) -> Symbol:
@@ -147,7 +149,7 @@ def _bound(param: ast.Var, value: Any) -> Symbol:
     symbol = constant(np.asarray(value))
     if not isinstance(param.type, ast.UnknownType) and not fits(param.type, symbol.type):
         wanted = convert_type(param.type, param.place, param.name)
-        raise ArgumentError(message("relay", f"'{param.name}' is {symbol.type!r}", f"the program has {wanted!r}"))
+        raise ArgumentError("relay", f"'{param.name}' is {symbol.type!r}", f"{wanted!r}")
     return symbol
 
 
@@ -156,7 +158,7 @@ def _param_type(param: ast.Var, shape: Sequence[int] | None) -> Type:
     if shape is None:
         return kind
     if not isinstance(kind, TensorType) or kind.ndim != len(shape):
-        raise ArgumentError(message("relay", f"shape {tuple(shape)} for '{param.name}'", f"the program has {kind!r}"))
+        raise ArgumentError("relay", f"shape {tuple(shape)} for '{param.name}'", f"{kind!r}")
     return kind.with_shape(tuple(shape))
 
 
@@ -184,4 +186,4 @@ def _check_result(main: ast.Function, value: Value) -> None:
     if isinstance(main.result, ast.UnknownType) or fits(main.result, value_type(value)):
         return
     wrong = at(main.place, f"@main says it returns {main.result}, what it computes is {value_type(value)!r}")
-    raise RelayError(message("relay", wrong, "a program whose types are right"))
+    raise RelayError("relay", wrong, "a program whose types are right")

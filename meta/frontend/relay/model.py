@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta._generated import functions as F
 from meta.device import CPU, Device
-from meta.errors import ArgumentError, NotSupportedError, did_you_mean, message
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.interpreter.invoke import invoke, state
 from meta.ir.expr import ATOMS, Block, Call, Constant, Function, If, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
@@ -58,14 +58,16 @@ class RelayModel(Model):
         unknown = [name for name in values if name not in names]
         if unknown:
             raise ArgumentError(
-                message("relay", f"params has '{unknown[0]}', which is no parameter of @main",
-                        f"parameters: {', '.join(names)}", did_you_mean(unknown[0], names))
-            )  # fmt: skip
+                "relay",
+                f"params has '{unknown[0]}', which is no parameter of @main",
+                f"parameters: {', '.join(names)}",
+                did_you_mean(unknown[0], names),
+            )
 
     def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
         array = copy_of(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
-            raise ArgumentError(message("relay", f"'{name}' is {array.type!r}", f"the program has {var.type!r}"))
+            raise ArgumentError("relay", f"'{name}' is {array.type!r}", f"{var.type!r}")
         taken = hasattr(type(self), name) or name in self.__dict__
         attribute = f"param_{name}" if taken else name
         self._arrays[name] = attribute
@@ -89,9 +91,7 @@ class RelayModel(Model):
 
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
         if len(inputs) != len(self.inputs):
-            raise ArgumentError(
-                message("relay", f"{len(inputs)} inputs", f"takes {len(self.inputs)}: {', '.join(self.inputs)}")
-            )
+            raise ArgumentError("relay", f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
         given = dict(zip(self.inputs, inputs, strict=True))
         values = [getattr(self, self._arrays[name]) if name in self._arrays else given[name] for name in self._names]
         main = self.module.main
@@ -141,9 +141,11 @@ class _Replay:
                 return self.block(value.then if self.argument(value.cond).item() else value.orelse)
             case _:
                 raise NotSupportedError(
-                    message("relay", "the network has functions that call themselves", "networks without, as a Model",
-                            "use from_relay, whose Module runs and compiles")
-                )  # fmt: skip
+                    "relay",
+                    "the network has functions that call themselves",
+                    "networks without, as a Model",
+                    "use from_relay, whose Module runs and compiles",
+                )
 
     def call(self, op: Op, args: list[Any]) -> Any:
         if op.name == "batch_norm_infer" and self.momentum and self.is_trainable(args):

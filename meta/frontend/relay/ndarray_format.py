@@ -64,4 +64,4 @@ def _dtype(code: int, bits: int, lanes: int, where: str) -> str:
 
 
 def _broken(where: str, wrong: str) -> RelayError:
-    return RelayError(f"[relay] {where}: {wrong}; integers, floats and bool in the form that TVM wrote")
+    return RelayError("relay", f"{where}: {wrong}", "integers, floats and bool in the form that TVM wrote")

@@ -56,7 +56,7 @@ class NodeGraph:
 
     def error(self, wrong: str, allowed: str = "", node: int | None = None) -> RelayError:
         place = self.name if node is None else f"{self.name}, node {node}"
-        return RelayError("; ".join(filter(None, (f"[relay] {place}: {wrong[:300]}", allowed))))
+        return RelayError("relay", f"{place}: {wrong[:300]}", allowed)
 
     def kind(self, index: int) -> str:
         """Relay's name of the class of a node; "" for the null node."""

@@ -18,7 +18,7 @@ from typing import IO, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.limits import MAX_EXPANSION, MAX_EXPANSION_FREE
 from meta.frontend.relay.ndarray_format import read_array
@@ -62,7 +62,7 @@ def read_params(params: Params) -> Arrays:
         value = _contents(where)
     if not isinstance(value, (bytes, bytearray)):
         allowed = "a dict of arrays, the bytes of relay.save_param_dict, or a path to such a file or to an .npz"
-        raise ArgumentError(message("relay", f"params is {type(params).__name__}", allowed))
+        raise ArgumentError("relay", f"params is {type(params).__name__}", allowed)
     data = memoryview(value)
     return _from_npz(data, where) if bytes(data[:2]) == _ZIP else _from_binary(data, where)
 
@@ -72,12 +72,12 @@ def _contents(path: str) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise RelayError(message("relay", f"cannot read {path}: {why}", "a file of parameters")) from error
+        raise RelayError("relay", f"cannot read {path}: {why}", "a file of parameters") from error
 
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
-        raise ArgumentError(message("relay", f"params has a key of class {type(name).__name__}", "names"))
+        raise ArgumentError("relay", f"params has a key of class {type(name).__name__}", "names")
     return name
 
 
@@ -88,9 +88,9 @@ def _array(name: str, value: Any) -> NDArray[Any]:
     try:
         made: NDArray[Any] = np.asarray(numpy() if callable(numpy) else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(message("relay", f"params[{name!r}]: {error}", "an array of numbers")) from error
+        raise ArgumentError("relay", f"params[{name!r}]: {error}", "an array of numbers") from error
     if made.dtype.kind not in "biuf" and made.dtype != _bfloat16():
-        raise ArgumentError(message("relay", f"params[{name!r}] has dtype {made.dtype}", "an array of numbers"))
+        raise ArgumentError("relay", f"params[{name!r}] has dtype {made.dtype}", "an array of numbers")
     return made
 
 
@@ -198,4 +198,4 @@ def _npy(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
 def _broken(
     where: str, wrong: str, allowed: str = "parameters as numpy.savez or relay.save_param_dict wrote them"
 ) -> RelayError:
-    return RelayError(message("relay", f"{where}: {wrong}", allowed))
+    return RelayError("relay", f"{where}: {wrong}", allowed)

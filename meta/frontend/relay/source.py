@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.limits import MAX_SOURCE
 
@@ -40,7 +40,7 @@ def read(source: Source) -> Program:
         value = _decoded(value, name)
     if not isinstance(value, str):
         allowed = "Relay text, Relay JSON, a path to either, or an object with astext()"
-        raise ArgumentError(message("relay", f"source is {type(source).__name__}", allowed))
+        raise ArgumentError("relay", f"source is {type(source).__name__}", allowed)
     if value.lstrip("\ufeff \t\r\n").startswith("{"):
         from meta.frontend.relay import json_reader
 
@@ -65,13 +65,11 @@ def _is_path(source: object) -> bool:
 def _contents(path: Path) -> tuple[str, bytes]:
     try:
         if path.stat().st_size > MAX_SOURCE:
-            raise RelayError(
-                message("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE} are read")
-            )
+            raise RelayError("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE} are read")
         return path.name, path.read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise RelayError(message("relay", f"cannot read {path}: {why}", "a file of Relay text or JSON")) from error
+        raise RelayError("relay", f"cannot read {path}: {why}", "a file of Relay text or JSON") from error
 
 
 def _printed(source: Any) -> Any:
@@ -87,4 +85,4 @@ def _decoded(data: bytes, name: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         wrong = f"{name or 'the source'} is not text: byte {error.start} is not UTF-8"
-        raise RelayError(message("relay", wrong, "Relay text or JSON; parameters are a separate file")) from error
+        raise RelayError("relay", wrong, "Relay text or JSON; parameters are a separate file") from error

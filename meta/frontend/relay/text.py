@@ -83,7 +83,7 @@ def _unexpected(error: Any, text: str, source: str) -> NoReturn:
     else:
         found, expected = repr(str(token) if len(token) <= 40 else token[:37] + "..."), error.accepts or error.expected
     wrong = f"unexpected {found}"
-    raise syntax_error(text, line, column, wrong, f"expected {_listed(expected or ())}", source=source) from None
+    raise syntax_error(text, line, column, wrong, _listed(expected or ()), source=source) from None
 
 
 def _listed(terminals: Any) -> str:

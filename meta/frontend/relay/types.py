@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.errors import message
 from meta.frontend.relay import ast
 from meta.frontend.relay.errors import UnsupportedError, at
 from meta.frontend.relay.values import OpaqueError, Value
@@ -24,7 +23,7 @@ def dtype_of(name: str, place: ast.Place) -> str:
     """meta's name of a dtype. Raises UnsupportedError for those that it has not."""
     found = {"uint1": "bool"}.get(name, name)
     if found not in dtypes.ALL:
-        raise UnsupportedError(message("relay", at(place, f"the dtype {name}"), f"allowed: {', '.join(dtypes.ALL)}"))
+        raise UnsupportedError("relay", at(place, f"the dtype {name}"), f"{', '.join(dtypes.ALL)}")
     return found
 
 
@@ -43,7 +42,7 @@ def convert_type(kind: ast.Type, place: ast.Place, name: str = "n", bound: Bindi
             return known[kind.name]  # type: ignore[return-value]
         case _:
             wrong = at(place, f"'{name}' is {_said(kind)}")
-            raise UnsupportedError(message("relay", wrong, "tensors and tuples of them"))
+            raise UnsupportedError("relay", wrong, "tensors and tuples of them")
 
 
 def _dim(size: int | str | None, name: str, bound: Bindings) -> Dim:

@@ -16,8 +16,8 @@ Accepts = Literal["any", "number", "discrete", "int", "float"]
 Result = Literal["same", "float", "bool", "sum"]
 
 
-def _anything(name: str, arg: str, t: TensorType) -> None:
-    del name, arg, t
+def _anything(arg: str, t: TensorType) -> None:
+    del arg, t
 
 
 def _itself(dtype: str) -> str:
@@ -37,7 +37,7 @@ def _boolean(dtype: str) -> str:
     return "bool"
 
 
-_CHECKS: Mapping[str, Callable[[str, str, TensorType], None]] = {
+_CHECKS: Mapping[str, Callable[[str, TensorType], None]] = {
     "any": _anything,
     "number": rules.require_number,
     "discrete": rules.require_discrete,
@@ -65,7 +65,7 @@ def result_dtype(result: str, dtype: str) -> str:
 
 def _family() -> str:
     """The basename of the declaring module two frames up."""
-    return sys._getframe(2).f_globals["__name__"].rsplit(".", 1)[-1]  # pyright: ignore[reportPrivateUsage]
+    return sys._getframe(2).f_globals["__name__"].rsplit(".", 1)[-1]
 
 
 def standard_unary(
@@ -77,7 +77,7 @@ def standard_unary(
     accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool) or "float"."""
 
     def typed(x: TensorType, *_: Any) -> TensorType:
-        _CHECKS[accepts](name, "x", x)
+        _CHECKS[accepts]("x", x)
         return x.with_dtype(result_dtype(result, x.dtype))
 
     facts = {"pattern": "elemwise", "method": True, "family": _family()} | facts
@@ -90,9 +90,9 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     schema = schema or (unary.unary_dx_x if needs == "x" else unary.unary_dx_y)
 
     def typed(value: TensorType, dy: TensorType, *_: Any) -> TensorType:
-        rules.require_float(name, "dy", dy)
-        rules.require_same_shape(name, **{needs: value}, dy=dy)
-        rules.require_same_dtype(name, **{needs: value}, dy=dy)
+        rules.require_float("dy", dy)
+        rules.require_same_shape(**{needs: value}, dy=dy)
+        rules.require_same_dtype(**{needs: value}, dy=dy)
         return dy
 
     facts = {"pattern": "elemwise", "family": _family()} | facts
@@ -109,10 +109,10 @@ def standard_binary(
 
     def typed(x1: rules.ScalarOrType, x2: rules.ScalarOrType) -> Type:
         if not isinstance(x1, TensorType) and not isinstance(x2, TensorType):
-            rules.require(name, scalar is not None, "both operands are numbers", "at least one tensor")
+            rules.require(scalar is not None, "both operands are numbers", "at least one tensor")
             return Value(scalar(x1, x2))
-        out = rules.broadcast_type(name, x1, x2)
-        _CHECKS[accepts](name, "x1" if isinstance(x1, TensorType) else "x2", out)
+        out = rules.broadcast_type(x1, x2)
+        _CHECKS[accepts]("x1" if isinstance(x1, TensorType) else "x2", out)
         return out.with_dtype(result_dtype(result, out.dtype))
 
     facts = {"pattern": "broadcast", "method": True, "family": _family()} | facts
@@ -126,11 +126,11 @@ def standard_reduce(
     """A reduction along axes; `empty`: whether it has a value over no elements at all."""
 
     def typed(x: TensorType, axis: tuple[int, ...] | int | None, *rest: Any) -> TensorType:
-        _CHECKS[accepts](name, "x", x)
+        _CHECKS[accepts]("x", x)
         axes = (axis,) if isinstance(axis, int) else axis
-        shape = rules.reduced_shape(name, x.shape, axes, rest[-1])
+        shape = rules.reduced_shape(x.shape, axes, rest[-1])
         if not empty:
-            rules.require_elements(name, x.shape, axes)
+            rules.require_elements(x.shape, axes)
         return x.with_shape(shape).with_dtype(result_dtype(result, x.dtype))
 
     facts = {"pattern": "reduce", "method": True, "family": _family()} | facts

@@ -10,24 +10,23 @@ from meta.op.registry import declare
 from meta.schema import attention
 
 
-def _operands(op: str, q: TensorType, k: TensorType, v: TensorType) -> None:
+def _operands(q: TensorType, k: TensorType, v: TensorType) -> None:
     """Raise TypeInferenceError unless queries, keys and values fit together."""
     shapes = ", ".join(f"{name} {rules.show(t.shape)}" for name, t in (("q", q), ("k", k), ("v", v)))
-    rules.require_float(op, "q", q)
-    rules.require_same_dtype(op, q=q, k=k, v=v)
-    rules.same_device(op, q, k, v)
+    rules.require_float("q", q)
+    rules.require_same_dtype(q=q, k=k, v=v)
+    rules.same_device(q, k, v)
     ranks = q.ndim == k.ndim == v.ndim
-    rules.require(op, ranks and q.ndim >= 2, f"shapes are {shapes}", "equal ranks of at least 2")
+    rules.require(ranks and q.ndim >= 2, f"shapes are {shapes}", "equal ranks of at least 2")
     rules.require(
-        op,
         rules.same_shape(q.shape[:-2], k.shape[:-2]) and rules.same_shape(q.shape[:-2], v.shape[:-2]),
         f"shapes are {shapes}",
         "equal leading axes",
         "broadcast them first",
     )
-    rules.require(op, same_dim(q.shape[-1], k.shape[-1]), f"shapes are {shapes}", "as many features of q as of k")
-    rules.require(op, same_dim(k.shape[-2], v.shape[-2]), f"shapes are {shapes}", "as many keys as values")
-    rules.require(op, 0 not in (k.shape[-2], q.shape[-1]), f"shapes are {shapes}", "at least one key, of a feature")
+    rules.require(same_dim(q.shape[-1], k.shape[-1]), f"shapes are {shapes}", "as many features of q as of k")
+    rules.require(same_dim(k.shape[-2], v.shape[-2]), f"shapes are {shapes}", "as many keys as values")
+    rules.require(0 not in (k.shape[-2], q.shape[-1]), f"shapes are {shapes}", "at least one key, of a feature")
 
 
 def _result(q: TensorType, v: TensorType) -> Shape:
@@ -47,7 +46,7 @@ def scaled_dot_product_attention(
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and the logarithm of the sum
     of the exponentials of each row of scores, which the gradient needs (T. Dao et al., "FlashAttention", 2022); float32
     where q is in half precision. Half precisions are computed in float32."""
-    _operands("scaled_dot_product_attention", q, k, v)
+    _operands(q, k, v)
     return TupleType((q.with_shape(_result(q, v)), q.with_shape(q.shape[:-1]).with_dtype(wide(q.dtype))))
 
 
@@ -71,11 +70,10 @@ def scaled_dot_product_attention_dx(
 ) -> TupleType:
     """Gradients of scaled_dot_product_attention. With p = exp(scale * q @ k^T - lse) and
     ds = p * (dy @ v^T - sum(dy * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy."""
-    op = "scaled_dot_product_attention_dx"
-    _operands(op, q, k, v)
-    rules.require_same_shape(op, result=q.with_shape(_result(q, v)), y=y, dy=dy)
-    rules.require_same_dtype(op, q=q, y=y, dy=dy)
-    rules.require_same_shape(op, rows=q.with_shape(q.shape[:-1]), lse=lse)
-    rules.require(op, lse.dtype == wide(q.dtype), f"'lse' is {lse.dtype}, 'q' is {q.dtype}", f"{wide(q.dtype)}")
-    rules.same_device(op, q, y, lse, dy)
+    _operands(q, k, v)
+    rules.require_same_shape(result=q.with_shape(_result(q, v)), y=y, dy=dy)
+    rules.require_same_dtype(q=q, y=y, dy=dy)
+    rules.require_same_shape(rows=q.with_shape(q.shape[:-1]), lse=lse)
+    rules.require(lse.dtype == wide(q.dtype), f"'lse' is {lse.dtype}, 'q' is {q.dtype}", f"{wide(q.dtype)}")
+    rules.same_device(q, y, lse, dy)
     return TupleType((q, k, v))

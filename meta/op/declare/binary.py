@@ -270,10 +270,10 @@ standard_binary(
 )
 
 
-def _extremum_dx(name: str, x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
-    rules.require_float(name, "dy", dy)
-    both = rules.broadcast_type(name, x1, x2)
-    rules.require_same_shape(name, y=both, dy=dy)
+def _extremum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    rules.require_float("dy", dy)
+    both = rules.broadcast_type(x1, x2)
+    rules.require_same_shape(y=both, dy=dy)
     return dy
 
 
@@ -281,27 +281,26 @@ def _extremum_dx(name: str, x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: 
 def maximum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it where
     both are equal, else 0."""
-    return _extremum_dx("maximum_dx", x1, x2, dy)
+    return _extremum_dx(x1, x2, dy)
 
 
 @declare("minimum_dx", schema=binary.extremum_dx, pattern="broadcast")
 def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it where
     both are equal, else 0."""
-    return _extremum_dx("minimum_dx", x1, x2, dy)
+    return _extremum_dx(x1, x2, dy)
 
 
 @declare("where", schema=binary.where, pattern="broadcast", aten="where.self", relay="where", onnx="Where")
 def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
     rules.require(
-        "where",
         condition.dtype == "bool",
         f"'condition' has dtype {condition.dtype}",
-        "allowed: bool",
+        "bool",
         "compare it: condition != 0",
     )
-    rules.same_device("where", *[t for t in (condition, x, y) if isinstance(t, TensorType)])
+    rules.same_device(*[t for t in (condition, x, y) if isinstance(t, TensorType)])
     shapes = [t.shape for t in (condition, x, y) if isinstance(t, TensorType)]
-    shape = rules.broadcast_shapes("where", *shapes)
-    return condition.with_shape(shape).with_dtype(rules.held_dtype("where", x, y))
+    shape = rules.broadcast_shapes(*shapes)
+    return condition.with_shape(shape).with_dtype(rules.held_dtype(x, y))

@@ -11,60 +11,53 @@ from meta.schema import conv as schema
 _Ints = tuple[int, ...]
 
 
-def _conv_shape(
-    op: str, rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
-) -> Shape:
+def _conv_shape(rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Shape:
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
     layout = ", ".join(("depth", "height", "width")[3 - rank :])
-    rules.require(op, len(x) == rank + 2, f"'x' has shape {rules.show(x)}", f"(batch, channels, {layout})")
+    rules.require(len(x) == rank + 2, f"'x' has shape {rules.show(x)}", f"(batch, channels, {layout})")
+    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", f"(out channels, channels / groups, {layout})")
+    _not_empty(x, w)
+    rules.require(groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(
-        op, len(w) == rank + 2, f"'w' has shape {rules.show(w)}", f"(out channels, channels / groups, {layout})"
-    )
-    _not_empty(op, x, w)
-    rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
-    rules.require(
-        op,
         same_dim(w[1] * groups, x[1]),
         f"x has {x[1]} channels, w takes {w[1]} in each of {groups} group(s)",
         f"w.shape[1] * groups == {x[1]}",
     )
     rules.require(
-        op,
         same_dim((w[0] // groups) * groups, w[0]),
         f"w has {w[0]} out channels in {groups} groups",
         "a multiple of groups",
     )
-    steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
+    steps, pads, dilations = window.attributes(rank, stride, padding, dilation)
     spatial = tuple(
-        window.window_count(op, size, kernel, step, pad, spread)
+        window.window_count(size, kernel, step, pad, spread)
         for size, kernel, step, pad, spread in zip(x[2:], w[2:], steps, pads, dilations, strict=True)
     )
     return (x[0], w[0], *spatial)
 
 
-def _not_empty(op: str, x: Shape, w: Shape) -> None:
+def _not_empty(x: Shape, w: Shape) -> None:
     """Only the batch may have no elements."""
     rules.require(
-        op,
         0 not in w and 0 not in x[1:],
         f"shapes are {rules.show(x)} and {rules.show(w)}",
         "nothing but the batch may be empty",
     )
 
 
-def _operands(op: str, **types: TensorType) -> None:
+def _operands(**types: TensorType) -> None:
     """Floating tensors of one dtype on one device."""
     for name, t in types.items():
-        rules.require_float(op, name, t)
-    _numbers(op, **types)
+        rules.require_float(name, t)
+    _numbers(**types)
 
 
-def _numbers(op: str, **types: TensorType) -> None:
+def _numbers(**types: TensorType) -> None:
     """Tensors of numbers, of one dtype and on one device."""
     for name, t in types.items():
-        rules.require_number(op, name, t)
-    rules.require_same_dtype(op, **types)
-    rules.same_device(op, *types.values())
+        rules.require_number(name, t)
+    rules.require_same_dtype(**types)
+    rules.same_device(*types.values())
 
 
 def _declare_conv(rank: int, **facts: str) -> None:
@@ -83,18 +76,17 @@ def _declare_conv(rank: int, **facts: str) -> None:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
         window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
         narrow ones first. A bias is added by `bias_add`."""
-        _numbers(name, x=x, w=w)
-        return x.with_shape(_conv_shape(name, rank, x.shape, w.shape, stride, padding, dilation, groups))
+        _numbers(x=x, w=w)
+        return x.with_shape(_conv_shape(rank, x.shape, w.shape, stride, padding, dilation, groups))
 
     @declare(f"{name}_dx", schema=schema.conv_dx(rank), pattern="out_ewise_fusable", amp="always")
     def conv_dx(
         w: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
     ) -> TensorType:
         """Gradient of a convolution with respect to its input."""
-        op = f"{name}_dx"
-        _operands(op, w=w, dy=dy)
-        forward = _conv_shape(op, rank, shape, w.shape, stride, padding, dilation, groups)
-        rules.require_same_shape(op, y=dy.with_shape(forward), dy=dy)
+        _operands(w=w, dy=dy)
+        forward = _conv_shape(rank, shape, w.shape, stride, padding, dilation, groups)
+        rules.require_same_shape(y=dy.with_shape(forward), dy=dy)
         return dy.with_shape(shape)
 
     @declare(f"{name}_dw", schema=schema.conv_dw(rank), pattern="out_ewise_fusable", amp="always")
@@ -102,10 +94,9 @@ def _declare_conv(rank: int, **facts: str) -> None:
         x: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
     ) -> TensorType:
         """Gradient of a convolution with respect to its kernel."""
-        op = f"{name}_dw"
-        _operands(op, x=x, dy=dy)
-        forward = _conv_shape(op, rank, x.shape, shape, stride, padding, dilation, groups)
-        rules.require_same_shape(op, y=dy.with_shape(forward), dy=dy)
+        _operands(x=x, dy=dy)
+        forward = _conv_shape(rank, x.shape, shape, stride, padding, dilation, groups)
+        rules.require_same_shape(y=dy.with_shape(forward), dy=dy)
         return x.with_shape(shape)
 
     @declare(
@@ -122,31 +113,29 @@ def _declare_conv(rank: int, **facts: str) -> None:
     ) -> TensorType:
         """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
         element of x adds a scaled copy of the kernel to the result."""
-        op = f"{name}_transpose"
-        _numbers(op, x=x, w=w)
-        shape = _transposed_shape(op, rank, x.shape, w.shape, stride, padding, output_padding, dilation, groups)
+        _numbers(x=x, w=w)
+        shape = _transposed_shape(rank, x.shape, w.shape, stride, padding, output_padding, dilation, groups)
         return tensor_type(shape, x.dtype, x.device)
 
 
 def _transposed_shape(
-    op: str, rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, extra: _Ints, dilation: _Ints, groups: int
+    rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, extra: _Ints, dilation: _Ints, groups: int
 ) -> Shape:
     rules.require(
-        op, len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}", f"rank {rank + 2} each"
+        len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}", f"rank {rank + 2} each"
     )
-    _not_empty(op, x, w)
-    rules.require(op, groups >= 1, f"groups is {groups}", "at least 1")
-    rules.require(op, same_dim(w[0], x[1]), f"x has {x[1]} channels, w takes {w[0]}", f"w.shape[0] == {x[1]}")
+    _not_empty(x, w)
+    rules.require(groups >= 1, f"groups is {groups}", "at least 1")
+    rules.require(same_dim(w[0], x[1]), f"x has {x[1]} channels, w takes {w[0]}", f"w.shape[0] == {x[1]}")
     rules.require(
-        op,
         same_dim((x[1] // groups) * groups, x[1]),
         f"x has {x[1]} channels in {groups} groups",
         "a multiple of groups",
     )
-    steps, pads, dilations = window.attributes(op, rank, stride, padding, dilation)
-    more = window.per_axis(op, "output_padding", extra, rank, least=0)
+    steps, pads, dilations = window.attributes(rank, stride, padding, dilation)
+    more = window.per_axis("output_padding", extra, rank, least=0)
     for added, step in zip(more, steps, strict=True):
-        rules.require(op, added < step, f"output_padding is {more} with stride {steps}", "smaller than the stride")
+        rules.require(added < step, f"output_padding is {more} with stride {steps}", "smaller than the stride")
     sizes = tuple(
         (size - 1) * step + window.reach(kernel, spread) - before - after + added
         for size, kernel, step, (before, after), spread, added in zip(
@@ -155,7 +144,6 @@ def _transposed_shape(
     )
     for size in sizes:
         rules.require(
-            op,
             not isinstance(size, int) or size >= 1,
             f"the result would have spatial shape {rules.show(sizes)}",
             "at least one element an axis",

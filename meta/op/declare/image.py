@@ -10,12 +10,12 @@ from meta.schema import image as schema
 _Ints = tuple[int, ...]
 
 
-def _check(op: str, rank: int, x: TensorType, method: str) -> None:
+def _check(rank: int, x: TensorType, method: str) -> None:
     if method != "nearest":
-        rules.require_float(op, "x", x)
-    rules.require_rank(op, "x", x, rank + 2)
+        rules.require_float("x", x)
+    rules.require_rank("x", x, rank + 2)
     shape = rules.show(x.shape)
-    rules.require(op, 0 not in x.shape[1:], f"'x' has shape {shape}", "nothing but the batch may be empty")
+    rules.require(0 not in x.shape[1:], f"'x' has shape {shape}", "nothing but the batch may be empty")
 
 
 def _declare_resize(rank: int) -> None:
@@ -26,17 +26,17 @@ def _declare_resize(rank: int) -> None:
         """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
         (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
         1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats."""
-        _check(forward, rank, x, method)
-        return x.with_shape((*x.shape[:2], *window.per_axis(forward, "size", size, rank)))
+        _check(rank, x, method)
+        return x.with_shape((*x.shape[:2], *window.per_axis("size", size, rank)))
 
     @declare(backward, schema=schema.resize_dx)
     def resize_dx(dy: TensorType, shape: _Ints, method: str, *_: object) -> TensorType:
         """Gradient of resizing: each element of dy shared by those that it was interpolated from."""
-        rules.require_float(backward, "dy", dy)
-        _check(backward, rank, dy, method)
+        rules.require_float("dy", dy)
+        _check(rank, dy, method)
         x = dy.with_shape(shape)
-        _check(backward, rank, x, method)
-        rules.require_same_shape(backward, dy=dy.with_shape(dy.shape[:2]), shape=dy.with_shape(x.shape[:2]))
+        _check(rank, x, method)
+        rules.require_same_shape(dy=dy.with_shape(dy.shape[:2]), shape=dy.with_shape(x.shape[:2]))
         return x
 
 
@@ -47,13 +47,12 @@ def non_max_suppression(
     """The boxes that overlap none of higher score too much: their positions by descending score, (batch, n) with -1
     after the last, and their number, (batch,); int64. Of equal scores the first counts as higher. To suppress within
     classes only, move the boxes of each class apart."""
-    op = "non_max_suppression"
-    rules.require_float(op, "boxes", boxes)
-    rules.require_same_dtype(op, boxes=boxes, scores=scores)
-    rules.same_device(op, boxes, scores)
-    rules.require_rank(op, "boxes", boxes, 3)
-    rules.require_same_shape(op, scores=scores, boxes_without_corners=boxes.with_shape(boxes.shape[:2]))
-    rules.require(op, boxes.shape[2] == 4, f"'boxes' has shape {rules.show(boxes.shape)}", "(batch, n, 4)")
+    rules.require_float("boxes", boxes)
+    rules.require_same_dtype(boxes=boxes, scores=scores)
+    rules.same_device(boxes, scores)
+    rules.require_rank("boxes", boxes, 3)
+    rules.require_same_shape(scores=scores, boxes_without_corners=boxes.with_shape(boxes.shape[:2]))
+    rules.require(boxes.shape[2] == 4, f"'boxes' has shape {rules.show(boxes.shape)}", "(batch, n, 4)")
     indices = scores.with_dtype("int64")
     return TupleType((indices, indices.with_shape(scores.shape[:1])))
 

@@ -27,16 +27,13 @@ WHOLE = 2**62
 )
 def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
-    return x.with_shape(_sliced("strided_slice", x, begin, end, strides))
+    return x.with_shape(_sliced(x, begin, end, strides))
 
 
-def _sliced(
-    op: str, x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
-) -> tuple[Dim, ...]:
+def _sliced(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Dim, ...]:
     steps = strides or (1,) * len(begin)
     fits = len(begin) == len(end) == len(steps) and len(begin) <= x.ndim and 0 not in steps
     rules.require(
-        op,
         fits,
         f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
         "one of each an axis, at most as many as the rank, strides not zero",
@@ -57,9 +54,7 @@ def strided_slice_dx(
 ) -> TensorType:
     """Gradient of strided_slice: dy in the sliced places of a tensor of zeros."""
     x = dy.with_shape(shape)
-    rules.require_same_shape(
-        "strided_slice_dx", dy=dy, slice=dy.with_shape(_sliced("strided_slice_dx", x, begin, end, strides))
-    )
+    rules.require_same_shape(dy=dy, slice=dy.with_shape(_sliced(x, begin, end, strides)))
     return x
 
 
@@ -68,12 +63,11 @@ def strided_set(
     x: TensorType, v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> TensorType:
     """x with x[begin:end:strides] replaced by v."""
-    rules.same_device("strided_set", x, v)
-    rules.require_same_dtype("strided_set", x=x, v=v)
-    target = _sliced("strided_set", x, begin, end, strides)
-    full = rules.broadcast_shapes("strided_set", v.shape, target)
+    rules.same_device(x, v)
+    rules.require_same_dtype(x=x, v=v)
+    target = _sliced(x, begin, end, strides)
+    full = rules.broadcast_shapes(v.shape, target)
     rules.require(
-        "strided_set",
         rules.same_shape(full, target),
         f"v has shape {rules.show(v.shape)}",
         f"shapes that broadcast to that of the slice, {rules.show(target)}",
@@ -91,26 +85,25 @@ def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
         return x.with_shape((sym(f"argwhere{next(_unknown)}"), x.ndim)).with_dtype("int64")
     (rows,) = size if len(size) == 1 else (-1,)
     known = isinstance(rows, int)
-    rules.require("argwhere", not known or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
+    rules.require(not known or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
     return x.with_shape((rows, x.ndim)).with_dtype("int64")
 
 
-def _require_number(op: str, name: str, t: TensorType) -> None:
+def _require_number(name: str, t: TensorType) -> None:
     """What is added up."""
     rules.require(
-        op, t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")'
+        t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")'
     )
 
 
-def _require_indices(op: str, indices: TensorType, x: TensorType) -> None:
+def _require_indices(indices: TensorType, x: TensorType) -> None:
     rules.require(
-        op,
         dtypes.is_int(indices.dtype),
         f"'indices' has dtype {indices.dtype}",
-        f"allowed: {', '.join(dtypes.INTS)}",
+        f"{', '.join(dtypes.INTS)}",
         'cast it: indices.cast("int64")',
     )
-    rules.same_device(op, x, indices)
+    rules.same_device(x, indices)
 
 
 @declare("take", schema=indexing.take, pattern="injective", method=True, relay="take", onnx="Gather")
@@ -119,43 +112,42 @@ def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> Ten
 
     The axis is replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with
     "wrap" it counts from the end."""
-    return x.with_shape(_taken("take", x, indices, axis))
+    return x.with_shape(_taken(x, indices, axis))
 
 
 @declare("index_select", schema=indexing.index_select, pattern="injective", method=True, aten="index_select")
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """The slices of x at the given positions of an axis; those outside are moved to the nearest inside."""
-    rules.require_rank("index_select", "indices", indices, 1)
-    return x.with_shape(_taken("index_select", x, indices, axis))
+    rules.require_rank("indices", indices, 1)
+    return x.with_shape(_taken(x, indices, axis))
 
 
-def _require_elements(op: str, size: Dim, indices: TensorType, x: TensorType) -> None:
+def _require_elements(size: Dim, indices: TensorType, x: TensorType) -> None:
     """An axis that positions point into has some."""
     rules.require(
-        op,
         size != 0 or indices.size == 0,
         f"x of shape {rules.show(x.shape)} is empty where indices point",
         "no positions in an empty axis",
     )
 
 
-def _taken(op: str, x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
-    _require_indices(op, indices, x)
+def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
+    _require_indices(indices, x)
     if axis is None:
-        _require_elements(op, x.size, indices, x)
+        _require_elements(x.size, indices, x)
         return indices.shape
-    rules.require(op, x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
-    at = rules.axis_index(op, axis, x.ndim)
-    _require_elements(op, x.shape[at], indices, x)
+    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
+    at = rules.axis_index(axis, x.ndim)
+    _require_elements(x.shape[at], indices, x)
     return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
 
 
 @declare("take_dx", schema=indexing.take_dx, amp="never")
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
     """Gradient of take: each element of dy added to the place that it was taken from."""
-    _require_number("take_dx", "dy", dy)
+    _require_number("dy", dy)
     x = dy.with_shape(shape)
-    rules.require_same_shape("take_dx", dy=dy, taken=dy.with_shape(_taken("take_dx", x, indices, axis)))
+    rules.require_same_shape(dy=dy, taken=dy.with_shape(_taken(x, indices, axis)))
     return x
 
 
@@ -173,20 +165,19 @@ def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
 
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     Positions outside are moved to the nearest inside."""
-    _gathered("gather", x, axis, indices)
+    _gathered(x, axis, indices)
     return x.with_shape(indices.shape)
 
 
-def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
-    _require_indices(op, indices, x)
-    rules.require(op, x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
-    at = rules.axis_index(op, axis, x.ndim)
+def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
+    _require_indices(indices, x)
+    rules.require(x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
+    at = rules.axis_index(axis, x.ndim)
     if x.ndim:
-        _require_elements(op, x.shape[at], indices, x)
+        _require_elements(x.shape[at], indices, x)
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
         small = isinstance(size, int) and isinstance(count, int) and count <= size
         rules.require(
-            op,
             i == at or small or same_dim(size, count),
             f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}",
             f"no larger than x except along axis {at}",
@@ -196,10 +187,10 @@ def _gathered(op: str, x: TensorType, axis: int, indices: TensorType) -> None:
 @declare("gather_dx", schema=indexing.gather_dx, amp="never")
 def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Gradient of gather: each element of dy added to the place that it was taken from."""
-    _require_number("gather_dx", "dy", dy)
+    _require_number("dy", dy)
     x = dy.with_shape(shape)
-    _gathered("gather_dx", x, axis, indices)
-    rules.require_same_shape("gather_dx", dy=dy, indices=indices)
+    _gathered(x, axis, indices)
+    rules.require_same_shape(dy=dy, indices=indices)
     return x
 
 
@@ -209,14 +200,13 @@ def gather_nd(x: TensorType, indices: TensorType, batch_dims: int) -> TensorType
 
     With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i. Coordinates outside are
     moved to the nearest inside."""
-    return x.with_shape(_gathered_nd("gather_nd", x, indices, batch_dims))
+    return x.with_shape(_gathered_nd(x, indices, batch_dims))
 
 
-def _gathered_nd(op: str, x: TensorType, indices: TensorType, batch_dims: int = 0) -> tuple[Dim, ...]:
-    _require_indices(op, indices, x)
+def _gathered_nd(x: TensorType, indices: TensorType, batch_dims: int = 0) -> tuple[Dim, ...]:
+    _require_indices(indices, x)
     shapes = f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}"
     rules.require(
-        op,
         0 <= batch_dims < max(indices.ndim, 1)
         and rules.same_shape(indices.shape[1 : 1 + batch_dims], x.shape[:batch_dims]),
         f"{shapes}, batch_dims {batch_dims}",
@@ -224,23 +214,22 @@ def _gathered_nd(op: str, x: TensorType, indices: TensorType, batch_dims: int = 
     )
     count = indices.shape[0].__index__() if indices.ndim else 0
     rules.require(
-        op,
         1 <= count <= x.ndim - batch_dims,
         shapes,
         "at least one and at most as many coordinates (first axis of indices) as axes of x",
     )
     for size in x.shape[batch_dims : batch_dims + count]:
-        _require_elements(op, size, indices, x)
+        _require_elements(size, indices, x)
     return (*indices.shape[1:], *x.shape[batch_dims + count :])
 
 
 @declare("gather_nd_dx", schema=indexing.gather_nd_dx, amp="never")
 def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], batch_dims: int) -> TensorType:
     """Gradient of gather_nd: each element of dy added to the place that it was taken from."""
-    _require_number("gather_nd_dx", "dy", dy)
+    _require_number("dy", dy)
     x = dy.with_shape(shape)
-    taken = dy.with_shape(_gathered_nd("gather_nd_dx", x, indices, batch_dims))
-    rules.require_same_shape("gather_nd_dx", dy=dy, taken=taken)
+    taken = dy.with_shape(_gathered_nd(x, indices, batch_dims))
+    rules.require_same_shape(dy=dy, taken=taken)
     return x
 
 
@@ -249,7 +238,7 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
 
     Positions outside are moved to the nearest inside."""
-    return _scattered("scatter_add", x, axis, indices, src, "add")
+    return _scattered(x, axis, indices, src, "add")
 
 
 @declare(
@@ -265,20 +254,20 @@ def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorT
 
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what
     is there. Positions outside are moved to the nearest inside."""
-    return _scattered("scatter_elements", x, axis, indices, src, reduction)
+    return _scattered(x, axis, indices, src, reduction)
 
 
-def _scattered(op: str, x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
-    _gathered(op, x, axis, indices)
-    rules.require_same_shape(op, src=src, indices=indices)
-    return _put(op, x, src, reduction)
+def _scattered(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
+    _gathered(x, axis, indices)
+    rules.require_same_shape(src=src, indices=indices)
+    return _put(x, src, reduction)
 
 
-def _put(op: str, x: TensorType, src: TensorType, reduction: str) -> TensorType:
+def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     if reduction != "update":
-        _require_number(op, "x", x)
-    rules.same_device(op, x, src)
-    rules.require_same_dtype(op, x=x, src=src)
+        _require_number("x", x)
+    rules.same_device(x, src)
+    rules.require_same_dtype(x=x, src=src)
     return x
 
 
@@ -288,8 +277,8 @@ def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: s
     i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there.
 
     Coordinates outside are moved to the nearest inside."""
-    rules.require_same_shape("scatter_nd", src=src, places=src.with_shape(_gathered_nd("scatter_nd", x, indices)))
-    return _put("scatter_nd", x, src, reduction)
+    rules.require_same_shape(src=src, places=src.with_shape(_gathered_nd(x, indices)))
+    return _put(x, src, reduction)
 
 
 @declare("embedding", schema=indexing.embedding, pattern="injective", aten="embedding")
@@ -297,21 +286,20 @@ def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
 
     Positions outside are moved to the nearest inside."""
-    return weight.with_shape(_taken("embedding", weight, indices, 0))
+    return weight.with_shape(_taken(weight, indices, 0))
 
 
 @declare("embedding_dx", schema=indexing.embedding_dx, amp="never")
 def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> TensorType:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...)."""
-    _require_indices("embedding_dx", indices, dy)
-    _require_number("embedding_dx", "dy", dy)
+    _require_indices(indices, dy)
+    _require_number("dy", dy)
     lead = indices.ndim
     rules.require(
-        "embedding_dx",
         dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
         f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
         "a shape of dy that begins with that of indices",
     )
     table = dy.with_shape((num_weight, *dy.shape[lead:]))
-    _require_elements("embedding_dx", num_weight, indices, table)
+    _require_elements(num_weight, indices, table)
     return table

@@ -13,28 +13,28 @@ from meta.op.registry import declare
 from meta.schema import init
 
 
-def _created(name: str, shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
-    rules.require_sizes(name, shape)
+def _created(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
+    rules.require_sizes(shape)
     return tensor_type(shape, dtype, device)
 
 
 @declare("zeros", schema=init.init, pattern="injective", aten="zeros", relay="zeros")
 def zeros(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of zeros."""
-    return _created("zeros", shape, dtype, device)
+    return _created(shape, dtype, device)
 
 
 @declare("ones", schema=init.init, pattern="injective", aten="ones", relay="ones")
 def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of ones."""
-    return _created("ones", shape, dtype, device)
+    return _created(shape, dtype, device)
 
 
 @declare("full", schema=init.full, pattern="injective", aten="full", relay="full", onnx="ConstantOfShape")
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
     """A tensor full of one value, converted to the dtype."""
-    rules.require_held("full", fill_value, dtype)
-    return _created("full", shape, dtype, device)
+    rules.require_held(fill_value, dtype)
+    return _created(shape, dtype, device)
 
 
 def _like(x: TensorType, dtype: str | None) -> TensorType:
@@ -56,7 +56,7 @@ def ones_like(x: TensorType, dtype: str | None) -> TensorType:
 @declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like", relay="full_like")
 def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     """A tensor full of one value, converted to the dtype, of the shape of another."""
-    rules.require_held("full_like", fill_value, dtype or x.dtype)
+    rules.require_held(fill_value, dtype or x.dtype)
     return _like(x, dtype)
 
 
@@ -72,9 +72,8 @@ def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
     """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
-    rules.require("arange", step != 0, "'step' is 0", "a step that is not")
+    rules.require(step != 0, "'step' is 0", "a step that is not")
     rules.require(
-        "arange",
         all(map(math.isfinite, (first, last, step))),
         f"start={first}, stop={last}, step={step}",
         "finite numbers",
@@ -89,13 +88,13 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
 @declare("linspace", schema=init.linspace, pattern="injective", amp="never", aten="linspace")
 def linspace(start: float, stop: float, num: int, dtype: str, device: Device) -> TensorType:
     """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`."""
-    return _created("linspace", (num,), dtype, device)
+    return _created((num,), dtype, device)
 
 
 @declare("eye", schema=init.eye, pattern="injective", aten="eye.m", onnx="EyeLike")
 def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     """A matrix with ones on its diagonal and zeros elsewhere."""
-    return _created("eye", (n, n if m is None else m), dtype, device)
+    return _created((n, n if m is None else m), dtype, device)
 
 
 @declare(
@@ -104,12 +103,11 @@ def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
     """For each index a vector of zeros with a one at its place, along a new axis."""
     rules.require(
-        "one_hot",
         dtypes.is_int(indices.dtype),
         f"'indices' has dtype {indices.dtype}",
-        f"allowed: {', '.join(dtypes.INTS)}",
+        f"{', '.join(dtypes.INTS)}",
         'cast it: indices.cast("int64")',
     )
-    rules.require_sizes("one_hot", (depth,))
-    at = rules.axis_index("one_hot", axis, indices.ndim + 1)
+    rules.require_sizes((depth,))
+    at = rules.axis_index(axis, indices.ndim + 1)
     return indices.with_shape((*indices.shape[:at], depth, *indices.shape[at:])).with_dtype(dtype)

@@ -27,32 +27,29 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
     numpy.matmul. Half-precision products are accumulated in float32."""
     shapes = f"{rules.show(x1.shape)} and {rules.show(x2.shape)}"
     rules.require(
-        "matmul",
         x1.ndim >= 1 and x2.ndim >= 1,
         f"shapes are {shapes}",
         "at least one axis each",
         "multiply by a scalar with *",
     )
     rules.require(
-        "matmul",
         (x1.ndim > 1 or not transpose_a) and (x2.ndim > 1 or not transpose_b),
         f"shapes {shapes} with transpose_a={transpose_a}, transpose_b={transpose_b}",
         "to transpose, at least two axes",
     )
-    rules.same_device("matmul", x1, x2)
-    rules.require_same_dtype("matmul", x1=x1, x2=x2)
-    _require_number("matmul", x1)
+    rules.same_device(x1, x2)
+    rules.require_same_dtype(x1=x1, x2=x2)
+    _require_number(x1)
     left = x1.shape if x1.ndim > 1 else (1, *x1.shape)
     right = x2.shape if x2.ndim > 1 else (*x2.shape, 1)
     m, k1 = left[-2:] if not transpose_a else left[:-3:-1]
     k2, n = right[-2:] if not transpose_b else right[:-3:-1]
     rules.require(
-        "matmul",
         same_dim(k1, k2),
         f"shapes {shapes} contract {k1} with {k2} (transpose_a={transpose_a}, transpose_b={transpose_b})",
         "equal sizes",
     )
-    batch = rules.broadcast_shapes("matmul", left[:-2], right[:-2])
+    batch = rules.broadcast_shapes(left[:-2], right[:-2])
     kept = (m,) * (x1.ndim > 1) + (n,) * (x2.ndim > 1)
     return tensor_type((*batch, *kept), x1.dtype, x1.device)
 
@@ -69,32 +66,29 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
 def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32."""
     rules.require(
-        "dense",
         x.ndim >= 1 and w.ndim == 2,
         f"shapes are {rules.show(x.shape)} and {rules.show(w.shape)}",
         "x of at least one axis and w of two",
     )
-    rules.same_device("dense", x, w)
-    rules.require_same_dtype("dense", x=x, w=w)
-    _require_number("dense", x)
+    rules.same_device(x, w)
+    rules.require_same_dtype(x=x, w=w)
+    _require_number(x)
     n, k = w.shape
     rules.require(
-        "dense",
         same_dim(x.shape[-1], k),
         f"x has shape {rules.show(x.shape)}, w {rules.show(w.shape)}",
         "equal last sizes",
     )
     if bias is not None:
-        rules.same_device("dense", x, bias)
-        rules.require_same_dtype("dense", x=x, bias=bias)
+        rules.same_device(x, bias)
+        rules.require_same_dtype(x=x, bias=bias)
         rules.require(
-            "dense",
             bias.ndim == 1 and same_dim(bias.shape[0], n),
             f"bias has shape {rules.show(bias.shape)}",
-            f"allowed: ({n},)",
+            f"({n},)",
         )
     return x.with_shape((*x.shape[:-1], n))
 
 
-def _require_number(op: str, x: TensorType) -> None:
-    rules.require(op, x.dtype != "bool", "the dtype is bool", "integers and floats", 'cast it: x.cast("int32")')
+def _require_number(x: TensorType) -> None:
+    rules.require(x.dtype != "bool", "the dtype is bool", "integers and floats", 'cast it: x.cast("int32")')

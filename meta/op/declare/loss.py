@@ -10,86 +10,83 @@ from meta.op.registry import declare
 from meta.schema import loss
 
 
-def _operands(op: str, x: TensorType, target: TensorType) -> None:
+def _operands(x: TensorType, target: TensorType) -> None:
     """Predictions and targets of one floating type."""
-    rules.require_float(op, "x", x)
-    rules.require_same_dtype(op, x=x, target=target)
-    rules.require_same_shape(op, x=x, target=target)
-    rules.same_device(op, x, target)
+    rules.require_float("x", x)
+    rules.require_same_dtype(x=x, target=target)
+    rules.require_same_shape(x=x, target=target)
+    rules.same_device(x, target)
 
 
 def _result(x: TensorType, losses: Shape, reduction: str) -> TensorType:
     return x.with_shape(losses if reduction == "none" else ())
 
 
-def _gradient(op: str, x: TensorType, losses: Shape, dy: TensorType, reduction: str) -> TensorType:
-    rules.require_same_shape(op, y=_result(x, losses, reduction), dy=dy)
-    rules.require_same_dtype(op, x=x, dy=dy)
-    rules.same_device(op, x, dy)
+def _gradient(x: TensorType, losses: Shape, dy: TensorType, reduction: str) -> TensorType:
+    rules.require_same_shape(y=_result(x, losses, reduction), dy=dy)
+    rules.require_same_dtype(x=x, dy=dy)
+    rules.same_device(x, dy)
     return x
 
 
 @declare("mse_loss", schema=loss.pairwise, pattern="reduce", amp="never", aten="mse_loss")
 def mse_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
     """(x - target)**2, averaged, summed or element by element."""
-    _operands("mse_loss", x, target)
+    _operands(x, target)
     return _result(x, x.shape, reduction)
 
 
 @declare("mse_loss_dx", schema=loss.pairwise_dx, pattern="elemwise", amp="never")
 def mse_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str) -> TensorType:
     """Gradient of mse_loss with respect to x; that with respect to target is its negative."""
-    _operands("mse_loss_dx", x, target)
-    return _gradient("mse_loss_dx", x, x.shape, dy, reduction)
+    _operands(x, target)
+    return _gradient(x, x.shape, dy, reduction)
 
 
 @declare("l1_loss", schema=loss.pairwise, pattern="reduce", amp="never", aten="l1_loss")
 def l1_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
     """abs(x - target), averaged, summed or element by element."""
-    _operands("l1_loss", x, target)
+    _operands(x, target)
     return _result(x, x.shape, reduction)
 
 
 @declare("l1_loss_dx", schema=loss.pairwise_dx, pattern="elemwise", amp="never")
 def l1_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str) -> TensorType:
     """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative."""
-    _operands("l1_loss_dx", x, target)
-    return _gradient("l1_loss_dx", x, x.shape, dy, reduction)
+    _operands(x, target)
+    return _gradient(x, x.shape, dy, reduction)
 
 
-def _beta(op: str, beta: float) -> None:
-    rules.require(op, beta >= 0, f"beta is {beta}", "0 or more")
+def _beta(beta: float) -> None:
+    rules.require(beta >= 0, f"beta is {beta}", "0 or more")
 
 
 @declare("smooth_l1_loss", schema=loss.smooth_l1, pattern="reduce", amp="never", aten="smooth_l1_loss")
 def smooth_l1_loss(x: TensorType, target: TensorType, reduction: str, beta: float) -> TensorType:
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
     2015); averaged, summed or element by element."""
-    _operands("smooth_l1_loss", x, target)
-    _beta("smooth_l1_loss", beta)
+    _operands(x, target)
+    _beta(beta)
     return _result(x, x.shape, reduction)
 
 
 @declare("smooth_l1_loss_dx", schema=loss.smooth_l1_dx, pattern="elemwise", amp="never")
 def smooth_l1_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: str, beta: float) -> TensorType:
     """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative."""
-    _operands("smooth_l1_loss_dx", x, target)
-    _beta("smooth_l1_loss_dx", beta)
-    return _gradient("smooth_l1_loss_dx", x, x.shape, dy, reduction)
+    _operands(x, target)
+    _beta(beta)
+    return _gradient(x, x.shape, dy, reduction)
 
 
-def _logits(
-    op: str, x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None
-) -> None:
-    _operands(op, x, target)
+def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None) -> None:
+    _operands(x, target)
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
         if value is None:
             continue
-        rules.require_same_dtype(op, x=x, **{name: value})
-        rules.same_device(op, x, value)
-        full = rules.broadcast_shapes(op, x.shape, value.shape)
+        rules.require_same_dtype(x=x, **{name: value})
+        rules.same_device(x, value)
+        full = rules.broadcast_shapes(x.shape, value.shape)
         rules.require(
-            op,
             rules.same_shape(full, x.shape),
             f"'{name}' has shape {rules.show(value.shape)}",
             f"a shape that broadcasts to that of x, {rules.show(x.shape)}",
@@ -108,7 +105,7 @@ def binary_cross_entropy_with_logits(
 ) -> TensorType:
     """-weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(x), computed without
     overflow; averaged, summed or element by element."""
-    _logits("binary_cross_entropy_with_logits", x, target, weight, pos_weight)
+    _logits(x, target, weight, pos_weight)
     return _result(x, x.shape, reduction)
 
 
@@ -122,8 +119,8 @@ def binary_cross_entropy_with_logits_dx(
     reduction: str,
 ) -> TensorType:
     """Gradient of binary_cross_entropy_with_logits with respect to x."""
-    _logits("binary_cross_entropy_with_logits_dx", x, target, weight, pos_weight)
-    return _gradient("binary_cross_entropy_with_logits_dx", x, x.shape, dy, reduction)
+    _logits(x, target, weight, pos_weight)
+    return _gradient(x, x.shape, dy, reduction)
 
 
 def class_axis(ndim: int) -> int:
@@ -131,45 +128,39 @@ def class_axis(ndim: int) -> int:
     return 0 if ndim == 1 else 1
 
 
-def _classes(
-    op: str, shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float
-) -> Shape:
+def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:
     """Check a loss over classes; the shape of the losses, which is that of the targets."""
     rules.require(
-        op,
         dtypes.is_float(dtype),
         f"'x' has dtype {dtype}",
-        f"allowed: {', '.join(dtypes.FLOATS)}",
+        f"{', '.join(dtypes.FLOATS)}",
         'cast it: x.cast("float32")',
     )
-    rules.require(op, len(shape) > 0, "'x' is 0-d", "an axis of classes")
-    rules.require_int(op, "target", target)
+    rules.require(len(shape) > 0, "'x' is 0-d", "an axis of classes")
+    rules.require_int("target", target)
     axis = class_axis(len(shape))
-    rules.require(op, shape[axis] != 0, f"'x' has shape {rules.show(shape)}", f"at least one class along axis {axis}")
+    rules.require(shape[axis] != 0, f"'x' has shape {rules.show(shape)}", f"at least one class along axis {axis}")
     losses = (*shape[:axis], *shape[axis + 1 :])
     rules.require(
-        op,
         rules.same_shape(losses, target.shape),
         f"'target' has shape {rules.show(target.shape)}",
         f"{rules.show(losses)}: that of x, {rules.show(shape)}, without axis {axis}",
     )
-    rules.require(op, 0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
+    rules.require(0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     if weight is None:
         return losses
     rules.require(
-        op,
         weight.ndim == 1 and same_dim(weight.shape[0], shape[axis]),
         f"'weight' has shape {rules.show(weight.shape)}",
         f"{rules.show((shape[axis],))}, one for each class",
     )
     rules.require(
-        op,
         weight.dtype == dtype,
         f"'weight' is {weight.dtype}, 'x' is {dtype}",
         "one dtype for both",
         f'cast one: weight.cast("{dtype}")',
     )
-    rules.same_device(op, target, weight)
+    rules.same_device(target, weight)
     return losses
 
 
@@ -184,8 +175,8 @@ def nll_loss(
 ) -> TensorType:
     """Minus the log-probability, given by x, of the right class, times the weight of that class. The mean is divided by
     the sum of these weights. A target that is no class, other than ignore_index, gives NaN."""
-    rules.same_device("nll_loss", x, target)
-    return _result(x, _classes("nll_loss", x.shape, x.dtype, target, weight, label_smoothing), reduction)
+    rules.same_device(x, target)
+    return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
 
 @declare("nll_loss_dx", schema=loss.nll_loss_dx, pattern="reduce", amp="never")
@@ -199,10 +190,10 @@ def nll_loss_dx(
     label_smoothing: float,
 ) -> TensorType:
     """Gradient of nll_loss with respect to x, which is the same for every x."""
-    losses = _classes("nll_loss_dx", shape, dy.dtype, target, weight, label_smoothing)
-    rules.same_device("nll_loss_dx", dy, target)
+    losses = _classes(shape, dy.dtype, target, weight, label_smoothing)
+    rules.same_device(dy, target)
     x = dy.with_shape(shape)
-    return _gradient("nll_loss_dx", x, losses, dy, reduction)
+    return _gradient(x, losses, dy, reduction)
 
 
 @declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never", aten="cross_entropy_loss")
@@ -216,8 +207,8 @@ def cross_entropy(
 ) -> TensorType:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN."""
-    rules.same_device("cross_entropy", x, target)
-    return _result(x, _classes("cross_entropy", x.shape, x.dtype, target, weight, label_smoothing), reduction)
+    rules.same_device(x, target)
+    return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
 
 @declare("cross_entropy_dx", schema=loss.cross_entropy_dx, pattern="softmax", amp="never")
@@ -231,6 +222,6 @@ def cross_entropy_dx(
     label_smoothing: float,
 ) -> TensorType:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy."""
-    losses = _classes("cross_entropy_dx", x.shape, x.dtype, target, weight, label_smoothing)
-    rules.same_device("cross_entropy_dx", x, target)
-    return _gradient("cross_entropy_dx", x, losses, dy, reduction)
+    losses = _classes(x.shape, x.dtype, target, weight, label_smoothing)
+    rules.same_device(x, target)
+    return _gradient(x, losses, dy, reduction)

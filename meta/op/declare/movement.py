@@ -19,18 +19,18 @@ from meta.schema import movement
 )
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     """Each element several times in a row along an axis, as numpy.repeat does."""
-    rules.require("repeat", repeats >= 0, f"repeats is {repeats}", "zero or more")
+    rules.require(repeats >= 0, f"repeats is {repeats}", "zero or more")
     if axis is None:
         return x.with_shape((x.size * repeats,))
-    rules.require("repeat", x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
-    at = rules.axis_index("repeat", axis, x.ndim)
+    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
+    at = rules.axis_index(axis, x.ndim)
     return x.with_shape(tuple(d * repeats if i == at else d for i, d in enumerate(x.shape)))
 
 
 @declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", relay="tile", onnx="Tile")
 def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     """The whole tensor several times along each axis, as numpy.tile does."""
-    rules.require("tile", all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
+    rules.require(all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
     rank = max(x.ndim, len(reps))
     sizes = (1,) * (rank - x.ndim) + x.shape
     counts = (1,) * (rank - len(reps)) + reps
@@ -41,16 +41,16 @@ def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
 def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The elements in reverse order along axes."""
     if x.ndim:
-        rules.axis_indices("flip", axis, x.ndim)
+        rules.axis_indices(axis, x.ndim)
     return x
 
 
 @declare("roll", schema=movement.roll, pattern="injective", method=True, aten="roll")
 def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> TensorType:
     """The elements moved along axes; what leaves at one end enters at the other."""
-    rules.require("roll", len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
-    rules.require("roll", x.ndim > 0 or not axis, "the tensor is 0-d", "at least one axis")
-    rules.axis_indices("roll", axis, x.ndim)
+    rules.require(len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
+    rules.require(x.ndim > 0 or not axis, "the tensor is 0-d", "at least one axis")
+    rules.axis_indices(axis, x.ndim)
     return x
 
 
@@ -61,13 +61,11 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
     """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
     there: "reflect" takes widths below the size of the axis, "symmetric" up to it."""
     rules.require(
-        "pad",
         len(pad_width) == 2 * x.ndim,
         f"pad_width {pad_width} for rank {x.ndim}",
         f"{x.ndim} pairs (before, after)",
     )
     rules.require(
-        "pad",
         all(w >= 0 for w in pad_width),
         f"pad_width is {pad_width}",
         "zero or more of each",
@@ -78,7 +76,6 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
         known = isinstance(size, int) and mode != "constant" and max(before, after) > 0
         most = size if spare is None else size + spare
         rules.require(
-            "pad",
             not known or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
             f"pad_width ({before}, {after}) of an axis of {size} elements, mode {mode!r}",
             "something to repeat" if spare is None else f"up to {most}",
@@ -88,7 +85,7 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
 
 def _triangle(name: str, doc: str, **facts: str) -> None:
     def typed(x: TensorType, k: int) -> TensorType:
-        rules.require(name, x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
+        rules.require(x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
         return x
 
     declare(name, schema=movement.triangle, doc=doc, family="movement", pattern="injective", method=True, **facts)(

@@ -17,32 +17,30 @@ def wide(dtype: str) -> str:
     return "float32" if dtype in dtypes.HALVES else dtype
 
 
-def _parameter(op: str, name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
+def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
     """Check a parameter that goes with x: its shape, and that its dtype is that of x or of statistics of x."""
     if value is None:
         return
     rules.require(
-        op,
         rules.same_shape(value.shape, shape),
         f"'{name}' has shape {rules.show(value.shape)}",
         f"{rules.show(shape)}, {what}",
     )
     allowed = dict.fromkeys((x.dtype, wide(x.dtype)))
     rules.require(
-        op,
         value.dtype in allowed,
         f"'{name}' is {value.dtype}, 'x' is {x.dtype}",
         " or ".join(allowed),
         f'cast it: {name}.cast("{x.dtype}")',
     )
-    rules.same_device(op, x, value)
+    rules.same_device(x, value)
 
 
-def _normalised(op: str, x: TensorType, axis: _Ints) -> Shape:
+def _normalised(x: TensorType, axis: _Ints) -> Shape:
     """The sizes of the normalised axes."""
-    rules.require_float(op, "x", x)
-    rules.require(op, x.ndim > 0 and len(axis) > 0, f"x has rank {x.ndim}, axis is {axis}", "at least one axis")
-    return tuple(x.shape[a] for a in rules.axis_indices(op, axis, x.ndim))
+    rules.require_float("x", x)
+    rules.require(x.ndim > 0 and len(axis) > 0, f"x has rank {x.ndim}, axis is {axis}", "at least one axis")
+    return tuple(x.shape[a] for a in rules.axis_indices(axis, x.ndim))
 
 
 @declare(
@@ -57,44 +55,44 @@ def _normalised(op: str, x: TensorType, axis: _Ints) -> Shape:
 def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
     J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32."""
-    shape = _normalised("layer_norm", x, axis)
+    shape = _normalised(x, axis)
     for name, value in (("scale", scale), ("bias", bias)):
-        _parameter("layer_norm", name, value, x, shape, "that of the normalised axes")
+        _parameter(name, value, x, shape, "that of the normalised axes")
     return x
 
 
 @declare("layer_norm_dx", schema=norm.layer_norm_dx, pattern="softmax", amp="never")
 def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis: _Ints, eps: float) -> TensorType:
     """Gradient of layer_norm with respect to x."""
-    _parameter("layer_norm_dx", "scale", scale, x, _normalised("layer_norm_dx", x, axis), "that of the normalised axes")
-    rules.require_same_shape("layer_norm_dx", x=x, dy=dy)
-    rules.require_same_dtype("layer_norm_dx", x=x, dy=dy)
-    rules.same_device("layer_norm_dx", x, dy)
+    _parameter("scale", scale, x, _normalised(x, axis), "that of the normalised axes")
+    rules.require_same_shape(x=x, dy=dy)
+    rules.require_same_dtype(x=x, dy=dy)
+    rules.same_device(x, dy)
     return x
 
 
 @declare("layer_norm_dwb", schema=norm.layer_norm_dwb, pattern="reduce", amp="never", outputs=("dscale", "dbias"))
 def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> TupleType:
     """Gradients of layer_norm with respect to scale and bias; float32 where x is in half precision."""
-    shape = _normalised("layer_norm_dwb", x, axis)
-    rules.require_same_shape("layer_norm_dwb", x=x, dy=dy)
-    rules.require_same_dtype("layer_norm_dwb", x=x, dy=dy)
-    rules.same_device("layer_norm_dwb", x, dy)
+    shape = _normalised(x, axis)
+    rules.require_same_shape(x=x, dy=dy)
+    rules.require_same_dtype(x=x, dy=dy)
+    rules.same_device(x, dy)
     out = x.with_shape(shape).with_dtype(wide(x.dtype))
     return TupleType((out, out))
 
 
-def _channels(op: str, x: TensorType, axis: int) -> Shape:
+def _channels(x: TensorType, axis: int) -> Shape:
     """The shape of what there is one of a channel."""
-    rules.require_float(op, "x", x)
-    rules.require(op, x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "a batch axis and an axis of channels")
-    return (x.shape[rules.axis_index(op, axis, x.ndim)],)
+    rules.require_float("x", x)
+    rules.require(x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "a batch axis and an axis of channels")
+    return (x.shape[rules.axis_index(axis, x.ndim)],)
 
 
-def _channel_parameters(op: str, x: TensorType, axis: int, **parameters: TensorType | None) -> Shape:
-    shape = _channels(op, x, axis)
+def _channel_parameters(x: TensorType, axis: int, **parameters: TensorType | None) -> Shape:
+    shape = _channels(x, axis)
     for name, value in parameters.items():
-        _parameter(op, name, value, x, shape, "one for each channel")
+        _parameter(name, value, x, shape, "one for each channel")
     return shape
 
 
@@ -125,11 +123,9 @@ def batch_norm_train(
     unbiased one; they are updated in place and returned as new_mean and new_var. mean and invstd (1 / sqrt(variance +
     eps)) of the batch are what the gradient needs; float32 where x is in half precision. A batch without elements
     leaves the running statistics as they are."""
-    op = "batch_norm_train"
-    shape = _channel_parameters(op, x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
+    shape = _channel_parameters(x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     others = product(d for i, d in enumerate(x.shape) if i != axis % x.ndim)
     rules.require(
-        op,
         others != 1,
         f"'x' has shape {rules.show(x.shape)}: one element a channel",
         "more than one, or the variance says nothing",
@@ -151,11 +147,10 @@ def batch_norm_train_dxwb(
 ) -> TupleType:
     """Gradients of batch_norm_train with respect to x (through mean and variance too), w and b; the latter two are
     float32 where x is in half precision."""
-    op = "batch_norm_train_dxwb"
-    shape = _channel_parameters(op, x, axis, w=w, mean=mean, invstd=invstd)
-    rules.require_same_shape(op, dy=dy, x=x)
-    rules.require_same_dtype(op, dy=dy, x=x)
-    rules.same_device(op, dy, x)
+    shape = _channel_parameters(x, axis, w=w, mean=mean, invstd=invstd)
+    rules.require_same_shape(dy=dy, x=x)
+    rules.require_same_dtype(dy=dy, x=x)
+    rules.same_device(dy, x)
     stats = x.with_shape(shape).with_dtype(wide(x.dtype))
     return TupleType((x, stats, stats))
 
@@ -172,5 +167,5 @@ def batch_norm_infer(
 ) -> TensorType:
     """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
     no gradient flows to them."""
-    _channel_parameters("batch_norm_infer", x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
+    _channel_parameters(x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     return x

@@ -10,17 +10,17 @@ from meta.op.registry import declare
 from meta.schema import optimizer
 
 
-def _require(name: str, x: TensorType, dx: TensorType, *numbers: Any, **states: TensorType) -> None:
+def _require(x: TensorType, dx: TensorType, *numbers: Any, **states: TensorType) -> None:
     """What all steps need: floating tensors of one shape and device, and numbers or 0-d tensors."""
-    rules.require_float(name, "x", x)
-    rules.require_same_dtype(name, x=x, dx=dx)
-    rules.require_same_shape(name, x=x, dx=dx, **states)
+    rules.require_float("x", x)
+    rules.require_same_dtype(x=x, dx=dx)
+    rules.require_same_shape(x=x, dx=dx, **states)
     for state, t in states.items():
-        rules.require_float(name, state, t)
+        rules.require_float(state, t)
     scalars = [t for t in numbers if isinstance(t, TensorType)]
     for t in scalars:
-        rules.require(name, t.ndim == 0, f"a number has shape {rules.show(t.shape)}", "a number or a 0-d tensor")
-    rules.same_device(name, x, dx, *states.values(), *scalars)
+        rules.require(t.ndim == 0, f"a number has shape {rules.show(t.shape)}", "a number or a 0-d tensor")
+    rules.same_device(x, dx, *states.values(), *scalars)
 
 
 @declare(
@@ -37,7 +37,7 @@ def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: An
     x <- x - learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate
     outside of
     the velocity, so that changing it takes effect at once.)"""
-    _require("sgd", x, dx, learning_rate, v=v)
+    _require(x, dx, learning_rate, v=v)
     return TupleType((x, v))
 
 
@@ -56,5 +56,5 @@ def adam(
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019), in
     place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2,
     x <- x - learning_rate * (m / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v."""
-    _require("adam", x, dx, step, learning_rate, m=m, v=v)
+    _require(x, dx, step, learning_rate, m=m, v=v)
     return TupleType((x, m, v))

@@ -14,57 +14,56 @@ from meta.op.registry import declare
 from meta.schema import random
 
 
-def require_key(op: str, key: TensorType) -> None:
+def require_key(key: TensorType) -> None:
     """An int64 tensor (seed, offset)."""
     fits = key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2)
-    rules.require(op, fits, f"'key' is {key!r}", "int64 of shape (2,)", "get one from meta.random.next_key()")
+    rules.require(fits, f"'key' is {key!r}", "int64 of shape (2,)", "get one from meta.random.next_key()")
 
 
-def _random(op: str, key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
-    require_key(op, key)
-    rules.require_sizes(op, shape)
+def _random(key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
+    require_key(key)
+    rules.require_sizes(shape)
     return tensor_type(shape, dtype, key.device)
 
 
-def _floating(op: str, key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
-    rules.require(op, dtypes.is_float(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.FLOATS)}")
-    return _random(op, key, shape, dtype)
+def _floating(key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType:
+    rules.require(dtypes.is_float(dtype), f"dtype is {dtype}", f"{', '.join(dtypes.FLOATS)}")
+    return _random(key, shape, dtype)
 
 
 @declare("uniform", schema=random.uniform, pattern="injective", aten="uniform")
 def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dtype: str) -> TensorType:
     """Numbers uniform in [low, high)."""
-    rules.require_ordered("uniform", low, high)
-    return _floating("uniform", key, shape, dtype)
+    rules.require_ordered(low, high)
+    return _floating(key, shape, dtype)
 
 
 @declare("normal", schema=random.normal, pattern="injective", aten="normal_functional")
 def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
     """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
     deviations from the mean in float32 and less precise dtypes, 8.6 in float64."""
-    rules.require("normal", std >= 0, f"std is {std}", "0 or more")
-    return _floating("normal", key, shape, dtype)
+    rules.require(std >= 0, f"std is {std}", "0 or more")
+    return _floating(key, shape, dtype)
 
 
 @declare("randint", schema=random.randint, pattern="injective", aten="randint.low")
 def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype: str) -> TensorType:
     """Integers uniform in [low, high)."""
-    rules.require("randint", dtypes.is_int(dtype), f"dtype is {dtype}", f"allowed: {', '.join(dtypes.INTS)}")
-    rules.require_ordered("randint", low, high, strictly=True)
+    rules.require(dtypes.is_int(dtype), f"dtype is {dtype}", f"{', '.join(dtypes.INTS)}")
+    rules.require_ordered(low, high, strictly=True)
     if isinstance(low, int) and isinstance(high, int):
-        rules.require("randint", high - low < 2**63, f"[{low}, {high}) has {high - low} values", "less than 2**63")
+        rules.require(high - low < 2**63, f"[{low}, {high}) has {high - low} values", "less than 2**63")
         least, greatest = dtypes.int_range(dtype)
         rules.require(
-            "randint",
             least <= low and high - 1 <= greatest,
             f"[{low}, {high}) is asked for in {dtype}",
             f"values from {least} to {greatest}",
         )
-    return _random("randint", key, shape, dtype)
+    return _random(key, shape, dtype)
 
 
 @declare("bernoulli", schema=random.bernoulli, pattern="injective", aten="bernoulli.p")
 def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> TensorType:
     """Ones with probability p, else zeros."""
-    rules.require("bernoulli", 0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
-    return _random("bernoulli", key, shape, dtype)
+    rules.require(0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
+    return _random(key, shape, dtype)

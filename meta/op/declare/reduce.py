@@ -86,11 +86,11 @@ standard_reduce(
 )
 
 
-def _position(name: str, x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
-    rules.require_number(name, "x", x)
+def _position(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
+    rules.require_number("x", x)
     axes = None if axis is None else (axis,)
-    rules.require_elements(name, x.shape, axes)
-    return x.with_shape(rules.reduced_shape(name, x.shape, axes, keepdims)).with_dtype("int64")
+    rules.require_elements(x.shape, axes)
+    return x.with_shape(rules.reduced_shape(x.shape, axes, keepdims)).with_dtype("int64")
 
 
 @declare(
@@ -100,7 +100,7 @@ def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
     axis, the position among all elements in order."""
-    return _position("argmax", x, axis, keepdims)
+    return _position(x, axis, keepdims)
 
 
 @declare(
@@ -110,12 +110,12 @@ def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
     axis, the position among all elements in order."""
-    return _position("argmin", x, axis, keepdims)
+    return _position(x, axis, keepdims)
 
 
 def _scan(name: str, doc: str, **facts: str) -> None:
     def typed(x: TensorType, axis: int, *_: Any) -> TensorType:
-        rules.axis_index(name, axis, x.ndim)
+        rules.axis_index(axis, x.ndim)
         return x.with_dtype(result_dtype("sum", x.dtype))
 
     doc += " Integers and booleans give int64."
@@ -146,19 +146,18 @@ def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdim
 def _require_reduced(
     name: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType
 ) -> None:
-    rules.require_float(name, "x", x)
-    result = x.with_shape(rules.reduced_shape(name, x.shape, axis, keepdims))
-    rules.require_same_shape(name, result=result, **types)
-    rules.require_same_dtype(name, x=x, **types)
+    rules.require_float("x", x)
+    result = x.with_shape(rules.reduced_shape(x.shape, axis, keepdims))
+    rules.require_same_shape(result=result, **types)
+    rules.require_same_dtype(x=x, **types)
 
 
 @declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting."""
-    rules.require_number("sum_to", "x", x)
-    full = rules.broadcast_shapes("sum_to", x.shape, shape)
+    rules.require_number("x", x)
+    full = rules.broadcast_shapes(x.shape, shape)
     rules.require(
-        "sum_to",
         rules.same_shape(full, x.shape),
         f"{rules.show(shape)} does not broadcast to {rules.show(x.shape)}",
         "a shape that does",

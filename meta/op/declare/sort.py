@@ -12,14 +12,14 @@ from meta.schema import sort as schema
 def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
     counts as larger than every number."""
-    rules.axis_index("argsort", axis, x.ndim)
+    rules.axis_index(axis, x.ndim)
     return x.with_dtype("int64")
 
 
 @declare("sort", schema=schema.sort, method=True, aten="sort.stable", relay="sort", amp="keep")
 def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The elements along an axis in order. NaN counts as larger than every number."""
-    rules.axis_index("sort", axis, x.ndim)
+    rules.axis_index(axis, x.ndim)
     return x
 
 
@@ -36,11 +36,10 @@ def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements the
     first come first; NaN counts as larger than every number."""
-    rules.require("topk", x.ndim > 0, "the tensor is 0-d", "at least one axis")
-    at = rules.axis_index("topk", axis, x.ndim)
+    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
+    at = rules.axis_index(axis, x.ndim)
     size = x.shape[at]
     rules.require(
-        "topk",
         k >= 0 and not (isinstance(size, int) and k > size),
         f"k is {k}, axis {at} of x has size {size}",
         f"0 to {size}",

@@ -75,7 +75,7 @@ def shape(x: TensorType) -> Value:
 )
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in the same order, under another shape."""
-    return x.with_shape(rules.resolve_reshape("reshape", x.shape, shape))
+    return x.with_shape(rules.resolve_reshape(x.shape, shape))
 
 
 @declare(
@@ -89,7 +89,7 @@ def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
 )
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in the same order, under the shape of another tensor."""
-    return x.with_shape(rules.resolve_reshape("reshape_like", x.shape, like.shape))
+    return x.with_shape(rules.resolve_reshape(x.shape, like.shape))
 
 
 @declare(
@@ -104,7 +104,7 @@ def reshape_like(x: TensorType, like: TensorType) -> TensorType:
 )
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
-    added = rules.axis_indices("expand_dims", axis, x.ndim + len(axis))
+    added = rules.axis_indices(axis, x.ndim + len(axis))
     sizes = list(x.shape)
     for at in added:
         sizes.insert(at, 1)
@@ -125,10 +125,9 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
         return x.with_shape(tuple(d for d in x.shape if d != 1))
-    gone = rules.axis_indices("squeeze", axis, x.ndim)
+    gone = rules.axis_indices(axis, x.ndim)
     for at in gone:
         rules.require(
-            "squeeze",
             x.ndim > 0 and same_dim(x.shape[at], 1),
             f"axis {at} of shape {rules.show(x.shape)} is not 1",
             "axes of size 1",
@@ -147,7 +146,7 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
 )
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
-    return _broadcast("broadcast_to", x, shape)
+    return _broadcast(x, shape)
 
 
 @declare(
@@ -160,13 +159,12 @@ def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
 )
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
-    return _broadcast("broadcast_to_like", x, like.shape)
+    return _broadcast(x, like.shape)
 
 
-def _broadcast(op: str, x: TensorType, shape: Sequence[Dim]) -> TensorType:
-    full = rules.broadcast_shapes(op, x.shape, tuple(shape))
+def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
+    full = rules.broadcast_shapes(x.shape, tuple(shape))
     rules.require(
-        op,
         rules.same_shape(full, tuple(shape)),
         f"x has shape {rules.show(x.shape)}",
         f"shapes that broadcast to {rules.show(tuple(shape))}",
@@ -190,50 +188,45 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
         return x.with_shape(x.shape[::-1])
-    order = tuple(rules.axis_index("transpose", axis, x.ndim) for axis in axes)
-    rules.require(
-        "transpose", sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}", "each axis exactly once"
-    )
+    order = tuple(rules.axis_index(axis, x.ndim) for axis in axes)
+    rules.require(sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}", "each axis exactly once")
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
 @declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, aten="transpose.int")
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
     """Two axes change places."""
-    return x.with_shape(tuple(x.shape[axis] for axis in swapped("swap_axis", axis1, axis2, x.ndim)))
+    return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
 @declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, aten="movedim.intlist")
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other places; the rest keep their order."""
-    return x.with_shape(tuple(x.shape[axis] for axis in moved("moveaxis", source, destination, x.ndim)))
+    return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
 
 
-def swapped(op: str, axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
+def swapped(axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
     """The order of axes after two of them changed places."""
-    a, b = rules.axis_index(op, axis1, ndim), rules.axis_index(op, axis2, ndim)
+    a, b = rules.axis_index(axis1, ndim), rules.axis_index(axis2, ndim)
     return tuple(b if i == a else a if i == b else i for i in range(ndim))
 
 
-def moved(op: str, source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+def moved(source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     """The order of axes after `source` moved to `destination`."""
     rules.require(
-        op,
         len(source) == len(destination),
         f"source {source} and destination {destination}",
         "as many of one as of the other",
     )
-    _distinct(op, source, ndim)
-    _distinct(op, destination, ndim)
-    taken = {
-        rules.axis_index(op, d, ndim): rules.axis_index(op, s, ndim) for s, d in zip(source, destination, strict=True)
-    }
+    _distinct(source, ndim)
+    _distinct(destination, ndim)
+    taken = {rules.axis_index(d, ndim): rules.axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
     rest = iter(i for i in range(ndim) if i not in taken.values())
     return tuple(taken[i] if i in taken else next(rest) for i in range(ndim))
 
 
-def _distinct(op: str, axes: tuple[int, ...], ndim: int) -> None:
-    rules.axis_indices(op, axes, ndim)
+def _distinct(axes: tuple[int, ...], ndim: int) -> None:
+    rules.axis_indices(axes, ndim)
 
 
 # --- joining and cutting ---------------------------------------------------------------------------------------------
@@ -244,15 +237,14 @@ def _distinct(op: str, axes: tuple[int, ...], ndim: int) -> None:
 )
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
-    head = _alike("concatenate", xs)
-    rules.require("concatenate", head.ndim > 0, "the tensors are 0-d", "at least one axis", "use stack")
-    at = rules.axis_index("concatenate", axis, head.ndim)
+    head = _alike(xs)
+    rules.require(head.ndim > 0, "the tensors are 0-d", "at least one axis", "use stack")
+    at = rules.axis_index(axis, head.ndim)
     for i, x in enumerate(xs[1:], 1):
         fits = x.ndim == head.ndim and all(
             d == at or same_dim(a, b) for d, (a, b) in enumerate(zip(x.shape, head.shape, strict=True))
         )
         rules.require(
-            "concatenate",
             fits,
             f"xs[{i}] has shape {rules.show(x.shape)}, xs[0] {rules.show(head.shape)}",
             f"equal sizes except along axis {at}",
@@ -266,19 +258,19 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
 @declare("stack", schema=transform.stack, pattern="injective", aten="stack", relay="stack")
 def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors of one shape along a new axis."""
-    head = _alike("stack", xs)
-    at = rules.axis_index("stack", axis, head.ndim + 1)
+    head = _alike(xs)
+    at = rules.axis_index(axis, head.ndim + 1)
     for i, x in enumerate(xs[1:], 1):
-        rules.require_same_shape("stack", **{"xs[0]": head, f"xs[{i}]": x})
+        rules.require_same_shape(**{"xs[0]": head, f"xs[{i}]": x})
     return head.with_shape((*head.shape[:at], len(xs), *head.shape[at:]))
 
 
-def _alike(op: str, xs: tuple[TensorType, ...]) -> TensorType:
+def _alike(xs: tuple[TensorType, ...]) -> TensorType:
     """The first of a list of tensors of one dtype on one device."""
-    rules.require(op, bool(xs), "the list is empty", "at least one tensor")
-    rules.same_device(op, *xs)
+    rules.require(bool(xs), "the list is empty", "at least one tensor")
+    rules.same_device(*xs)
     for i, x in enumerate(xs[1:], 1):
-        rules.require_same_dtype(op, **{"xs[0]": xs[0], f"xs[{i}]": x})
+        rules.require_same_dtype(**{"xs[0]": xs[0], f"xs[{i}]": x})
     return xs[0]
 
 
@@ -296,8 +288,8 @@ def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) 
     """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
 
     The results are a tuple of as many tensors as there are sections, or of one more than there are positions."""
-    rules.require("split", x.ndim > 0, "the tensor is 0-d", "at least one axis")
-    at = rules.axis_index("split", axis, x.ndim)
+    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
+    at = rules.axis_index(axis, x.ndim)
     cuts = section_bounds(x.shape[at], indices_or_sections)
     sizes = [end - begin for begin, end in pairwise(cuts)]
     return TupleType(tuple(x.with_shape((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes))
@@ -309,17 +301,15 @@ def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> lis
         cuts = [0, *indices_or_sections, size]
         known = [c for c in cuts if isinstance(c, int)]
         rules.require(
-            "split",
             known == sorted(known),
             f"positions {indices_or_sections} on an axis of size {size}",
             f"ascending positions from 0 to {size}",
         )
         return cuts
     count = indices_or_sections
-    rules.require("split", count > 0, f"{count} sections", "at least one")
+    rules.require(count > 0, f"{count} sections", "at least one")
     section = size // count
     rules.require(
-        "split",
         same_dim(section * count, size),
         f"size {size} does not split into {count} equal sections",
         "a divisor of the size, or a tuple of positions",

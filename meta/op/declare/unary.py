@@ -208,17 +208,17 @@ standard_unary(
 @declare("clip", schema=unary.clip, pattern="elemwise", method=True, aten="clamp", relay="clip", onnx="Clip")
 def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
-    rules.require("clip", min is not None or max is not None, "both bounds are None", "at least one bound")
-    rules.require_number("clip", "x", x)
-    return x.with_dtype(rules.held_dtype("clip", x, *(bound for bound in (min, max) if bound is not None)))
+    rules.require(min is not None or max is not None, "both bounds are None", "at least one bound")
+    rules.require_number("x", x)
+    return x.with_dtype(rules.held_dtype(x, *(bound for bound in (min, max) if bound is not None)))
 
 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
 def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
     """Gradient of clip: dy where x is within the bounds or on them, else 0."""
-    rules.require_float("clip_dx", "dy", dy)
-    rules.require_same_shape("clip_dx", x=x, dy=dy)
-    rules.require_same_dtype("clip_dx", x=x, dy=dy)
+    rules.require_float("dy", dy)
+    rules.require_same_shape(x=x, dy=dy)
+    rules.require_same_dtype(x=x, dy=dy)
     return dy
 
 

@@ -46,7 +46,11 @@ def read_entry(op: Op, raw: Any) -> Entry:
     if isinstance(raw, str) and raw.startswith("not_implemented:"):
         return Entry(op, {}, dict.fromkeys(sorted(tensors), raw.split(":", 1)[1].strip()))
     if not isinstance(raw, dict):
-        raise FormulaError(f"{op.name}: an entry is a mapping, `non_differentiable` or `not_implemented: reason`")
+        raise FormulaError(
+            op.name,
+            f"its entry is {type(raw).__name__}",
+            "a mapping, `non_differentiable` or `not_implemented: reason`",
+        )
     given = cast("Mapping[str, Any]", raw)
     formulas: dict[tuple[str, ...], FormulaText] = {}
     without: set[str] = set()
@@ -57,7 +61,7 @@ def read_entry(op: Op, raw: Any) -> Entry:
         names = tuple(name.strip() for name in str(key).split(","))
         wrong = [n for n in names if n not in tensors]
         if wrong:
-            raise FormulaError(f"{op.name}: '{wrong[0]}' is no tensor argument of {op.schema!r}")
+            raise FormulaError(op.name, f"'{wrong[0]}' is not a tensor argument", repr(op.schema))
         if text == "non_differentiable":
             without.update(names)
         elif isinstance(text, str) and text.startswith("not_implemented"):
@@ -66,7 +70,11 @@ def read_entry(op: Op, raw: Any) -> Entry:
             formulas[names] = text
     stated = {n for names in formulas for n in names} | without | set(unavailable)
     if stated != tensors:
-        raise FormulaError(f"{op.name}: nothing said about {', '.join(sorted(tensors - stated))}")
+        raise FormulaError(
+            op.name,
+            f"no formula for {', '.join(sorted(tensors - stated))}",
+            "a formula or a reason for every tensor argument",
+        )
     flags = given.get("output_differentiability")
     compiled = {names: compile_formula(op, text) for names, text in formulas.items()}
     return Entry(op, compiled, unavailable, tuple(flags) if flags else None,

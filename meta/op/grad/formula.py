@@ -64,7 +64,7 @@ def compile_formula(op: Op, text: str | Callable[..., Any]) -> Formula:
     try:
         tree = ast.parse(_INDEXED.sub(r"\1_\2", text), mode="eval").body
     except SyntaxError as error:
-        raise FormulaError(f"{op.name}: '{text}' is not an expression: {error.msg}") from None
+        raise FormulaError(op.name, f"'{text}' is not an expression: {error.msg}") from None
     source, _ = compiler.visit(tree)
     return Formula(source, frozenset(compiler.values), frozenset(compiler.imports))
 
@@ -94,7 +94,7 @@ def _function_call(op: Op, called: str, function: Callable[..., Any], imports: f
     for parameter in inspect.signature(function).parameters.values():
         local = _INDEXED.sub(r"\1_\2", parameter.name)
         if local not in scope:
-            raise FormulaError(f"{op.name}: {called}() asks for '{parameter.name}'; there are {', '.join(scope)}")
+            raise FormulaError(op.name, f"{called}() has a parameter '{parameter.name}'", f"some of {', '.join(scope)}")
         if scope[local] == "tensor" and "TensorType" not in str(parameter.annotation):
             values.add(local)
         passed.append(local)
@@ -110,7 +110,9 @@ def find_function(op: Op, name: str) -> Callable[..., Any]:
                 return found
     known = ", ".join(_scope(op))
     raise FormulaError(
-        f"{op.name}: '{name}' is no argument ({known}) and no function in meta/op/grad/{op.family}.py or support.py"
+        op.name,
+        f"unknown name '{name}'",
+        f"an argument ({known}) or a function in meta/op/grad/{op.family}.py or support.py",
     )
 
 
@@ -125,7 +127,7 @@ class _Compiler:
         self.imports: set[str] = set()
 
     def fail(self, why: str) -> FormulaError:
-        return FormulaError(f"{self.op.name}: in '{self.text}': {why}")
+        return FormulaError(self.op.name, f"in '{self.text}': {why}")
 
     def visit(self, node: ast.AST) -> tuple[str, str]:
         handler = getattr(self, f"visit_{type(node).__name__}", None)

@@ -14,7 +14,7 @@ def keep_axes(value: Any, x: TensorType, axis: tuple[int, ...] | None, keepdims:
     """A reduced tensor with its reduced axes back, as size 1."""
     if keepdims or value.ndim == x.ndim:
         return value
-    return meta.reshape(value, rules.reduced_shape("sum", x.shape, axis, True))
+    return meta.reshape(value, rules.reduced_shape(x.shape, axis, True))
 
 
 def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
@@ -29,7 +29,7 @@ def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: A
 
 def _count(x: TensorType, axis: tuple[int, ...] | None) -> Any:
     """How many elements are reduced to one (at least 1: without any there is nothing to divide)."""
-    axes = rules.axis_indices("sum", axis, x.ndim) if x.ndim else ()
+    axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
     return math.prod(x.shape[a] for a in axes) or 1
 
 
@@ -67,7 +67,7 @@ def _over(numerator: float, divisor: Any) -> Any:
 def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
     """Gradient of z_i = dy * prod(x_j for j != i): the products are written out as the n x n table whose row i has a 1
     in place of x_i, so that zeros need no special case. Takes n times the memory of x."""
-    axes = rules.axis_indices("prod", axis, x.ndim) if x.ndim else ()
+    axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
     if not axes:
         return meta.zeros_like(x)
     kept = [a for a in range(x.ndim) if a not in axes]

@@ -272,7 +272,7 @@ def test_overrides_replace_rules():
 
 
 def test_options_are_checked():
-    with pytest.raises(ArgumentError, match=r"\[auto_cast\] dtype is 'float64'; allowed: 'float16', 'bfloat16'"):
+    with pytest.raises(ArgumentError, match=r"\[auto_cast\] dtype is 'float64'; expected 'float16', 'bfloat16'"):
         passes.auto_cast("float64")
     with pytest.raises(RegistryError, match="did you mean 'matmul'"):
         passes.auto_cast(overrides={"matmull": "never"})

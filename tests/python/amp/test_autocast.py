@@ -125,7 +125,7 @@ def test_overrides_hold_in_the_scope_and_in_scopes_inside():
 
 
 def test_options_are_checked():
-    with pytest.raises(ArgumentError, match=r"\[autocast\] dtype is 'int8'; allowed: 'float16', 'bfloat16'"):
+    with pytest.raises(ArgumentError, match=r"\[autocast\] dtype is 'int8'; expected 'float16', 'bfloat16'"):
         meta.amp.autocast("int8").__enter__()
     with pytest.raises(RegistryError, match="no operator is called 'matmull'"):
         meta.amp.autocast(overrides={"matmull": "never"}).__enter__()

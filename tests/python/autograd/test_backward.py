@@ -297,7 +297,7 @@ def test_detach_stops_gradients() -> None:
 
 
 def test_requires_grad_of_integers_and_of_results() -> None:
-    with pytest.raises(GradientError, match=r"\[requires_grad\] the array has dtype int64; allowed: float16"):
+    with pytest.raises(GradientError, match=r"\[requires_grad\] the array has dtype int64; expected float16"):
         meta.array([1, 2]).requires_grad = True
     y = leaf(3) * 2
     y.requires_grad = True

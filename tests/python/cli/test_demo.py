@@ -12,11 +12,11 @@ from meta.cli import main
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--epochs", "0"], "'0' is no number; allowed: 1 and up"),
+        (["--epochs", "0"], "'0' is no number; expected 1 and up"),
         (["--epochs=-1"], "'-1' is no number"),
         (["--batch", "0"], "'0' is no number"),
         (["--batch", "many"], "'many' is no number"),
-        (["--output", "digits.txt"], "'digits.txt' is no picture; allowed: names that end in .png"),
+        (["--output", "digits.txt"], "'digits.txt' is no picture; expected names that end in .png"),
         (["--output", "/proc/nowhere/digits.png"], "cannot write '/proc/nowhere/digits.png'"),
     ],
 )

@@ -36,7 +36,7 @@ ERRORS = {
     "missing": (inside("  %0 = softmax(axis=1)\n  %0"), "text:2:8: argument 'x' is missing"),
     "wrong kind": (
         inside('  %0 = softmax(%x, axis="a")\n  %0'),
-        "text:2:20: .*argument 'axis' is str 'a'; allowed: an int",
+        "text:2:20: .*argument 'axis' is str 'a'; expected an int",
     ),
     "unknown variable": (inside("  %0 = softmax(%y)\n  %0"), "text:2:16: %y is not defined here"),
     "misspelt variable": (

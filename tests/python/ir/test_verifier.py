@@ -218,7 +218,7 @@ def test_every_rule_is_tested():
 
 
 def test_a_level_that_does_not_exist():
-    with pytest.raises(IRError, match="no level 'plan'; allowed: base, dialect, planned"):
+    with pytest.raises(IRError, match="no level 'plan'; expected base, dialect, planned"):
         verify(IDENTITY, "plan")
 
 

@@ -130,7 +130,7 @@ def test_iteration_and_unpacking() -> None:
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (3, r"3 is out of range for axis 0 of size 3; allowed: -3 to 2"),
+        (3, r"3 is out of range for axis 0 of size 3; expected -3 to 2"),
         ((0, -5), r"-5 is out of range for axis 1 of size 4"),
         ((0, 0, 0), r"3 indices for shape \(3, 4\); at most 2"),
         ((..., ...), r"2 times '\.\.\.'"),

@@ -58,7 +58,7 @@ def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow
     def take() -> Any:
         nonlocal at
         if at >= len(old):
-            raise TypeInferenceError(f"[reshape] newshape {wanted} names more axes than {old} has")
+            raise TypeInferenceError("reshape", f"newshape {wanted} names more axes than {old} has")
         at += 1
         return old[at - 1]
 
@@ -132,7 +132,7 @@ def expanded(x: Any, axis: int, count: int) -> Any:
     if not count:
         return x
     if not 0 < count <= _MOST_AXES:
-        raise TypeInferenceError(f"[expand_dims] num_newaxis is {count}; allowed: up to {_MOST_AXES}")
+        raise TypeInferenceError("expand_dims", f"num_newaxis is {count}", f"up to {_MOST_AXES}")
     at = axis if axis >= 0 else axis + x.ndim + 1
     return F.expand_dims(x, tuple(range(at, at + count)))
 

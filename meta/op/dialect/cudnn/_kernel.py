@@ -10,7 +10,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta import storage
 from meta.device import Device
-from meta.errors import KernelError, message
+from meta.errors import KernelError
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn._shared import StatusError
 from meta.op.dialect.tvm import _driver as cuda
@@ -44,9 +44,11 @@ def failure(call: CallInfo, error: StatusError) -> KernelError:
     """The error of a call of an operator."""
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in call.bind().items())
     return KernelError(
-        message(call.op.name, f"{error} for {shown}", "calls that cuDNN supports",
-                'run it elsewhere: with meta.with_dialect(["torch", "tvm"])')
-    )  # fmt: skip
+        call.op.name,
+        f"{error} for {shown}",
+        "calls that cuDNN supports",
+        'run it elsewhere: with meta.with_dialect(["torch", "tvm"])',
+    )
 
 
 def _shown(value: Any) -> str:

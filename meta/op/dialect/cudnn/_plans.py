@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import RLock
 
-from meta.errors import KernelError, message
+from meta.errors import KernelError
 from meta.op.dialect.cudnn import _driver
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, Workspace, address
@@ -42,9 +42,11 @@ class Solution:
             if self._workspace is None:
                 if _driver.capturing(handle.stream):
                     raise KernelError(
-                        message("cudnn", f"{self._graph.what} first runs while a CUDA graph is captured, where plans "
-                                "cannot be measured", "calls that ran before", "run it once before the capture")
-                    )  # fmt: skip
+                        "cudnn",
+                        f"{self._graph.what} first runs while a CUDA graph is captured, where plans cannot be measured",
+                        "calls that ran before",
+                        "run it once before the capture",
+                    )
                 self._workspace = self._graph.select(self._graph.fastest(handle, self._plans, addresses))
         return self._workspace
 

@@ -55,13 +55,13 @@ class Problem:
 
 def problem(call: CallInfo, tf32: bool) -> Problem:
     """The convolution that a call asks for; one spatial axis becomes two."""
-    base, _, suffix = call.op.name.partition("_")
+    _base, _, suffix = call.op.name.partition("_")
     kind, numbers = _KINDS[suffix]
     shapes: dict[int, Any] = {
         n: t.shape for n, t in zip(numbers, (*call.tensors(), *call.outputs()), strict=True)
     }  # fmt: skip
     args, rank = call.bind(), len(shapes[X]) - 2
-    stride, pads, dilation = window.attributes(base, rank, args["stride"], args["padding"], args["dilation"])
+    stride, pads, dilation = window.attributes(rank, args["stride"], args["padding"], args["dilation"])
     before, after = tuple(b for b, _ in pads), tuple(a for _, a in pads)
     x, w, y = (shapes[n] for n in (X, W, Y))
     if rank == 1:

@@ -35,7 +35,7 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
     args, spatial = call.bind(), _spatial(call)
     if "kernel" in args:
         given = (args[name] for name in ("kernel", "stride", "padding", "dilation", "ceil_mode"))
-        return window.pool_windows(call.op.name, spatial, *given)
+        return window.pool_windows(spatial, *given)
     small: TensorType = args["dy"] if "dy" in args else call.outputs()[0]
     return window.adaptive_pool_windows(spatial, tuple(map(int, small.shape[2:])))
 

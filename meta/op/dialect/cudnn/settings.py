@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from meta.errors import ArgumentError, message
+from meta.errors import ArgumentError
 
 _tf32: bool | None = None
 
@@ -28,5 +28,5 @@ def allow_tf32(allowed: bool | None) -> None:
 def _from_environment() -> bool:
     given = os.environ.get("META_CUDNN_TF32", "1")
     if given not in ("0", "1"):
-        raise ArgumentError(message("cudnn", f"META_CUDNN_TF32 is {given!r}", "0 or 1"))
+        raise ArgumentError("cudnn", f"META_CUDNN_TF32 is {given!r}", "0 or 1")
     return given == "1"

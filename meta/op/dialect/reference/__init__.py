@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.device import CPU
-from meta.errors import KernelError, message
+from meta.errors import KernelError
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel, flat_types
 
 
@@ -27,7 +27,7 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
             for out, result in zip(arrays[len(types) :], made, strict=True):
                 if np.shape(result) != out.shape:
                     wrong = f"{implementation.name} made shape {np.shape(result)}, its declaration says {out.shape}"
-                    raise KernelError(message(call.op.name, wrong, "results of the declared shapes"))
+                    raise KernelError(call.op.name, wrong, "results of the declared shapes")
                 out[...] = result
 
     return run

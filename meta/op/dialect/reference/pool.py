@@ -104,30 +104,30 @@ def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
 
 
 def max_pool(x: Any, *window_args: Any) -> Any:
-    return _max(x, window.pool_windows("max_pool", x.shape[2:], *window_args))
+    return _max(x, window.pool_windows(x.shape[2:], *window_args))
 
 
 def max_pool_dx(x: Any, dy: Any, *window_args: Any) -> Any:
-    return _max_dx(x, dy, window.pool_windows("max_pool", x.shape[2:], *window_args))
+    return _max_dx(x, dy, window.pool_windows(x.shape[2:], *window_args))
 
 
 def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
-    return _max_at(x, v, window.pool_windows("max_pool", x.shape[2:], *window_args))
+    return _max_at(x, v, window.pool_windows(x.shape[2:], *window_args))
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg(x, window.pool_windows("avg_pool", x.shape[2:], *window_args), include_pad)
+    return _avg(x, window.pool_windows(x.shape[2:], *window_args), include_pad)
 
 
 def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg_dx(dy, shape, window.pool_windows("avg_pool", shape[2:], *window_args), include_pad)
+    return _avg_dx(dy, shape, window.pool_windows(shape[2:], *window_args), include_pad)
 
 
 def _adapted(x: Any, size: _Ints) -> _Axes:
     rank = x.ndim - 2
-    return window.adaptive_pool_windows(x.shape[2:], window.per_axis("adaptive_pool", "size", size, rank))
+    return window.adaptive_pool_windows(x.shape[2:], window.per_axis("size", size, rank))
 
 
 def adaptive_max_pool(x: Any, size: _Ints) -> Any:

@@ -19,7 +19,7 @@ _aten = torch.ops.aten
 def _around(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
     """x (padded where ATen could not), the padding left to ATen, and the pads of each axis."""
     rank = x.ndim - 2
-    pads = window.pads("conv", padding, rank)
+    pads = window.pads(padding, rank)
     if window.symmetric(pads):
         return x, [before for before, _ in pads], pads
     flat = [p for pair in reversed(pads) for p in pair]

@@ -11,7 +11,7 @@ from threading import local
 from typing import Any, Final
 
 from meta.device import Device
-from meta.errors import DeviceError, message
+from meta.errors import DeviceError
 from meta.op.dialect.tvm import _adapter as tvm
 
 _CUDA: Final = 2  # DLPack's number for the kind
@@ -29,7 +29,7 @@ def library() -> Any:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise DeviceError(
-            message("device", f"there is no CUDA driver here: {error}", 'on every machine: "cpu"')
+            "device", f"there is no CUDA driver here: {error}", '"cpu", which every machine has'
         ) from None
 
 
@@ -49,7 +49,7 @@ def call(name: str, *args: Any) -> None:
     """Call a function of the driver; raises DeviceError, with its name and the driver's words, when it fails."""
     status = getattr(library(), name)(*args)
     if status:
-        raise DeviceError(message("cuda", f"{name} failed: {error_text(status)}", "see the driver's documentation"))
+        raise DeviceError("cuda", f"{name} failed: {error_text(status)}", "see the driver's documentation")
 
 
 def error_text(status: int) -> str:

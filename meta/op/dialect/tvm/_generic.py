@@ -125,7 +125,7 @@ def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...
             fresh.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _freshen(arg, fresh)
             for name, arg in zip(names, call.args, strict=True)
         )
-        outs = flat_types((call.op.declare(*args),))
+        outs = flat_types((call.op.infer(args),))
         args = tuple(
             () if name in payload.sizes and isinstance(arg, tuple) else arg
             for name, arg in zip(names, args, strict=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meta import _tvm_runtime
 from meta.device import CPU, Device
 from meta.dtype import itemsize
-from meta.errors import DeviceError, message
+from meta.errors import DeviceError
 from meta.op.dialect.tvm import _adapter as tvm
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def tvm_device(on: Device) -> Any:
     """TVM's object for a device; raises DeviceError when this machine does not have it."""
     found = tvm.device(on.kind, on.index)
     if on is not CPU and not _exists(on):
-        raise DeviceError(message("device", f"there is no device {on} here", 'on every machine: "cpu"'))
+        raise DeviceError("device", f"there is no device {on} here", '"cpu", which every machine has')
     return found
 
 
@@ -53,8 +53,8 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
         return tvm.alloc_tensor(tvm.Shape(shape), tvm_dtype(dtype), tvm_device(on), None)
     except (RuntimeError, MemoryError) as error:
         raise DeviceError(
-            message("memory", f"cannot allocate {shape} {dtype} on {on}: {str(error).splitlines()[-1]}",
-                    "as much as the device has free", "free arrays or use smaller ones")
+            "memory", f"cannot allocate {shape} {dtype} on {on}: {str(error).splitlines()[-1]}",
+                    "as much as the device has free", "free arrays or use smaller ones"
         ) from None  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _require_room(shape: tuple[int, ...], dtype: str) -> None:
     memory = _host_memory()
     if count > 2 * memory:
         wrong = f"cannot allocate {shape} {dtype} on cpu: {count:,} bytes"
-        raise DeviceError(message("memory", wrong, f"this machine has {memory:,}", "use smaller arrays"))
+        raise DeviceError("memory", wrong, f"at most {memory:,}", "use smaller arrays")
 
 
 @cache
@@ -158,7 +158,7 @@ def synchronize(on: Device) -> None:
 def pools(on: Device) -> DevicePools:
     """The allocator of a CUDA device; raises DeviceError when it is not there, or is the CPU."""
     if on.kind == "cpu":
-        raise DeviceError(message("memory", "memory of the CPU is not pooled", 'devices: "cuda"'))
+        raise DeviceError("memory", "memory of the CPU is not pooled", 'devices: "cuda"')
     from meta.op.dialect.tvm import _pool
 
     tvm_device(on)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from meta.errors import DeviceError, message
+from meta.errors import DeviceError
 from meta.op.dialect.tvm import _adapter as tvm
 
 _PREAMBLE: Final = """#include <cuda/std/cstdint>
@@ -49,7 +49,7 @@ def compiled(code: str) -> bytes:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
         log = bytearray(size)
         nvrtc.nvrtcGetProgramLog(program, log)
-        raise DeviceError(message("nvrtc", f"a kernel does not compile: {log.decode(errors='replace')[:2000]}"))
+        raise DeviceError("nvrtc", f"a kernel does not compile: {log.decode(errors='replace')[:2000]}")
     status, size = nvrtc.nvrtcGetCUBINSize(program)
     _check(status, "made no machine code")
     binary = bytearray(size)
@@ -63,15 +63,15 @@ def _nvrtc() -> Any:
         from cuda.bindings import nvrtc  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise DeviceError(
-            message("nvrtc", "kernels for CUDA are compiled by NVRTC, and cuda-bindings is not installed",
-                    do="pip install cuda-bindings nvidia-cuda-nvrtc")
+            "nvrtc", "kernels for CUDA are compiled by NVRTC, and cuda-bindings is not installed",
+                    remedy="pip install cuda-bindings nvidia-cuda-nvrtc"
         ) from None  # fmt: skip
     return nvrtc
 
 
 def _check(status: Any, what: str) -> None:
     if status:
-        raise DeviceError(message("nvrtc", f"{what}: {status!r}"))
+        raise DeviceError("nvrtc", f"{what}: {status!r}")
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from meta.device import Device
-from meta.errors import DeviceError, message
+from meta.errors import DeviceError
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _driver as driver
 
@@ -219,9 +219,11 @@ class DevicePools:
 
     def exhausted(self, count: int, reason: str) -> DeviceError:
         return DeviceError(
-            message("memory", f"cannot allocate {count / 2**20:,.1f} MiB on {self.on}: {reason}; {self.stats()}",
-                    "as much as the device has free", "free arrays or use smaller ones (the cache was emptied)")
-        )  # fmt: skip
+            "memory",
+            f"cannot allocate {count / 2**20:,.1f} MiB on {self.on}: {reason}; {self.stats()}",
+            "as much as the device has free",
+            "free arrays or use smaller ones (the cache was emptied)",
+        )
 
     def empty_cache(self) -> None:
         """Give free memory back to the driver, once the kernels that used it are done."""

@@ -75,7 +75,7 @@ def compute(
 
 def _family_file() -> str:
     """The file of the family that is registering: the nearest caller that is not a helper of this folder."""
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    frame = sys._getframe(2)
     while Path(frame.f_code.co_filename).name.startswith("_") and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename

@@ -41,7 +41,7 @@ def _window_axes(kernel: list[int]) -> list[Any]:
 def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
     """Cross-correlation of x, (batch, channels, *spatial), with w, (out channels, channels / groups, *window)."""
     kernel = _sizes(w)[2:]
-    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
     data = padded(x, pads)
     outs, ins, *_ = _sizes(w)
     batch, _, *sizes = _sizes(data)
@@ -63,7 +63,7 @@ def convolve_dx(
     """Every element of dy spread over the window that it was computed from, as a correlation of dy, with zeros between
     and around its elements, with the kernel backwards."""
     outs, ins, *kernel = _sizes(w)
-    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
     before = [p[0] for p in pads]
     spread = _spread(dy, shape[2:], steps, [p - (k - 1) * s for p, k, s in zip(before, kernel, spreads, strict=True)],
                      [window.reach(k, s) for k, s in zip(kernel, spreads, strict=True)])  # fmt: skip
@@ -99,7 +99,7 @@ def convolve_dw(
 ) -> Any:
     """For every element of the kernel the products of all pairs that it joined."""
     outs, ins, *kernel = shape
-    steps, pads, spreads = window.attributes("conv", len(kernel), stride, padding, dilation)
+    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
     data = padded(x, pads)
     batch, _, *counts = _sizes(dy)
     n, y = te.reduce_axis((0, batch), "n"), [te.reduce_axis((0, d), f"y{i}") for i, d in enumerate(counts)]

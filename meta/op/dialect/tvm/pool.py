@@ -187,25 +187,25 @@ def _narrow_max(x: Any, axes: _Axes) -> Any:
 
 
 def max_pool(x: Any, *window_args: Any) -> Any:
-    return _narrow_max(x, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+    return _narrow_max(x, window.pool_windows(_spatial(x.shape), *window_args))
 
 
 def max_pool_dx(x: Any, dy: Any, *window_args: Any, kind: str) -> Any:
-    return _max_dx(x, dy, window.pool_windows("max_pool", _spatial(x.shape), *window_args), kind)
+    return _max_dx(x, dy, window.pool_windows(_spatial(x.shape), *window_args), kind)
 
 
 def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
-    return _max_at(x, v, window.pool_windows("max_pool", _spatial(x.shape), *window_args))
+    return _max_at(x, v, window.pool_windows(_spatial(x.shape), *window_args))
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg(x, window.pool_windows("avg_pool", _spatial(x.shape), *window_args), include_pad)
+    return _avg(x, window.pool_windows(_spatial(x.shape), *window_args), include_pad)
 
 
 def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg_dx(dy, shape, window.pool_windows("avg_pool", shape[2:], *window_args), include_pad)
+    return _avg_dx(dy, shape, window.pool_windows(shape[2:], *window_args), include_pad)
 
 
 def adaptive_max_pool(x: Any, size: _Ints, *, out: Any) -> Any:

@@ -64,12 +64,12 @@ def transpose(x: Any, axes: tuple[int, ...] | None) -> Any:
 
 @compute("swap_axis")
 def swap_axis(x: Any, axis1: int, axis2: int) -> Any:
-    return _permuted(x, swapped("swap_axis", axis1, axis2, len(x.shape)))
+    return _permuted(x, swapped(axis1, axis2, len(x.shape)))
 
 
 @compute("moveaxis")
 def moveaxis(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
-    return _permuted(x, moved("moveaxis", source, destination, len(x.shape)))
+    return _permuted(x, moved(source, destination, len(x.shape)))
 
 
 @compute("concatenate")

@@ -145,7 +145,7 @@ ERRORS = [
         T(3, dtype="int8"),
         300,
         error=TypeInferenceError,
-        match="the number 300 does not fit into int8; allowed: -128 to 127",
+        match="the number 300 does not fit into int8; expected -128 to 127",
     ),
     ErrorCase("less", T(3, dtype="uint8"), -1, error=TypeInferenceError, match="-1 does not fit into uint8"),
     ErrorCase("multiply", 1 << 64, T(3, dtype="int64"), error=TypeInferenceError, match="does not fit into int64"),
