@@ -1,6 +1,6 @@
 """The operator registry: what is declared about each operator, and look-ups by name.
 
-    @declare("softmax", schema=nn.softmax, pattern="softmax", amp="never", relay="nn.softmax")
+    @declare("softmax", schema=nn.softmax, pattern="softmax", amp="never")
     def softmax(x: TensorType, axis: int) -> TensorType: ...
 
 The decorated function is the declaration and the type function at once: argument types in, result type out.
@@ -38,7 +38,7 @@ class Op:
         them as they are.
     amp_args: the arguments that mixed precision may cast; all tensors when empty (none where they are overwritten).
     inplace: result index -> name of the argument whose storage that result takes over.
-    aten, onnx, relay: the operator's names elsewhere.
+    aten, onnx: the operator's names elsewhere.
     method: whether arrays have it as a method.  operator: the Python special method it implements ("__add__").
     view: the result shares the storage of the first tensor and only the shape differs.
     outputs: names of the results, for docs and gradient formulas, when there are several.
@@ -57,7 +57,6 @@ class Op:
     inplace: Mapping[int, str] = field(default_factory=dict[int, str])
     aten: str = ""
     onnx: str = ""
-    relay: str = ""
     method: bool = False
     operator: str = ""
     view: bool = False

@@ -198,3 +198,11 @@ def operand(value: Symbol, other: Symbol) -> Any:
     if found is None or isinstance(found, bool) or value.dtype != other.dtype or number(other) is not None:
         return value
     return found if np.isfinite(found) else value
+
+
+def operands(call: OpCall) -> tuple[Any, Any]:
+    """The two tensors of a call, of one dtype; a constant without axes as a number."""
+    x, y = call.tensors(2)
+    if x.dtype != y.dtype:
+        call.refuse(f"operands of dtypes {x.dtype} and {y.dtype}", "one dtype")
+    return operand(x, y), operand(y, x)

@@ -22,7 +22,9 @@ class Metadata:
     def entry(self, key: str, index: int) -> Any:
         """What `meta[key][index]` stands for; raises RelayError when there is no such thing."""
         if not self._text.strip():
-            raise RelayError("relay", "the text has no metadata section", remedy="print it with astext(show_meta_data=True)")
+            raise RelayError(
+                "relay", "the text has no metadata section", remedy="print it with astext(show_meta_data=True)"
+            )
         builder, entries = self._section
         nodes = entries.get(key, ())
         if not 0 <= index < len(nodes):

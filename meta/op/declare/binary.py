@@ -23,7 +23,7 @@ def _power(a: Any, b: Any) -> Any:
 
 
 # Arithmetic.
-standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", aten="add.Tensor", relay="add", onnx="Add")
+standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", aten="add.Tensor", onnx="Add")
 standard_binary(
     "atan2",
     "The angle in radians of the point (x2, x1), in [-pi, pi].",
@@ -39,7 +39,6 @@ standard_binary(
     scalar=operator.truediv,
     operator="__truediv__",
     aten="div.Tensor",
-    relay="divide",
     onnx="Div",
 )
 standard_binary(
@@ -49,14 +48,9 @@ standard_binary(
     scalar=operator.floordiv,
     operator="__floordiv__",
     aten="floor_divide",
-    relay="floor_divide",
 )
-standard_binary(
-    "maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", relay="maximum", onnx="Max"
-)
-standard_binary(
-    "minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", relay="minimum", onnx="Min"
-)
+standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", onnx="Max")
+standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", onnx="Min")
 standard_binary(
     "mod",
     "x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.",
@@ -64,12 +58,9 @@ standard_binary(
     scalar=operator.mod,
     operator="__mod__",
     aten="remainder.Tensor",
-    relay="floor_mod",
     onnx="Mod",
 )
-standard_binary(
-    "multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", relay="multiply", onnx="Mul"
-)
+standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", onnx="Mul")
 standard_binary(
     "trunc_divide",
     "x1 / x2 rounded towards zero. Integers divided by 0 give 0.",
@@ -83,7 +74,6 @@ standard_binary(
     accepts="number",
     method=False,
     aten="fmod.Tensor",
-    relay="mod",
 )
 standard_binary(
     "power",
@@ -94,7 +84,6 @@ standard_binary(
     operator="__pow__",
     amp="never",
     aten="pow.Tensor_Tensor",
-    relay="power",
     onnx="Pow",
 )
 standard_binary(
@@ -104,7 +93,6 @@ standard_binary(
     scalar=operator.sub,
     operator="__sub__",
     aten="sub.Tensor",
-    relay="subtract",
     onnx="Sub",
 )
 
@@ -117,7 +105,6 @@ standard_binary(
     scalar=operator.eq,
     operator="__eq__",
     aten="eq.Tensor",
-    relay="equal",
     onnx="Equal",
 )
 standard_binary(
@@ -128,7 +115,6 @@ standard_binary(
     scalar=operator.gt,
     operator="__gt__",
     aten="gt.Tensor",
-    relay="greater",
     onnx="Greater",
 )
 standard_binary(
@@ -139,7 +125,6 @@ standard_binary(
     scalar=operator.ge,
     operator="__ge__",
     aten="ge.Tensor",
-    relay="greater_equal",
     onnx="GreaterOrEqual",
 )
 standard_binary(
@@ -150,7 +135,6 @@ standard_binary(
     scalar=operator.lt,
     operator="__lt__",
     aten="lt.Tensor",
-    relay="less",
     onnx="Less",
 )
 standard_binary(
@@ -161,7 +145,6 @@ standard_binary(
     scalar=operator.le,
     operator="__le__",
     aten="le.Tensor",
-    relay="less_equal",
     onnx="LessOrEqual",
 )
 standard_binary(
@@ -172,7 +155,6 @@ standard_binary(
     scalar=operator.ne,
     operator="__ne__",
     aten="ne.Tensor",
-    relay="not_equal",
 )
 
 
@@ -196,7 +178,6 @@ standard_binary(
     amp="keep",
     scalar=_both,
     aten="logical_and",
-    relay="logical_and",
     onnx="And",
 )
 standard_binary(
@@ -206,7 +187,6 @@ standard_binary(
     amp="keep",
     scalar=_either,
     aten="logical_or",
-    relay="logical_or",
     onnx="Or",
 )
 standard_binary(
@@ -216,7 +196,6 @@ standard_binary(
     amp="keep",
     scalar=_one,
     aten="logical_xor",
-    relay="logical_xor",
     onnx="Xor",
 )
 standard_binary(
@@ -226,7 +205,6 @@ standard_binary(
     scalar=operator.and_,
     operator="__and__",
     aten="bitwise_and.Tensor",
-    relay="bitwise_and",
     onnx="BitwiseAnd",
 )
 standard_binary(
@@ -236,7 +214,6 @@ standard_binary(
     scalar=operator.or_,
     operator="__or__",
     aten="bitwise_or.Tensor",
-    relay="bitwise_or",
     onnx="BitwiseOr",
 )
 standard_binary(
@@ -246,7 +223,6 @@ standard_binary(
     scalar=operator.xor,
     operator="__xor__",
     aten="bitwise_xor.Tensor",
-    relay="bitwise_xor",
     onnx="BitwiseXor",
 )
 standard_binary(
@@ -256,7 +232,6 @@ standard_binary(
     scalar=operator.lshift,
     operator="__lshift__",
     aten="bitwise_left_shift.Tensor",
-    relay="left_shift",
 )
 standard_binary(
     "right_shift",
@@ -266,7 +241,6 @@ standard_binary(
     scalar=operator.rshift,
     operator="__rshift__",
     aten="bitwise_right_shift.Tensor",
-    relay="right_shift",
 )
 
 
@@ -291,7 +265,7 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     return _extremum_dx(x1, x2, dy)
 
 
-@declare("where", schema=binary.where, pattern="broadcast", aten="where.self", relay="where", onnx="Where")
+@declare("where", schema=binary.where, pattern="broadcast", aten="where.self", onnx="Where")
 def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
     rules.require(

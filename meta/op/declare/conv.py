@@ -70,7 +70,6 @@ def _declare_conv(rank: int, **facts: str) -> None:
         amp="always",
         aten=name,
         onnx="Conv",
-        relay=f"nn.{name}",
     )
     def conv(x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> TensorType:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
@@ -106,7 +105,6 @@ def _declare_conv(rank: int, **facts: str) -> None:
         amp="always",
         aten=f"conv_transpose{rank}d.input",
         onnx="ConvTranspose",
-        relay=f"nn.{name}_transpose",
     )
     def conv_transpose(
         x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int

@@ -22,7 +22,6 @@ WHOLE = 2**62
     pattern="injective",
     method=True,
     aten="slice.Tensor",
-    relay="strided_slice",
     onnx="Slice",
 )
 def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
@@ -75,7 +74,7 @@ def strided_set(
     return x
 
 
-@declare("argwhere", schema=indexing.argwhere, amp="keep", method=True, aten="argwhere", relay="argwhere",
+@declare("argwhere", schema=indexing.argwhere, amp="keep", method=True, aten="argwhere",
          resolve=data_dependent.argwhere)  # fmt: skip
 def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
     """The positions of the elements that are not 0, in order: int64, (count, rank).
@@ -106,7 +105,7 @@ def _require_indices(indices: TensorType, x: TensorType) -> None:
     rules.same_device(x, indices)
 
 
-@declare("take", schema=indexing.take, pattern="injective", method=True, relay="take", onnx="Gather")
+@declare("take", schema=indexing.take, pattern="injective", method=True, onnx="Gather")
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
@@ -157,7 +156,6 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
     pattern="injective",
     method=True,
     aten="gather",
-    relay="gather",
     onnx="GatherElements",
 )
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
@@ -194,7 +192,7 @@ def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, 
     return x
 
 
-@declare("gather_nd", schema=indexing.gather_nd, pattern="injective", relay="gather_nd")
+@declare("gather_nd", schema=indexing.gather_nd, pattern="injective")
 def gather_nd(x: TensorType, indices: TensorType, batch_dims: int) -> TensorType:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
 
@@ -246,7 +244,6 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
     schema=indexing.scatter_elements,
     method=True,
     aten="scatter_reduce.two",
-    relay="scatter_elements",
     onnx="ScatterElements",
 )
 def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
@@ -271,7 +268,7 @@ def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     return x
 
 
-@declare("scatter_nd", schema=indexing.scatter_nd, relay="scatter_nd", onnx="ScatterND")
+@declare("scatter_nd", schema=indexing.scatter_nd, onnx="ScatterND")
 def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
     i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there.

@@ -18,19 +18,19 @@ def _created(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     return tensor_type(shape, dtype, device)
 
 
-@declare("zeros", schema=init.init, pattern="injective", aten="zeros", relay="zeros")
+@declare("zeros", schema=init.init, pattern="injective", aten="zeros")
 def zeros(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of zeros."""
     return _created(shape, dtype, device)
 
 
-@declare("ones", schema=init.init, pattern="injective", aten="ones", relay="ones")
+@declare("ones", schema=init.init, pattern="injective", aten="ones")
 def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of ones."""
     return _created(shape, dtype, device)
 
 
-@declare("full", schema=init.full, pattern="injective", aten="full", relay="full", onnx="ConstantOfShape")
+@declare("full", schema=init.full, pattern="injective", aten="full", onnx="ConstantOfShape")
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
     """A tensor full of one value, converted to the dtype."""
     rules.require_held(fill_value, dtype)
@@ -41,19 +41,19 @@ def _like(x: TensorType, dtype: str | None) -> TensorType:
     return x if dtype is None else x.with_dtype(dtype)
 
 
-@declare("zeros_like", schema=init.like, pattern="elemwise", aten="zeros_like", relay="zeros_like")
+@declare("zeros_like", schema=init.like, pattern="elemwise", aten="zeros_like")
 def zeros_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of zeros, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("ones_like", schema=init.like, pattern="elemwise", aten="ones_like", relay="ones_like")
+@declare("ones_like", schema=init.like, pattern="elemwise", aten="ones_like")
 def ones_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of ones, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like", relay="full_like")
+@declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like")
 def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     """A tensor full of one value, converted to the dtype, of the shape of another."""
     rules.require_held(fill_value, dtype or x.dtype)
@@ -66,7 +66,6 @@ def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     pattern="injective",
     amp="never",
     aten="arange.start_step",
-    relay="arange",
     onnx="Range",
 )
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
@@ -97,9 +96,7 @@ def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     return _created((n, n if m is None else m), dtype, device)
 
 
-@declare(
-    "one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", relay="one_hot", onnx="OneHot"
-)
+@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", onnx="OneHot")
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
     """For each index a vector of zeros with a one at its place, along a new axis."""
     rules.require(

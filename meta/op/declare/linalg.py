@@ -17,7 +17,6 @@ from meta.schema import linalg
     method=True,
     operator="__matmul__",
     aten="matmul",
-    relay="nn.matmul",
     onnx="MatMul",
 )
 def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool) -> TensorType:
@@ -60,7 +59,6 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
     pattern="out_ewise_fusable",
     amp="always",
     aten="linear",
-    relay="nn.dense",
     onnx="Gemm",
 )
 def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:

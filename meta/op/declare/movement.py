@@ -15,7 +15,6 @@ from meta.schema import movement
     pattern="injective",
     method=True,
     aten="repeat_interleave.self_int",
-    relay="repeat",
 )
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     """Each element several times in a row along an axis, as numpy.repeat does."""
@@ -27,7 +26,7 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     return x.with_shape(tuple(d * repeats if i == at else d for i, d in enumerate(x.shape)))
 
 
-@declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", relay="tile", onnx="Tile")
+@declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", onnx="Tile")
 def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     """The whole tensor several times along each axis, as numpy.tile does."""
     rules.require(all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
@@ -37,7 +36,7 @@ def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     return x.with_shape(tuple(d * r for d, r in zip(sizes, counts, strict=True)))
 
 
-@declare("flip", schema=movement.flip, pattern="injective", method=True, aten="flip", relay="reverse")
+@declare("flip", schema=movement.flip, pattern="injective", method=True, aten="flip")
 def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The elements in reverse order along axes."""
     if x.ndim:
@@ -54,9 +53,7 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
     return x
 
 
-@declare(
-    "pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", relay="nn.pad", onnx="Pad"
-)
+@declare("pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", onnx="Pad")
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
     """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
     there: "reflect" takes widths below the size of the axis, "symmetric" up to it."""
@@ -94,4 +91,4 @@ def _triangle(name: str, doc: str, **facts: str) -> None:
 
 
 _triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.", aten="tril", onnx="Trilu")
-_triangle("triu", "The upper triangles of matrices: elements below diagonal k become zero.", aten="triu", relay="trilu")
+_triangle("triu", "The upper triangles of matrices: elements below diagonal k become zero.", aten="triu")

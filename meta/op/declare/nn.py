@@ -31,7 +31,6 @@ def _softmax_dx_type(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     amp="never",
     method=True,
     aten="softmax.int",
-    relay="nn.softmax",
     onnx="Softmax",
 )
 def softmax(x: TensorType, axis: int) -> TensorType:
@@ -52,7 +51,6 @@ def softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     amp="never",
     method=True,
     aten="log_softmax.int",
-    relay="nn.log_softmax",
     onnx="LogSoftmax",
 )
 def log_softmax(x: TensorType, axis: int) -> TensorType:
@@ -66,7 +64,7 @@ def log_softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     return _softmax_dx_type(y, dy, axis)
 
 
-@declare("bias_add", schema=nn.bias_add, pattern="broadcast", relay="nn.bias_add")
+@declare("bias_add", schema=nn.bias_add, pattern="broadcast")
 def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
     """x plus a bias along one axis: the channels of a convolution's result."""
     at = rules.axis_index(axis, x.ndim)
@@ -86,7 +84,7 @@ def _probability(p: float) -> None:
     rules.require(0.0 <= p <= 1.0, f"p is {p}", "from 0 to 1")
 
 
-@declare("dropout", schema=nn.dropout, pattern="injective", outputs=("y", "mask"), relay="nn.dropout")
+@declare("dropout", schema=nn.dropout, pattern="injective", outputs=("y", "mask"))
 def dropout(x: TensorType, key: TensorType, p: float) -> TupleType:
     """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al., "Dropout",
     2014). The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key

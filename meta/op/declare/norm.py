@@ -50,7 +50,6 @@ def _normalised(x: TensorType, axis: _Ints) -> Shape:
     amp="never",
     aten="native_layer_norm",
     onnx="LayerNormalization",
-    relay="nn.layer_norm",
 )
 def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
@@ -155,7 +154,7 @@ def batch_norm_train_dxwb(
     return TupleType((x, stats, stats))
 
 
-@declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",), relay="nn.batch_norm")
+@declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",))
 def batch_norm_infer(
     x: TensorType,
     running_mean: TensorType,

@@ -54,7 +54,6 @@ def _declare_windowed(rank: int) -> None:
         pattern="out_ewise_fusable",
         aten=largest,
         onnx="MaxPool",
-        relay=f"nn.{largest}",
     )
     def max_pool(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
@@ -90,7 +89,6 @@ def _declare_windowed(rank: int) -> None:
         pattern="out_ewise_fusable",
         aten=mean,
         onnx="AveragePool",
-        relay=f"nn.{mean}",
     )
     def avg_pool(
         x: TensorType,
@@ -127,7 +125,7 @@ def _declare_windowed(rank: int) -> None:
 def _declare_adaptive(rank: int) -> None:
     largest, mean = f"adaptive_max_pool{rank}d", f"adaptive_avg_pool{rank}d"
 
-    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=largest, relay=f"nn.{largest}")
+    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=largest)
     def max_pool(x: TensorType, size: _Ints) -> TensorType:
         """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""
@@ -151,7 +149,7 @@ def _declare_adaptive(rank: int) -> None:
         rules.require_same_shape(x=x, v=v)
         return v.with_shape(_adapted(rank, x.shape, size))
 
-    @declare(mean, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=mean, relay=f"nn.{mean}")
+    @declare(mean, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=mean)
     def avg_pool(x: TensorType, size: _Ints) -> TensorType:
         """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""

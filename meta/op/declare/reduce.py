@@ -13,14 +13,13 @@ from meta.op.declare._standard import result_dtype, standard_reduce
 from meta.op.registry import declare
 from meta.schema import reduce
 
-standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim", relay="all")
-standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim", relay="any")
+standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim")
+standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim")
 standard_reduce(
     "max",
     "The largest element; NaN where there is one. Equal ones share the gradient.",
     empty=False,
     aten="amax",
-    relay="max",
     onnx="ReduceMax",
 )
 standard_reduce(
@@ -29,7 +28,6 @@ standard_reduce(
     result="float",
     amp="never",
     aten="mean.dim",
-    relay="mean",
     onnx="ReduceMean",
 )
 standard_reduce(
@@ -37,7 +35,6 @@ standard_reduce(
     "The smallest element; NaN where there is one. Equal ones share the gradient.",
     empty=False,
     aten="amin",
-    relay="min",
     onnx="ReduceMin",
 )
 standard_reduce(
@@ -46,7 +43,6 @@ standard_reduce(
     result="sum",
     amp="never",
     aten="prod.dim_int",
-    relay="prod",
     onnx="ReduceProd",
 )
 standard_reduce(
@@ -55,7 +51,6 @@ standard_reduce(
     result="sum",
     amp="never",
     aten="sum.dim_IntList",
-    relay="sum",
     onnx="ReduceSum",
 )
 standard_reduce(
@@ -82,7 +77,6 @@ standard_reduce(
     schema=reduce.moment,
     amp="never",
     aten="var.correction",
-    relay="variance",
 )
 
 
@@ -93,9 +87,7 @@ def _position(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return x.with_shape(rules.reduced_shape(x.shape, axes, keepdims)).with_dtype("int64")
 
 
-@declare(
-    "argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", relay="argmax", onnx="ArgMax"
-)
+@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", onnx="ArgMax")
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -103,9 +95,7 @@ def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return _position(x, axis, keepdims)
 
 
-@declare(
-    "argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", relay="argmin", onnx="ArgMin"
-)
+@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", onnx="ArgMin")
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -121,7 +111,7 @@ def _scan(name: str, doc: str, **facts: str) -> None:
     doc += " Integers and booleans give int64."
     declare(
         name, schema=reduce.scan, doc=doc, family="reduce", pattern="opaque", amp="never", method=True, aten=name,
-        relay=name, **facts,
+        **facts,
     )(typed)  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from meta.op.registry import declare
 from meta.schema import sort as schema
 
 
-@declare("argsort", schema=schema.sort, method=True, aten="argsort.stable", relay="argsort", amp="keep")
+@declare("argsort", schema=schema.sort, method=True, aten="argsort.stable", amp="keep")
 def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
     counts as larger than every number."""
@@ -16,7 +16,7 @@ def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
     return x.with_dtype("int64")
 
 
-@declare("sort", schema=schema.sort, method=True, aten="sort.stable", relay="sort", amp="keep")
+@declare("sort", schema=schema.sort, method=True, aten="sort.stable", amp="keep")
 def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The elements along an axis in order. NaN counts as larger than every number."""
     rules.axis_index(axis, x.ndim)
@@ -28,7 +28,6 @@ def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     schema=schema.topk,
     method=True,
     aten="topk",
-    relay="topk",
     onnx="TopK",
     amp="keep",
     outputs=("values", "indices"),

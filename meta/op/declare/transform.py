@@ -20,7 +20,6 @@ from meta.schema import transform
     pattern="elemwise",
     method=True,
     aten="_to_copy",
-    relay="cast",
     onnx="Cast",
 )
 def cast(x: TensorType, dtype: str) -> TensorType:
@@ -34,7 +33,6 @@ def cast(x: TensorType, dtype: str) -> TensorType:
     amp="keep",
     pattern="elemwise",
     aten="type_as",
-    relay="cast_like",
     onnx="CastLike",
 )
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
@@ -42,7 +40,7 @@ def cast_like(x: TensorType, like: TensorType) -> TensorType:
     return x.with_dtype(like.dtype)
 
 
-@declare("device_copy", schema=transform.device_copy, amp="keep", method=True, relay="device_copy")
+@declare("device_copy", schema=transform.device_copy, amp="keep", method=True)
 def device_copy(x: TensorType, device: Device) -> TensorType:
     """The tensor on another device."""
     return tensor_type(x.shape, x.dtype, device)
@@ -54,7 +52,7 @@ def stop_gradient(x: TensorType) -> TensorType:
     return x
 
 
-@declare("shape", schema=transform.x_only, relay="shape_of", onnx="Shape")
+@declare("shape", schema=transform.x_only, onnx="Shape")
 def shape(x: TensorType) -> Value:
     """The shape of the tensor, as a tuple of ints; no kernel runs."""
     return Value(x.shape)
@@ -70,7 +68,6 @@ def shape(x: TensorType) -> Value:
     view=True,
     method=True,
     aten="reshape",
-    relay="reshape",
     onnx="Reshape",
 )
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
@@ -84,7 +81,6 @@ def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     amp="keep",
     pattern="injective",
     view=True,
-    relay="reshape_like",
     aten="view_as",
 )
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
@@ -99,7 +95,6 @@ def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     view=True,
     method=True,
     aten="unsqueeze",
-    relay="expand_dims",
     onnx="Unsqueeze",
 )
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
@@ -118,7 +113,6 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     view=True,
     method=True,
     aten="squeeze",
-    relay="squeeze",
     onnx="Squeeze",
 )
 def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
@@ -141,7 +135,6 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     pattern="broadcast",
     method=True,
     aten="expand",
-    relay="broadcast_to",
     onnx="Expand",
 )
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
@@ -154,7 +147,6 @@ def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     schema=transform.x_like,
     amp="keep",
     pattern="broadcast",
-    relay="broadcast_to_like",
     aten="expand_as",
 )
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
@@ -181,7 +173,6 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
     pattern="injective",
     method=True,
     aten="permute",
-    relay="transpose",
     onnx="Transpose",
 )
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
@@ -232,9 +223,7 @@ def _distinct(axes: tuple[int, ...], ndim: int) -> None:
 # --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
-@declare(
-    "concatenate", schema=transform.concatenate, pattern="injective", aten="cat", relay="concatenate", onnx="Concat"
-)
+@declare("concatenate", schema=transform.concatenate, pattern="injective", aten="cat", onnx="Concat")
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike(xs)
@@ -255,7 +244,7 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     return head.with_shape((*head.shape[:at], total, *head.shape[at + 1 :]))
 
 
-@declare("stack", schema=transform.stack, pattern="injective", aten="stack", relay="stack")
+@declare("stack", schema=transform.stack, pattern="injective", aten="stack")
 def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors of one shape along a new axis."""
     head = _alike(xs)
@@ -281,7 +270,6 @@ def _alike(xs: tuple[TensorType, ...]) -> TensorType:
     method=True,
     outputs=("*",),
     aten="tensor_split.sections",
-    relay="split",
     onnx="Split",
 )
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:

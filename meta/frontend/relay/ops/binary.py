@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from meta._generated import functions as F
 from meta.dtype import is_float, is_int
-from meta.frontend.relay.call import OpCall, operand
+from meta.frontend.relay.call import OpCall, operand, operands
 from meta.frontend.relay.table import converter
-
-
-def operands(call: OpCall) -> tuple[Any, Any]:
-    """Two tensors of one dtype; a constant without axes as a number."""
-    x, y = call.tensors(2)
-    if x.dtype != y.dtype:
-        call.refuse(f"operands of dtypes {x.dtype} and {y.dtype}", "one dtype")
-    return operand(x, y), operand(y, x)
-
-
-_SAME: dict[str, Callable[[Any, Any], Any]] = {
-    "add": F.add, "subtract": F.subtract, "multiply": F.multiply, "maximum": F.maximum, "minimum": F.minimum,
-    "power": F.power, "equal": F.equal, "not_equal": F.not_equal, "less": F.less, "less_equal": F.less_equal,
-    "greater": F.greater, "greater_equal": F.greater_equal, "logical_and": F.logical_and,
-    "logical_or": F.logical_or, "logical_xor": F.logical_xor, "bitwise_and": F.bitwise_and,
-    "bitwise_or": F.bitwise_or, "bitwise_xor": F.bitwise_xor, "left_shift": F.left_shift,
-    "right_shift": F.right_shift, "floor_divide": F.floor_divide, "floor_mod": F.mod,
-}  # fmt: skip
-
-
-def _binary(make: Callable[[Any, Any], Any]) -> Callable[[OpCall], Any]:
-    return lambda call: make(*operands(call))
-
-
-for _name, _make in _SAME.items():
-    converter(_name)(_binary(_make))
 
 
 @converter("divide")
@@ -42,17 +15,6 @@ def divide(call: OpCall) -> Any:
     """Of integers, Relay's quotient is cut off towards zero."""
     x, y = operands(call)
     return F.divide(x, y) if is_float(call.args[0].dtype) else F.trunc_divide(x, y)
-
-
-@converter("trunc_divide")
-def trunc_divide(call: OpCall) -> Any:
-    return F.trunc_divide(*operands(call))
-
-
-@converter("mod", "trunc_mod")
-def mod(call: OpCall) -> Any:
-    """The remainder with the sign of x, as C has it."""
-    return F.trunc_mod(*operands(call))
 
 
 @converter("where")

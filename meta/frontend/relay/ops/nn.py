@@ -24,11 +24,6 @@ def log_softmax(call: OpCall) -> Any:
     return F.log_softmax(x, call.int("axis", -1))
 
 
-@converter("nn.relu")
-def relu(call: OpCall) -> Any:
-    return F.relu(*call.tensors(1))
-
-
 @converter("nn.bias_add")
 def bias_add(call: OpCall) -> Any:
     x, bias = call.tensors(2)

@@ -11,17 +11,6 @@ from meta.frontend.relay.call import OpCall
 from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
 
-_FAST = {"fast_exp": F.exp, "fast_tanh": F.tanh, "fast_erf": F.erf}
-"""Approximations of Relay; meta's own operators are fast and exact."""
-
-
-def _unary(make: Callable[[Any], Any]) -> Callable[[OpCall], Any]:
-    return lambda call: make(*call.tensors(1))
-
-
-for _name, _make in _FAST.items():
-    converter(_name)(_unary(_make))
-
 
 @converter("ceil", "floor", "round", "trunc")
 def rounding(call: OpCall) -> Any:
@@ -37,13 +26,13 @@ def rounded(x: Any) -> Any:
     return F.where(F.greater_equal(F.abs(F.subtract(x, whole)), 0.5), F.add(whole, F.sign(x)), whole)
 
 
-@converter("copy", "debug", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
+@converter("debug", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
            "annotation.compiler_begin", "annotation.compiler_end")  # fmt: skip
 def identity(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     for name in ("dtype", "compiler"):  # a hint, and the name of another compiler
         call.get(name)
-    return F.copy(x) if call.name == "copy" else x
+    return x
 
 
 @converter("cast")
@@ -79,20 +68,10 @@ def clipped(x: Any, low: float, high: float) -> Any:
     return F.clip(x, int(max(low, limits[0])), int(min(high, limits[1])))
 
 
-@converter("bitwise_not", "logical_not")
-def invert(call: OpCall) -> Any:
+@converter("bitwise_not")
+def bitwise_not(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.bitwise_not(x) if call.name == "bitwise_not" and x.dtype != "bool" else F.logical_not(x)
-
-
-@converter("rsqrt")
-def rsqrt(call: OpCall) -> Any:
-    return F.rsqrt(*call.tensors(1))
-
-
-@converter("sigmoid")
-def sigmoid(call: OpCall) -> Any:
-    return F.sigmoid(*call.tensors(1))
+    return F.logical_not(x) if x.dtype == "bool" else F.bitwise_not(x)
 
 
 @converter("nn.leaky_relu")

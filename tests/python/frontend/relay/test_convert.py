@@ -10,10 +10,11 @@ import pytest
 import meta
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend import relay
-from meta.frontend.relay.table import find, supported
+from meta.frontend.relay.ops.one_to_one import OPERATORS
+from meta.frontend.relay.table import converter, find
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
-from meta.op.registry import all_ops
+from meta.op.registry import get
 from scripts.relay_operators import operator_table
 
 HEADER = '#[version = "0.0.5"]\n'
@@ -314,10 +315,16 @@ def test_products_are_put_together(body: str) -> None:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def test_every_name_on_a_declaration_is_in_the_table() -> None:
-    named = {op.relay for op in all_ops() if op.relay}
-    assert named <= set(supported())
+def test_the_table_of_one_operator_each_names_operators_without_attributes() -> None:
+    for name, operator in OPERATORS.items():
+        assert find(name) is not None
+        assert [arg.is_tensor for arg in get(operator).schema.args] in ([True], [True, True]), name
     assert find("nn.no_such_operator") is None
+
+
+def test_an_operator_has_one_converter() -> None:
+    with pytest.raises(AssertionError, match="tanh"):
+        converter("tanh")(lambda call: call.args[0])
 
 
 def test_the_page_lists_what_is_supported() -> None:
