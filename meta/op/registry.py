@@ -31,19 +31,21 @@ TypeFunction = Callable[..., Type]
 class Op:
     """One base operator and the facts about it.
 
-    name: public name.  family: basename of the files that describe it (`nn`, `unary`, ...).
-    schema: its arguments.  declare: the type function.  doc: one paragraph for users.
+    name: its public name.
+    family: the basename of the files that describe it (`nn`, `unary`, ...).
+    schema: its arguments.
+    declare: the type function, argument types -> result type.
+    doc: one paragraph for users.
     pattern: how it fuses and which schedule fits.
-    amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" follows its inputs, "keep" takes
-        them as they are.
-    amp_args: the arguments that mixed precision may cast; all tensors when empty (none where they are overwritten).
-    inplace: result index -> name of the argument whose storage that result takes over.
-    aten, onnx: the operator's names elsewhere.
-    method: whether arrays have it as a method.  operator: the Python special method it implements ("__add__").
-    view: the result shares the storage of the first tensor and only the shape differs.
+    amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" in the precision of its inputs,
+        "keep" leaves its inputs unchanged.
+    amp_args: the arguments that mixed precision may cast; if empty, all tensors except those updated in place.
+    inplace: result index -> name of the argument whose storage that result reuses.
+    method: whether arrays have it as a method.
+    operator: the Python special method it implements ("__add__").
+    view: the result shares the storage of the first tensor; only the shape differs.
     outputs: names of the results, for docs and gradient formulas, when there are several.
-    resolve: for results whose shape depends on values: arguments without the sizes that values decide -> with them.
-    private: not part of the public namespace (backward ops are public: people build on them).
+    resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
     """
 
     name: str
@@ -55,8 +57,6 @@ class Op:
     amp: Amp = "infer"
     amp_args: tuple[str, ...] = ()
     inplace: Mapping[int, str] = field(default_factory=dict[int, str])
-    aten: str = ""
-    onnx: str = ""
     method: bool = False
     operator: str = ""
     view: bool = False

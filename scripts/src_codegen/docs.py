@@ -21,6 +21,4 @@ def _entry(op: Op) -> str:
     lines = [f"\n### {op.name}\n\n`{signature}`\n\n{' '.join(op.doc.split())}\n\n"]
     lines.extend(f"- `{arg.name}`: {arg.doc}\n" for arg in op.schema.args if arg.doc)
     facts = [f"pattern {op.pattern}", f"mixed precision: {op.amp}"]
-    elsewhere = {"aten": op.aten, "onnx": op.onnx}
-    facts += [f"{name} `{value}`" for name, value in elsewhere.items() if value]
     return "".join(lines) + f"\n{'; '.join(facts)}.\n"

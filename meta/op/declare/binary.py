@@ -23,57 +23,36 @@ def _power(a: Any, b: Any) -> Any:
 
 
 # Arithmetic.
-standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", aten="add.Tensor", onnx="Add")
+standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__")
 standard_binary(
-    "atan2",
-    "The angle in radians of the point (x2, x1), in [-pi, pi].",
-    result="float",
-    scalar=math.atan2,
-    amp="never",
-    aten="atan2",
+    "atan2", "The angle in radians of the point (x2, x1), in [-pi, pi].", result="float", scalar=math.atan2, amp="never"
 )
-standard_binary(
-    "divide",
-    "x1 / x2.",
-    result="float",
-    scalar=operator.truediv,
-    operator="__truediv__",
-    aten="div.Tensor",
-    onnx="Div",
-)
+standard_binary("divide", "x1 / x2.", result="float", scalar=operator.truediv, operator="__truediv__")
 standard_binary(
     "floor_divide",
     "The greatest integer not above x1 / x2. Integers divided by 0 give 0.",
     accepts="number",
     scalar=operator.floordiv,
     operator="__floordiv__",
-    aten="floor_divide",
 )
-standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max, aten="maximum", onnx="Max")
-standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min, aten="minimum", onnx="Min")
+standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max)
+standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min)
 standard_binary(
     "mod",
     "x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.",
     accepts="number",
     scalar=operator.mod,
     operator="__mod__",
-    aten="remainder.Tensor",
-    onnx="Mod",
 )
-standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aten="mul.Tensor", onnx="Mul")
+standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__")
 standard_binary(
-    "trunc_divide",
-    "x1 / x2 rounded towards zero. Integers divided by 0 give 0.",
-    accepts="number",
-    method=False,
-    aten="div.Tensor_mode",
+    "trunc_divide", "x1 / x2 rounded towards zero. Integers divided by 0 give 0.", accepts="number", method=False
 )
 standard_binary(
     "trunc_mod",
     "x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.",
     accepts="number",
     method=False,
-    aten="fmod.Tensor",
 )
 standard_binary(
     "power",
@@ -83,78 +62,21 @@ standard_binary(
     scalar=_power,
     operator="__pow__",
     amp="never",
-    aten="pow.Tensor_Tensor",
-    onnx="Pow",
 )
-standard_binary(
-    "subtract",
-    "x1 - x2.",
-    accepts="number",
-    scalar=operator.sub,
-    operator="__sub__",
-    aten="sub.Tensor",
-    onnx="Sub",
-)
+standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__")
 
 # Comparisons. Operands are compared in their common dtype.
+standard_binary("equal", "x1 == x2; false for NaN.", result="bool", amp="keep", scalar=operator.eq, operator="__eq__")
+standard_binary("greater", "x1 > x2; false for NaN.", result="bool", amp="keep", scalar=operator.gt, operator="__gt__")
 standard_binary(
-    "equal",
-    "x1 == x2; false for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.eq,
-    operator="__eq__",
-    aten="eq.Tensor",
-    onnx="Equal",
+    "greater_equal", "x1 >= x2; false for NaN.", result="bool", amp="keep", scalar=operator.ge, operator="__ge__"
+)
+standard_binary("less", "x1 < x2; false for NaN.", result="bool", amp="keep", scalar=operator.lt, operator="__lt__")
+standard_binary(
+    "less_equal", "x1 <= x2; false for NaN.", result="bool", amp="keep", scalar=operator.le, operator="__le__"
 )
 standard_binary(
-    "greater",
-    "x1 > x2; false for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.gt,
-    operator="__gt__",
-    aten="gt.Tensor",
-    onnx="Greater",
-)
-standard_binary(
-    "greater_equal",
-    "x1 >= x2; false for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.ge,
-    operator="__ge__",
-    aten="ge.Tensor",
-    onnx="GreaterOrEqual",
-)
-standard_binary(
-    "less",
-    "x1 < x2; false for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.lt,
-    operator="__lt__",
-    aten="lt.Tensor",
-    onnx="Less",
-)
-standard_binary(
-    "less_equal",
-    "x1 <= x2; false for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.le,
-    operator="__le__",
-    aten="le.Tensor",
-    onnx="LessOrEqual",
-)
-standard_binary(
-    "not_equal",
-    "x1 != x2; true for NaN.",
-    result="bool",
-    amp="keep",
-    scalar=operator.ne,
-    operator="__ne__",
-    aten="ne.Tensor",
+    "not_equal", "x1 != x2; true for NaN.", result="bool", amp="keep", scalar=operator.ne, operator="__ne__"
 )
 
 
@@ -171,41 +93,15 @@ def _one(a: float, b: float) -> bool:
 
 
 # Logic on truth values (anything but 0 is true), and on bits.
-standard_binary(
-    "logical_and",
-    "Whether both are true.",
-    result="bool",
-    amp="keep",
-    scalar=_both,
-    aten="logical_and",
-    onnx="And",
-)
-standard_binary(
-    "logical_or",
-    "Whether one is true, or both.",
-    result="bool",
-    amp="keep",
-    scalar=_either,
-    aten="logical_or",
-    onnx="Or",
-)
-standard_binary(
-    "logical_xor",
-    "Whether exactly one is true.",
-    result="bool",
-    amp="keep",
-    scalar=_one,
-    aten="logical_xor",
-    onnx="Xor",
-)
+standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_both)
+standard_binary("logical_or", "Whether one is true, or both.", result="bool", amp="keep", scalar=_either)
+standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_one)
 standard_binary(
     "bitwise_and",
     "The bits that both have, of integers or booleans.",
     accepts="discrete",
     scalar=operator.and_,
     operator="__and__",
-    aten="bitwise_and.Tensor",
-    onnx="BitwiseAnd",
 )
 standard_binary(
     "bitwise_or",
@@ -213,8 +109,6 @@ standard_binary(
     accepts="discrete",
     scalar=operator.or_,
     operator="__or__",
-    aten="bitwise_or.Tensor",
-    onnx="BitwiseOr",
 )
 standard_binary(
     "bitwise_xor",
@@ -222,8 +116,6 @@ standard_binary(
     accepts="discrete",
     scalar=operator.xor,
     operator="__xor__",
-    aten="bitwise_xor.Tensor",
-    onnx="BitwiseXor",
 )
 standard_binary(
     "left_shift",
@@ -231,7 +123,6 @@ standard_binary(
     accepts="int",
     scalar=operator.lshift,
     operator="__lshift__",
-    aten="bitwise_left_shift.Tensor",
 )
 standard_binary(
     "right_shift",
@@ -240,7 +131,6 @@ standard_binary(
     accepts="int",
     scalar=operator.rshift,
     operator="__rshift__",
-    aten="bitwise_right_shift.Tensor",
 )
 
 
@@ -265,7 +155,7 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     return _extremum_dx(x1, x2, dy)
 
 
-@declare("where", schema=binary.where, pattern="broadcast", aten="where.self", onnx="Where")
+@declare("where", schema=binary.where, pattern="broadcast")
 def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
     rules.require(

@@ -63,14 +63,7 @@ def _numbers(**types: TensorType) -> None:
 def _declare_conv(rank: int, **facts: str) -> None:
     name = f"conv{rank}d"
 
-    @declare(
-        name,
-        schema=schema.conv(rank),
-        pattern="out_ewise_fusable",
-        amp="always",
-        aten=name,
-        onnx="Conv",
-    )
+    @declare(name, schema=schema.conv(rank), pattern="out_ewise_fusable", amp="always")
     def conv(x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> TensorType:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
         window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -98,14 +91,7 @@ def _declare_conv(rank: int, **facts: str) -> None:
         rules.require_same_shape(y=dy.with_shape(forward), dy=dy)
         return x.with_shape(shape)
 
-    @declare(
-        f"{name}_transpose",
-        schema=schema.conv_transpose(rank),
-        pattern="out_ewise_fusable",
-        amp="always",
-        aten=f"conv_transpose{rank}d.input",
-        onnx="ConvTranspose",
-    )
+    @declare(f"{name}_transpose", schema=schema.conv_transpose(rank), pattern="out_ewise_fusable", amp="always")
     def conv_transpose(
         x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
     ) -> TensorType:

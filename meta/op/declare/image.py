@@ -21,7 +21,7 @@ def _check(rank: int, x: TensorType, method: str) -> None:
 def _declare_resize(rank: int) -> None:
     forward, backward = f"resize{rank}d", f"resize{rank}d_dx"
 
-    @declare(forward, schema=schema.resize, pattern="injective", onnx="Resize")
+    @declare(forward, schema=schema.resize, pattern="injective")
     def resize(x: TensorType, size: _Ints, method: str, *_: object) -> TensorType:
         """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
         (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",

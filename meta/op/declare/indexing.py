@@ -16,14 +16,7 @@ WHOLE = 2**62
 """An `end` past every size."""
 
 
-@declare(
-    "strided_slice",
-    schema=indexing.strided_slice,
-    pattern="injective",
-    method=True,
-    aten="slice.Tensor",
-    onnx="Slice",
-)
+@declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True)
 def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
     return x.with_shape(_sliced(x, begin, end, strides))
@@ -57,7 +50,7 @@ def strided_slice_dx(
     return x
 
 
-@declare("strided_set", schema=indexing.strided_set, pattern="injective", aten="slice_scatter")
+@declare("strided_set", schema=indexing.strided_set, pattern="injective")
 def strided_set(
     x: TensorType, v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> TensorType:
@@ -74,7 +67,7 @@ def strided_set(
     return x
 
 
-@declare("argwhere", schema=indexing.argwhere, amp="keep", method=True, aten="argwhere",
+@declare("argwhere", schema=indexing.argwhere, amp="keep", method=True,
          resolve=data_dependent.argwhere)  # fmt: skip
 def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
     """The positions of the elements that are not 0, in order: int64, (count, rank).
@@ -105,7 +98,7 @@ def _require_indices(indices: TensorType, x: TensorType) -> None:
     rules.same_device(x, indices)
 
 
-@declare("take", schema=indexing.take, pattern="injective", method=True, onnx="Gather")
+@declare("take", schema=indexing.take, pattern="injective", method=True)
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
@@ -114,7 +107,7 @@ def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> Ten
     return x.with_shape(_taken(x, indices, axis))
 
 
-@declare("index_select", schema=indexing.index_select, pattern="injective", method=True, aten="index_select")
+@declare("index_select", schema=indexing.index_select, pattern="injective", method=True)
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """The slices of x at the given positions of an axis; those outside are moved to the nearest inside."""
     rules.require_rank("indices", indices, 1)
@@ -150,14 +143,7 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
     return x
 
 
-@declare(
-    "gather",
-    schema=indexing.gather,
-    pattern="injective",
-    method=True,
-    aten="gather",
-    onnx="GatherElements",
-)
+@declare("gather", schema=indexing.gather, pattern="injective", method=True)
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
 
@@ -231,7 +217,7 @@ def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], ba
     return x
 
 
-@declare("scatter_add", schema=indexing.scatter_add, method=True, aten="scatter_add")
+@declare("scatter_add", schema=indexing.scatter_add, method=True)
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
 
@@ -239,13 +225,7 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
     return _scattered(x, axis, indices, src, "add")
 
 
-@declare(
-    "scatter_elements",
-    schema=indexing.scatter_elements,
-    method=True,
-    aten="scatter_reduce.two",
-    onnx="ScatterElements",
-)
+@declare("scatter_elements", schema=indexing.scatter_elements, method=True)
 def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element of src put at the place along `axis` that indices name, in order.
 
@@ -268,7 +248,7 @@ def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     return x
 
 
-@declare("scatter_nd", schema=indexing.scatter_nd, onnx="ScatterND")
+@declare("scatter_nd", schema=indexing.scatter_nd)
 def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
     i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there.
@@ -278,7 +258,7 @@ def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: s
     return _put(x, src, reduction)
 
 
-@declare("embedding", schema=indexing.embedding, pattern="injective", aten="embedding")
+@declare("embedding", schema=indexing.embedding, pattern="injective")
 def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
 

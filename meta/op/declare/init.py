@@ -18,19 +18,19 @@ def _created(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     return tensor_type(shape, dtype, device)
 
 
-@declare("zeros", schema=init.init, pattern="injective", aten="zeros")
+@declare("zeros", schema=init.init, pattern="injective")
 def zeros(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of zeros."""
     return _created(shape, dtype, device)
 
 
-@declare("ones", schema=init.init, pattern="injective", aten="ones")
+@declare("ones", schema=init.init, pattern="injective")
 def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of ones."""
     return _created(shape, dtype, device)
 
 
-@declare("full", schema=init.full, pattern="injective", aten="full", onnx="ConstantOfShape")
+@declare("full", schema=init.full, pattern="injective")
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
     """A tensor full of one value, converted to the dtype."""
     rules.require_held(fill_value, dtype)
@@ -41,33 +41,26 @@ def _like(x: TensorType, dtype: str | None) -> TensorType:
     return x if dtype is None else x.with_dtype(dtype)
 
 
-@declare("zeros_like", schema=init.like, pattern="elemwise", aten="zeros_like")
+@declare("zeros_like", schema=init.like, pattern="elemwise")
 def zeros_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of zeros, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("ones_like", schema=init.like, pattern="elemwise", aten="ones_like")
+@declare("ones_like", schema=init.like, pattern="elemwise")
 def ones_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of ones, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("full_like", schema=init.full_like, pattern="elemwise", aten="full_like")
+@declare("full_like", schema=init.full_like, pattern="elemwise")
 def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     """A tensor full of one value, converted to the dtype, of the shape of another."""
     rules.require_held(fill_value, dtype or x.dtype)
     return _like(x, dtype)
 
 
-@declare(
-    "arange",
-    schema=init.arange,
-    pattern="injective",
-    amp="never",
-    aten="arange.start_step",
-    onnx="Range",
-)
+@declare("arange", schema=init.arange, pattern="injective", amp="never")
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
     """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
@@ -84,19 +77,19 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     return tensor_type((max(int(size), 0),), dtype, device)
 
 
-@declare("linspace", schema=init.linspace, pattern="injective", amp="never", aten="linspace")
+@declare("linspace", schema=init.linspace, pattern="injective", amp="never")
 def linspace(start: float, stop: float, num: int, dtype: str, device: Device) -> TensorType:
     """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`."""
     return _created((num,), dtype, device)
 
 
-@declare("eye", schema=init.eye, pattern="injective", aten="eye.m", onnx="EyeLike")
+@declare("eye", schema=init.eye, pattern="injective")
 def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     """A matrix with ones on its diagonal and zeros elsewhere."""
     return _created((n, n if m is None else m), dtype, device)
 
 
-@declare("one_hot", schema=init.one_hot, pattern="injective", method=True, aten="one_hot", onnx="OneHot")
+@declare("one_hot", schema=init.one_hot, pattern="injective", method=True)
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
     """For each index a vector of zeros with a one at its place, along a new axis."""
     rules.require(

@@ -9,16 +9,7 @@ from meta.op.registry import declare
 from meta.schema import linalg
 
 
-@declare(
-    "matmul",
-    schema=linalg.matmul,
-    pattern="out_ewise_fusable",
-    amp="always",
-    method=True,
-    operator="__matmul__",
-    aten="matmul",
-    onnx="MatMul",
-)
+@declare("matmul", schema=linalg.matmul, pattern="out_ewise_fusable", amp="always", method=True, operator="__matmul__")
 def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool) -> TensorType:
     """Matrix product over the last two axes; leading axes broadcast.
 
@@ -53,14 +44,7 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
     return tensor_type((*batch, *kept), x1.dtype, x1.device)
 
 
-@declare(
-    "dense",
-    schema=linalg.dense,
-    pattern="out_ewise_fusable",
-    amp="always",
-    aten="linear",
-    onnx="Gemm",
-)
+@declare("dense", schema=linalg.dense, pattern="out_ewise_fusable", amp="always")
 def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32."""
     rules.require(

@@ -29,7 +29,7 @@ def _gradient(x: TensorType, losses: Shape, dy: TensorType, reduction: str) -> T
     return x
 
 
-@declare("mse_loss", schema=loss.pairwise, pattern="reduce", amp="never", aten="mse_loss")
+@declare("mse_loss", schema=loss.pairwise, pattern="reduce", amp="never")
 def mse_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
     """(x - target)**2, averaged, summed or element by element."""
     _operands(x, target)
@@ -43,7 +43,7 @@ def mse_loss_dx(x: TensorType, target: TensorType, dy: TensorType, reduction: st
     return _gradient(x, x.shape, dy, reduction)
 
 
-@declare("l1_loss", schema=loss.pairwise, pattern="reduce", amp="never", aten="l1_loss")
+@declare("l1_loss", schema=loss.pairwise, pattern="reduce", amp="never")
 def l1_loss(x: TensorType, target: TensorType, reduction: str) -> TensorType:
     """abs(x - target), averaged, summed or element by element."""
     _operands(x, target)
@@ -61,7 +61,7 @@ def _beta(beta: float) -> None:
     rules.require(beta >= 0, f"beta is {beta}", "0 or more")
 
 
-@declare("smooth_l1_loss", schema=loss.smooth_l1, pattern="reduce", amp="never", aten="smooth_l1_loss")
+@declare("smooth_l1_loss", schema=loss.smooth_l1, pattern="reduce", amp="never")
 def smooth_l1_loss(x: TensorType, target: TensorType, reduction: str, beta: float) -> TensorType:
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
     2015); averaged, summed or element by element."""
@@ -93,13 +93,7 @@ def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_we
         )
 
 
-@declare(
-    "binary_cross_entropy_with_logits",
-    schema=loss.logits,
-    pattern="reduce",
-    amp="never",
-    aten="binary_cross_entropy_with_logits",
-)
+@declare("binary_cross_entropy_with_logits", schema=loss.logits, pattern="reduce", amp="never")
 def binary_cross_entropy_with_logits(
     x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None, reduction: str
 ) -> TensorType:
@@ -164,7 +158,7 @@ def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | 
     return losses
 
 
-@declare("nll_loss", schema=loss.class_loss, pattern="reduce", amp="never", aten="nll_loss")
+@declare("nll_loss", schema=loss.class_loss, pattern="reduce", amp="never")
 def nll_loss(
     x: TensorType,
     target: TensorType,
@@ -196,7 +190,7 @@ def nll_loss_dx(
     return _gradient(x, losses, dy, reduction)
 
 
-@declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never", aten="cross_entropy_loss")
+@declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never")
 def cross_entropy(
     x: TensorType,
     target: TensorType,

@@ -9,13 +9,7 @@ from meta.op.registry import declare
 from meta.schema import movement
 
 
-@declare(
-    "repeat",
-    schema=movement.repeat,
-    pattern="injective",
-    method=True,
-    aten="repeat_interleave.self_int",
-)
+@declare("repeat", schema=movement.repeat, pattern="injective", method=True)
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     """Each element several times in a row along an axis, as numpy.repeat does."""
     rules.require(repeats >= 0, f"repeats is {repeats}", "zero or more")
@@ -26,7 +20,7 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     return x.with_shape(tuple(d * repeats if i == at else d for i, d in enumerate(x.shape)))
 
 
-@declare("tile", schema=movement.tile, pattern="injective", method=True, aten="tile", onnx="Tile")
+@declare("tile", schema=movement.tile, pattern="injective", method=True)
 def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     """The whole tensor several times along each axis, as numpy.tile does."""
     rules.require(all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
@@ -36,7 +30,7 @@ def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     return x.with_shape(tuple(d * r for d, r in zip(sizes, counts, strict=True)))
 
 
-@declare("flip", schema=movement.flip, pattern="injective", method=True, aten="flip")
+@declare("flip", schema=movement.flip, pattern="injective", method=True)
 def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The elements in reverse order along axes."""
     if x.ndim:
@@ -44,7 +38,7 @@ def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     return x
 
 
-@declare("roll", schema=movement.roll, pattern="injective", method=True, aten="roll")
+@declare("roll", schema=movement.roll, pattern="injective", method=True)
 def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> TensorType:
     """The elements moved along axes; what leaves at one end enters at the other."""
     rules.require(len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
@@ -53,7 +47,7 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
     return x
 
 
-@declare("pad", schema=movement.pad, pattern="injective", method=True, aten="constant_pad_nd", onnx="Pad")
+@declare("pad", schema=movement.pad, pattern="injective", method=True)
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
     """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
     there: "reflect" takes widths below the size of the axis, "symmetric" up to it."""
@@ -90,5 +84,5 @@ def _triangle(name: str, doc: str, **facts: str) -> None:
     )
 
 
-_triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.", aten="tril", onnx="Trilu")
-_triangle("triu", "The upper triangles of matrices: elements below diagonal k become zero.", aten="triu")
+_triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.")
+_triangle("triu", "The upper triangles of matrices: elements below diagonal k become zero.")

@@ -24,15 +24,7 @@ def _softmax_dx_type(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     return y
 
 
-@declare(
-    "softmax",
-    schema=nn.softmax,
-    pattern="softmax",
-    amp="never",
-    method=True,
-    aten="softmax.int",
-    onnx="Softmax",
-)
+@declare("softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True)
 def softmax(x: TensorType, axis: int) -> TensorType:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
     return _softmax_type(x, axis)
@@ -44,15 +36,7 @@ def softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
     return _softmax_dx_type(y, dy, axis)
 
 
-@declare(
-    "log_softmax",
-    schema=nn.softmax,
-    pattern="softmax",
-    amp="never",
-    method=True,
-    aten="log_softmax.int",
-    onnx="LogSoftmax",
-)
+@declare("log_softmax", schema=nn.softmax, pattern="softmax", amp="never", method=True)
 def log_softmax(x: TensorType, axis: int) -> TensorType:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow."""
     return _softmax_type(x, axis)

@@ -43,14 +43,7 @@ def _normalised(x: TensorType, axis: _Ints) -> Shape:
     return tuple(x.shape[a] for a in rules.axis_indices(axis, x.ndim))
 
 
-@declare(
-    "layer_norm",
-    schema=norm.layer_norm,
-    pattern="softmax",
-    amp="never",
-    aten="native_layer_norm",
-    onnx="LayerNormalization",
-)
+@declare("layer_norm", schema=norm.layer_norm, pattern="softmax", amp="never")
 def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
     J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32."""
@@ -101,8 +94,6 @@ def _channel_parameters(x: TensorType, axis: int, **parameters: TensorType | Non
     pattern="opaque",
     amp_args=("x",),
     inplace={1: "running_mean", 2: "running_var"},
-    aten="native_batch_norm",
-    onnx="BatchNormalization",
     outputs=("y", "new_mean", "new_var", "mean", "invstd"),
 )
 def batch_norm_train(

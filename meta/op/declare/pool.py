@@ -48,13 +48,7 @@ def _alike(**types: TensorType) -> None:
 def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
-    @declare(
-        largest,
-        schema=schema.max_pool(rank),
-        pattern="out_ewise_fusable",
-        aten=largest,
-        onnx="MaxPool",
-    )
+    @declare(largest, schema=schema.max_pool(rank), pattern="out_ewise_fusable")
     def max_pool(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
     ) -> TensorType:
@@ -83,13 +77,7 @@ def _declare_windowed(rank: int) -> None:
         rules.require_same_shape(x=x, v=v)
         return v.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
-    @declare(
-        mean,
-        schema=schema.avg_pool(rank),
-        pattern="out_ewise_fusable",
-        aten=mean,
-        onnx="AveragePool",
-    )
+    @declare(mean, schema=schema.avg_pool(rank), pattern="out_ewise_fusable")
     def avg_pool(
         x: TensorType,
         kernel: _Ints,
@@ -125,7 +113,7 @@ def _declare_windowed(rank: int) -> None:
 def _declare_adaptive(rank: int) -> None:
     largest, mean = f"adaptive_max_pool{rank}d", f"adaptive_avg_pool{rank}d"
 
-    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=largest)
+    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable")
     def max_pool(x: TensorType, size: _Ints) -> TensorType:
         """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""
@@ -149,7 +137,7 @@ def _declare_adaptive(rank: int) -> None:
         rules.require_same_shape(x=x, v=v)
         return v.with_shape(_adapted(rank, x.shape, size))
 
-    @declare(mean, schema=schema.adaptive_pool, pattern="out_ewise_fusable", aten=mean)
+    @declare(mean, schema=schema.adaptive_pool, pattern="out_ewise_fusable")
     def avg_pool(x: TensorType, size: _Ints) -> TensorType:
         """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""

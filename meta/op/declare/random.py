@@ -31,14 +31,14 @@ def _floating(key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType
     return _random(key, shape, dtype)
 
 
-@declare("uniform", schema=random.uniform, pattern="injective", aten="uniform")
+@declare("uniform", schema=random.uniform, pattern="injective")
 def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dtype: str) -> TensorType:
     """Numbers uniform in [low, high)."""
     rules.require_ordered(low, high)
     return _floating(key, shape, dtype)
 
 
-@declare("normal", schema=random.normal, pattern="injective", aten="normal_functional")
+@declare("normal", schema=random.normal, pattern="injective")
 def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
     """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
     deviations from the mean in float32 and less precise dtypes, 8.6 in float64."""
@@ -46,7 +46,7 @@ def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dty
     return _floating(key, shape, dtype)
 
 
-@declare("randint", schema=random.randint, pattern="injective", aten="randint.low")
+@declare("randint", schema=random.randint, pattern="injective")
 def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype: str) -> TensorType:
     """Integers uniform in [low, high)."""
     rules.require(dtypes.is_int(dtype), f"dtype is {dtype}", f"{', '.join(dtypes.INTS)}")
@@ -62,7 +62,7 @@ def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype:
     return _random(key, shape, dtype)
 
 
-@declare("bernoulli", schema=random.bernoulli, pattern="injective", aten="bernoulli.p")
+@declare("bernoulli", schema=random.bernoulli, pattern="injective")
 def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> TensorType:
     """Ones with probability p, else zeros."""
     rules.require(0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")

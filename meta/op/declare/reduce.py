@@ -13,61 +13,18 @@ from meta.op.declare._standard import result_dtype, standard_reduce
 from meta.op.registry import declare
 from meta.schema import reduce
 
-standard_reduce("all", "Whether all elements are true (not 0).", result="bool", aten="all.dim")
-standard_reduce("any", "Whether any element is true (not 0).", result="bool", aten="any.dim")
+standard_reduce("all", "Whether all elements are true (not 0).", result="bool")
+standard_reduce("any", "Whether any element is true (not 0).", result="bool")
+standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False)
+standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never")
+standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False)
+standard_reduce("prod", "The product; 1 of no elements.", result="sum", amp="never")
+standard_reduce("sum", "The sum; 0 of no elements.", result="sum", amp="never")
 standard_reduce(
-    "max",
-    "The largest element; NaN where there is one. Equal ones share the gradient.",
-    empty=False,
-    aten="amax",
-    onnx="ReduceMax",
+    "logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float", amp="never"
 )
 standard_reduce(
-    "mean",
-    "The arithmetic mean; NaN of no elements.",
-    result="float",
-    amp="never",
-    aten="mean.dim",
-    onnx="ReduceMean",
-)
-standard_reduce(
-    "min",
-    "The smallest element; NaN where there is one. Equal ones share the gradient.",
-    empty=False,
-    aten="amin",
-    onnx="ReduceMin",
-)
-standard_reduce(
-    "prod",
-    "The product; 1 of no elements.",
-    result="sum",
-    amp="never",
-    aten="prod.dim_int",
-    onnx="ReduceProd",
-)
-standard_reduce(
-    "sum",
-    "The sum; 0 of no elements.",
-    result="sum",
-    amp="never",
-    aten="sum.dim_IntList",
-    onnx="ReduceSum",
-)
-standard_reduce(
-    "logsumexp",
-    "log(sum(exp(x))), computed without overflow; -inf of no elements.",
-    result="float",
-    amp="never",
-    aten="logsumexp",
-    onnx="ReduceLogSumExp",
-)
-standard_reduce(
-    "std",
-    "The standard deviation: the square root of `var`.",
-    result="float",
-    schema=reduce.moment,
-    amp="never",
-    aten="std.correction",
+    "std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment, amp="never"
 )
 standard_reduce(
     "var",
@@ -76,7 +33,6 @@ standard_reduce(
     result="float",
     schema=reduce.moment,
     amp="never",
-    aten="var.correction",
 )
 
 
@@ -87,7 +43,7 @@ def _position(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return x.with_shape(rules.reduced_shape(x.shape, axes, keepdims)).with_dtype("int64")
 
 
-@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmax", onnx="ArgMax")
+@declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -95,7 +51,7 @@ def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     return _position(x, axis, keepdims)
 
 
-@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True, aten="argmin", onnx="ArgMin")
+@declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
     Without an
@@ -110,13 +66,13 @@ def _scan(name: str, doc: str, **facts: str) -> None:
 
     doc += " Integers and booleans give int64."
     declare(
-        name, schema=reduce.scan, doc=doc, family="reduce", pattern="opaque", amp="never", method=True, aten=name,
-        **facts,
+        name, schema=reduce.scan, doc=doc, family="reduce", pattern="opaque", amp="never", method=True,
+        **facts
     )(typed)  # fmt: skip
 
 
 _scan("cumprod", "Products of the elements up to each one along an axis.")
-_scan("cumsum", "Sums of the elements up to each one along an axis.", onnx="CumSum")
+_scan("cumsum", "Sums of the elements up to each one along an axis.")
 
 
 @declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")

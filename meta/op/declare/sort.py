@@ -8,7 +8,7 @@ from meta.op.registry import declare
 from meta.schema import sort as schema
 
 
-@declare("argsort", schema=schema.sort, method=True, aten="argsort.stable", amp="keep")
+@declare("argsort", schema=schema.sort, method=True, amp="keep")
 def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
     counts as larger than every number."""
@@ -16,22 +16,14 @@ def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
     return x.with_dtype("int64")
 
 
-@declare("sort", schema=schema.sort, method=True, aten="sort.stable", amp="keep")
+@declare("sort", schema=schema.sort, method=True, amp="keep")
 def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     """The elements along an axis in order. NaN counts as larger than every number."""
     rules.axis_index(axis, x.ndim)
     return x
 
 
-@declare(
-    "topk",
-    schema=schema.topk,
-    method=True,
-    aten="topk",
-    onnx="TopK",
-    amp="keep",
-    outputs=("values", "indices"),
-)
+@declare("topk", schema=schema.topk, method=True, amp="keep", outputs=("values", "indices"))
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements the
     first come first; NaN counts as larger than every number."""

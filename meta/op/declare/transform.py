@@ -13,28 +13,13 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare(
-    "cast",
-    schema=transform.cast,
-    amp="keep",
-    pattern="elemwise",
-    method=True,
-    aten="_to_copy",
-    onnx="Cast",
-)
+@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True)
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)
 
 
-@declare(
-    "cast_like",
-    schema=transform.x_like,
-    amp="keep",
-    pattern="elemwise",
-    aten="type_as",
-    onnx="CastLike",
-)
+@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise")
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
@@ -46,13 +31,13 @@ def device_copy(x: TensorType, device: Device) -> TensorType:
     return tensor_type(x.shape, x.dtype, device)
 
 
-@declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True, aten="detach")
+@declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True)
 def stop_gradient(x: TensorType) -> TensorType:
     """The tensor itself, through which no gradient flows."""
     return x
 
 
-@declare("shape", schema=transform.x_only, onnx="Shape")
+@declare("shape", schema=transform.x_only)
 def shape(x: TensorType) -> Value:
     """The shape of the tensor, as a tuple of ints; no kernel runs."""
     return Value(x.shape)
@@ -61,42 +46,19 @@ def shape(x: TensorType) -> Value:
 # --- other shapes for the same elements ------------------------------------------------------------------------------
 
 
-@declare(
-    "reshape",
-    schema=transform.reshape,
-    pattern="injective",
-    view=True,
-    method=True,
-    aten="reshape",
-    onnx="Reshape",
-)
+@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True)
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in the same order, under another shape."""
     return x.with_shape(rules.resolve_reshape(x.shape, shape))
 
 
-@declare(
-    "reshape_like",
-    schema=transform.x_like,
-    amp="keep",
-    pattern="injective",
-    view=True,
-    aten="view_as",
-)
+@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True)
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in the same order, under the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape(x.shape, like.shape))
 
 
-@declare(
-    "expand_dims",
-    schema=transform.expand_dims,
-    pattern="injective",
-    view=True,
-    method=True,
-    aten="unsqueeze",
-    onnx="Unsqueeze",
-)
+@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True)
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
     added = rules.axis_indices(axis, x.ndim + len(axis))
@@ -106,15 +68,7 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     return x.with_shape(tuple(sizes))
 
 
-@declare(
-    "squeeze",
-    schema=transform.squeeze,
-    pattern="injective",
-    view=True,
-    method=True,
-    aten="squeeze",
-    onnx="Squeeze",
-)
+@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True)
 def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
@@ -129,26 +83,13 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-@declare(
-    "broadcast_to",
-    schema=transform.broadcast_to,
-    pattern="broadcast",
-    method=True,
-    aten="expand",
-    onnx="Expand",
-)
+@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True)
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
     return _broadcast(x, shape)
 
 
-@declare(
-    "broadcast_to_like",
-    schema=transform.x_like,
-    amp="keep",
-    pattern="broadcast",
-    aten="expand_as",
-)
+@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast")
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
     return _broadcast(x, like.shape)
@@ -167,14 +108,7 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
 # --- another order of the axes ---------------------------------------------------------------------------------------
 
 
-@declare(
-    "transpose",
-    schema=transform.transpose,
-    pattern="injective",
-    method=True,
-    aten="permute",
-    onnx="Transpose",
-)
+@declare("transpose", schema=transform.transpose, pattern="injective", method=True)
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
@@ -184,13 +118,13 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
-@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, aten="transpose.int")
+@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True)
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
     """Two axes change places."""
     return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
-@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, aten="movedim.intlist")
+@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True)
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other places; the rest keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
@@ -223,7 +157,7 @@ def _distinct(axes: tuple[int, ...], ndim: int) -> None:
 # --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
-@declare("concatenate", schema=transform.concatenate, pattern="injective", aten="cat", onnx="Concat")
+@declare("concatenate", schema=transform.concatenate, pattern="injective")
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike(xs)
@@ -244,7 +178,7 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     return head.with_shape((*head.shape[:at], total, *head.shape[at + 1 :]))
 
 
-@declare("stack", schema=transform.stack, pattern="injective", aten="stack")
+@declare("stack", schema=transform.stack, pattern="injective")
 def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors of one shape along a new axis."""
     head = _alike(xs)
@@ -263,15 +197,7 @@ def _alike(xs: tuple[TensorType, ...]) -> TensorType:
     return xs[0]
 
 
-@declare(
-    "split",
-    schema=transform.split,
-    pattern="injective",
-    method=True,
-    outputs=("*",),
-    aten="tensor_split.sections",
-    onnx="Split",
-)
+@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",))
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
     """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
 

@@ -11,101 +11,40 @@ from meta.op.registry import declare
 from meta.schema import unary
 
 # Arithmetic, and roundings. The result has the dtype of x.
-standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aten="abs", onnx="Abs")
-standard_unary(
-    "ceil",
-    "The least integer not below each element.",
-    result="same",
-    accepts="number",
-    aten="ceil",
-    onnx="Ceil",
-)
-standard_unary(
-    "copy",
-    "The same values in memory of their own.",
-    result="same",
-    operator="__pos__",
-    aten="clone",
-    onnx="Identity",
-)
-standard_unary(
-    "floor",
-    "The greatest integer not above each element.",
-    result="same",
-    accepts="number",
-    aten="floor",
-    onnx="Floor",
-)
-standard_unary(
-    "negative",
-    "Minus each element.",
-    result="same",
-    accepts="number",
-    operator="__neg__",
-    aten="neg",
-    onnx="Neg",
-)
-standard_unary(
-    "round",
-    "The nearest integer, the even one of two equally near.",
-    result="same",
-    accepts="number",
-    aten="round",
-    onnx="Round",
-)
-standard_unary(
-    "sign",
-    "-1, 0 or 1 by the sign of each element; 0 for NaN.",
-    result="same",
-    accepts="number",
-    aten="sign",
-    onnx="Sign",
-)
-standard_unary("square", "x * x.", result="same", accepts="number", aten="square")
-standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number", aten="trunc")
+standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__")
+standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number")
+standard_unary("copy", "The same values in memory of their own.", result="same", operator="__pos__")
+standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number")
+standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__")
+standard_unary("round", "The nearest integer, the even one of two equally near.", result="same", accepts="number")
+standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
+standard_unary("square", "x * x.", result="same", accepts="number")
+standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
 
 # Functions of analysis.
-standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aten="acos", onnx="Acos")
-standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aten="acosh", onnx="Acosh")
-standard_unary(
-    "asin",
-    "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].",
-    amp="never",
-    aten="asin",
-    onnx="Asin",
-)
-standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aten="asinh", onnx="Asinh")
-standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aten="atan", onnx="Atan")
-standard_unary(
-    "atanh",
-    "Inverse hyperbolic tangent; NaN outside of [-1, 1].",
-    amp="never",
-    aten="atanh",
-    onnx="Atanh",
-)
-standard_unary("cos", "Cosine of an angle in radians.", aten="cos", onnx="Cos")
-standard_unary("cosh", "Hyperbolic cosine.", amp="never", aten="cosh", onnx="Cosh")
-standard_unary(
-    "erf",
-    "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.",
-    amp="never",
-    aten="erf",
-    onnx="Erf",
-)
-standard_unary("exp", "e raised to each element.", amp="never", aten="exp", onnx="Exp")
-standard_unary("exp2", "2 raised to each element.", amp="never", aten="exp2")
-standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never", aten="expm1")
-standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never", aten="log", onnx="Log")
-standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never", aten="log10")
-standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never", aten="log1p")
-standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never", aten="log2")
-standard_unary("reciprocal", "1 / x.", amp="never", aten="reciprocal", onnx="Reciprocal")
-standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never", aten="rsqrt")
-standard_unary("sin", "Sine of an angle in radians.", aten="sin", onnx="Sin")
-standard_unary("sinh", "Hyperbolic sine.", amp="never", aten="sinh", onnx="Sinh")
-standard_unary("sqrt", "Square root; NaN below 0.", aten="sqrt", onnx="Sqrt")
-standard_unary("tan", "Tangent of an angle in radians.", amp="never", aten="tan", onnx="Tan")
-standard_unary("tanh", "Hyperbolic tangent.", aten="tanh", onnx="Tanh")
+standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never")
+standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never")
+standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never")
+standard_unary("asinh", "Inverse hyperbolic sine.", amp="never")
+standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never")
+standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never")
+standard_unary("cos", "Cosine of an angle in radians.")
+standard_unary("cosh", "Hyperbolic cosine.", amp="never")
+standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never")
+standard_unary("exp", "e raised to each element.", amp="never")
+standard_unary("exp2", "2 raised to each element.", amp="never")
+standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never")
+standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never")
+standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never")
+standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never")
+standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never")
+standard_unary("reciprocal", "1 / x.", amp="never")
+standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never")
+standard_unary("sin", "Sine of an angle in radians.")
+standard_unary("sinh", "Hyperbolic sine.", amp="never")
+standard_unary("sqrt", "Square root; NaN below 0.")
+standard_unary("tan", "Tangent of an angle in radians.", amp="never")
+standard_unary("tanh", "Hyperbolic tangent.")
 
 # Activations.
 standard_unary(
@@ -114,8 +53,6 @@ standard_unary(
     result="same",
     accepts="float",
     schema=unary.elu,
-    aten="elu",
-    onnx="Elu",
 )
 standard_unary(
     "gelu",
@@ -124,51 +61,23 @@ standard_unary(
     result="same",
     accepts="float",
     schema=unary.gelu,
-    aten="gelu",
-    onnx="Gelu",
+)
+standard_unary("leaky_relu", "x above 0, alpha * x below.", result="same", accepts="float", schema=unary.leaky_relu)
+standard_unary("relu", "max(x, 0).", result="same", accepts="number")
+standard_unary("sigmoid", "1 / (1 + exp(-x)).")
+standard_unary("silu", "x * sigmoid(x), also called swish.", result="same", accepts="float")
+standard_unary(
+    "softplus", "log(1 + exp(beta * x)) / beta.", result="same", accepts="float", schema=unary.softplus, amp="never"
 )
 standard_unary(
-    "leaky_relu",
-    "x above 0, alpha * x below.",
-    result="same",
-    accepts="float",
-    schema=unary.leaky_relu,
-    aten="leaky_relu",
-    onnx="LeakyRelu",
-)
-standard_unary("relu", "max(x, 0).", result="same", accepts="number", aten="relu", onnx="Relu")
-standard_unary("sigmoid", "1 / (1 + exp(-x)).", aten="sigmoid", onnx="Sigmoid")
-standard_unary("silu", "x * sigmoid(x), also called swish.", result="same", accepts="float", aten="silu")
-standard_unary(
-    "softplus",
-    "log(1 + exp(beta * x)) / beta.",
-    result="same",
-    accepts="float",
-    schema=unary.softplus,
-    amp="never",
-    aten="softplus",
-    onnx="Softplus",
-)
-standard_unary(
-    "threshold",
-    "x above `threshold`, `value` elsewhere.",
-    result="same",
-    accepts="number",
-    schema=unary.threshold,
-    aten="threshold",
+    "threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number", schema=unary.threshold
 )
 
 # Predicates.
-standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", aten="isfinite")
-standard_unary("isinf", "Whether each element is an infinity.", result="bool", aten="isinf", onnx="IsInf")
-standard_unary("isnan", "Whether each element is NaN.", result="bool", aten="isnan", onnx="IsNaN")
-standard_unary(
-    "logical_not",
-    "Whether each element is zero (or false).",
-    result="bool",
-    aten="logical_not",
-    onnx="Not",
-)
+standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool")
+standard_unary("isinf", "Whether each element is an infinity.", result="bool")
+standard_unary("isnan", "Whether each element is NaN.", result="bool")
+standard_unary("logical_not", "Whether each element is zero (or false).", result="bool")
 
 standard_unary(
     "bitwise_not",
@@ -176,12 +85,10 @@ standard_unary(
     result="same",
     accepts="discrete",
     operator="__invert__",
-    aten="bitwise_not",
-    onnx="BitwiseNot",
 )
 
 
-@declare("clip", schema=unary.clip, pattern="elemwise", method=True, aten="clamp", onnx="Clip")
+@declare("clip", schema=unary.clip, pattern="elemwise", method=True)
 def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
     rules.require(min is not None or max is not None, "both bounds are None", "at least one bound")
