@@ -144,7 +144,7 @@ class Symbol(TensorMethods):
         raise TraceError(
             "trace",
             f"the value of {self!r} is needed while tracing",
-            "shapes and dtypes are known, values not",
+            "shapes and dtypes, which are all that is known while tracing",
             "compute it with operators (meta.where for a choice) or outside of the traced function",
         )
 

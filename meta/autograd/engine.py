@@ -299,7 +299,9 @@ def _pruned(edges: Edges, route: _Route) -> Edges:
 def _check_available(op: str, why: dict[int, str], positions: tuple[int, ...], needs: tuple[bool, ...]) -> None:
     for position, needed in zip(positions, needs, strict=True):
         if needed and position in why:
-            raise GradientError(op, f"argument {position} has no gradient", why[position], "detach it: x.detach()")
+            raise GradientError(
+                op, f"argument {position} has no gradient: {why[position]}", remedy="detach it: x.detach()"
+            )
 
 
 def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -219,7 +219,7 @@ def check_versions(node: Node) -> None:
                 node.rule.op,
                 f"a value of shape {x.shape} that its gradient needs was modified in place "
                 f"(version {_version(x)}, saved at {then})",
-                "values saved for backward stay as they are",
+                "values saved for backward to stay unchanged",
                 "write to a copy, or call backward before the write",
             )
 

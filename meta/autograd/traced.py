@@ -107,7 +107,7 @@ def _run(
 
 def _trace(where: str) -> Trace:
     if modes.trace is None:
-        raise GradientError(where, "a symbol is differentiated outside of a trace", "inside a traced function")
+        raise GradientError(where, "a symbol is differentiated outside of a trace", "a call inside a traced function")
     return modes.trace
 
 

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; allowed: 1 and up")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; expected 1 and up")
     return int(text)
 
 
@@ -47,9 +47,9 @@ def _picture(text: str) -> Path:
     """A file that can be written when the training is done, which is when it would be too late to find out."""
     path = Path(text)
     if path.suffix.lower() != ".png":
-        raise argparse.ArgumentTypeError(f"{text!r} is no picture; allowed: names that end in .png")
+        raise argparse.ArgumentTypeError(f"{text!r} is no picture; expected names that end in .png")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"cannot write {text!r}; allowed: a file in a directory that can be written")
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}; expected a file in a directory that can be written")
     return path
 
 

@@ -16,7 +16,7 @@ def _number(name: str, count: Any) -> int:
     raise TraceError(
         name,
         "the shape of the result depends on values",
-        "shapes that are known, in programs",
+        "a result of known shape in a program",
         "give it a size, or call it outside of one",
     )
 

@@ -167,7 +167,7 @@ class Builder:
             raise IRError(
                 "if",
                 f"the branches return {blocks[0].type!r} and {blocks[1].type!r}",
-                "both must return the same type",
+                "one type for both",
                 "cast or reshape one of them",
             )
         return self.emit(If(cond, blocks[0], blocks[1], span), name)
@@ -214,7 +214,7 @@ def applied_type(function: Atom, args: Sequence[Atom]) -> Type:
     """The type of `function(*args)`; raises IRError when it is no function or takes other types."""
     kind = function.type
     if not isinstance(kind, FunctionType):
-        raise IRError("call", f"a value of type {kind!r} is called", "only functions can be called")
+        raise IRError("call", f"a value of type {kind!r} is called", "a function")
     given = tuple(a.type for a in args)
     if given != kind.params:
         raise IRError(

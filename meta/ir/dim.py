@@ -71,7 +71,7 @@ class SymDim:
         raise TypeInferenceError(
             "shape",
             f"the order of {self} and {other} is not known while tracing with symbolic sizes",
-            "only equality of symbolic sizes is decidable",
+            "a comparison for equality, which is all that symbolic sizes decide",
             "trace with a static size here",
         )
 
@@ -84,7 +84,7 @@ class SymDim:
         raise TypeInferenceError(
             "shape",
             f"the size {self} is symbolic where a number is needed",
-            "static sizes only here",
+            "a static size",
             "build or trace with static shapes",
         )
 

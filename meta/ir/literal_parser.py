@@ -47,7 +47,8 @@ def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except MetaError as error:
-        raise cursor.error(offset, error.summary) from error
+        problem = error.problem if error.subject in ("", "parse") else f"[{error.subject}] {error.problem}"
+        raise cursor.error(offset, problem, error.expected, error.remedy) from error
 
 
 def parse_value(cursor: Cursor) -> Any:

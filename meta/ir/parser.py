@@ -168,7 +168,7 @@ class _Parser:
         body = self.block()
         self.scopes.pop()
         if body.type != header.result:
-            cursor.fail(f"the body returns {body.type!r}", f"declared is {header.result!r}")
+            cursor.fail(f"the body returns {body.type!r}", f"{header.result!r}, as declared")
         return Function(tuple(p for _, p in header.params), body, header.attrs, header.name, header.span)
 
     def block(self) -> Block:
@@ -199,7 +199,7 @@ class _Parser:
         value = self.if_() if cursor.looking_at("if") else self.value(declared)
         kind = checked(cursor, token.start, lambda: value.type)
         if declared is not None and declared != kind:
-            cursor.fail_at(token.start, f"the value is a {kind!r}", f"declared is {declared!r}")
+            cursor.fail_at(token.start, f"the value is a {kind!r}", f"{declared!r}, as declared")
         var = Var(_var_name(token), kind, value.span)
         self.define(token, var)
         return Binding(var, value)
@@ -209,7 +209,7 @@ class _Parser:
         cursor.take()
         header = _Header(cursor, "" if cursor.looking_at("(") else _function_name(cursor))
         if declared not in (None, header.type):
-            cursor.fail_at(token.start, f"the value is a {header.type!r}", f"declared is {declared!r}")
+            cursor.fail_at(token.start, f"the value is a {header.type!r}", f"{declared!r}, as declared")
         var = Var(_var_name(token), header.type, header.span)
         self.define(token, var)
         return Binding(var, self.function(header))
@@ -225,7 +225,7 @@ class _Parser:
         place = cursor.expect("{").start
         orelse = self.block()
         if then.type != orelse.type:
-            cursor.fail_at(place, f"this branch returns {orelse.type!r}", f"the first returns {then.type!r}")
+            cursor.fail_at(place, f"this branch returns {orelse.type!r}", f"{then.type!r}, as the first branch returns")
         return If(cond, then, orelse, span)
 
     def value(self, declared: Type | None) -> Expr:

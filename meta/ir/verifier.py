@@ -127,4 +127,6 @@ def _verify_block(block: Block, rules: Rules, context: Context, depth: int) -> N
 def _broken(rule: str, wrong: str, demand: str, context: Context, binding: Binding | None) -> IRError:
     span = binding.span if binding else context.function.span
     where = f" in '{one_line(binding)}'" if binding else ""
-    return IRError("verify", f"{rule}: {wrong}", demand, f"look{where} of @{context.name}", location=str(span or ""))
+    return IRError(
+        "verify", f"{rule}: {wrong}; {demand}", remedy=f"look{where} of @{context.name}", location=str(span or "")
+    )

@@ -176,7 +176,7 @@ def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
         case Function():
             return replace(value, body=blocks[0])
         case Call() | Tuple() | TupleGetItem():
-            raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If and Function have some")
+            raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If or Function")
 
 
 def retyped(call: Call) -> Call:

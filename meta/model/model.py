@@ -57,7 +57,7 @@ class Model:
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            raise ArgumentError(type(self).__name__, "arguments given, but it has no build()", "define build")
+            raise ArgumentError(type(self).__name__, "arguments given, but it has no build()", remedy="define build")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The computation; every model defines it."""
@@ -180,7 +180,7 @@ class Model:
         for name, value in loaded.items():
             if value.type is not mine[name].type:
                 raise ArgumentError(
-                    "load_state_dict", f"'{name}' is {value.type!r}", f"the model has {mine[name].type!r}"
+                    "load_state_dict", f"'{name}' is {value.type!r}", f"{mine[name].type!r}, as in the model"
                 )
         with no_grad():
             for name, value in loaded.items():

@@ -221,7 +221,7 @@ def choose(call: CallInfo) -> Implementation:
             return candidate.implementation
     listed = "; ".join(map(str, tried)) or "no dialect implements it"
     shown = ", ".join(f"{k}={v!r}" for k, v in call.bind().items())
-    raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown})", listed)
+    raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown}): {listed}")
 
 
 def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:

@@ -274,7 +274,7 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
             raise PositionError(
                 "index",
                 f"{position} is out of range for axis {axis} of size {size}",
-                f"{-size} to {size - 1}" if size else "the axis is empty",
+                f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
             )
         position %= size
     return position, position + 1, 1, 1
@@ -343,7 +343,7 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wr
         raise PositionError(
             "index",
             f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
-            f"{-size} to {size - 1}" if size else "the axis is empty",
+            f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
         )
     return np.where(index < 0, index + size, index), "clip"
 

@@ -157,7 +157,7 @@ def get(name: str) -> Op:
         found = _ops.get(name)
     if found is None:
         hint = did_you_mean(name, _ops)
-        raise RegistryError("registry", f"no operator is called '{name}'", f"{len(_ops)} are registered", hint)
+        raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
     return found
 
 

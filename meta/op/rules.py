@@ -57,7 +57,7 @@ def require_discrete(name: str, t: TensorType) -> None:
 
 def require_rank(name: str, t: TensorType, *ranks: int) -> None:
     allowed = " or ".join(map(str, ranks))
-    require(t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"needs rank {allowed}")
+    require(t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"rank {allowed}")
 
 
 def require_same_dtype(**types: TensorType) -> None:

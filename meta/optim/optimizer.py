@@ -60,14 +60,12 @@ class Optimizer:
         are exactly its own and the values fit."""
         mine = self.state_dict()
         if set(state) != set(mine):
-            raise ArgumentError(
-                "load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"expected {sorted(mine)}"
-            )
+            raise ArgumentError("load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"{sorted(mine)}")
         loaded = {name: asarray(state[name], device=x.device) for name, x in mine.items()}
         for name, x in mine.items():
             if loaded[name].type is not x.type:
                 wrong = f"'{name}' is {loaded[name].type!r}"
-                raise ArgumentError("load_state_dict", wrong, f"the optimizer has {x.type!r}")
+                raise ArgumentError("load_state_dict", wrong, f"{x.type!r}, as in the optimizer")
         for name, x in mine.items():
             x.update(loaded[name])
 

@@ -152,7 +152,7 @@ class Trace:
         raise TraceError(
             what,
             f"the value of {name}, {x.type!r}, is needed while tracing",
-            "shapes and dtypes are known, values not",
+            "shapes and dtypes, which are all that is known while tracing",
             "compute with operators, or read it outside of the traced function",
         )
 

@@ -128,6 +128,6 @@ def _check_first_order(name: str, function: Function) -> None:
             raise NotSupportedError(
                 "vm",
                 f"'{name}' uses the function '{atom.name}' as a value",
-                "functions may only be called",
+                "calls of functions only",
                 "call it where it is defined",
             )

@@ -66,7 +66,7 @@ class Sizes:
                 raise NotSupportedError(
                     "vm",
                     f"a function of type {kind!r} is passed as a value",
-                    "functions may be called and defined, not stored or handed on",
+                    "functions that are called where they are defined",
                     "inline it",
                 )
             case _:

@@ -25,7 +25,7 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
             raise NotSupportedError(
                 "vm",
                 f"parameter '{p.name}' of main has type {p.type!r}",
-                "main takes tensors",
+                "tensors",
                 "give main a parameter for each tensor",
             )
     if len(set(names)) != len(names):

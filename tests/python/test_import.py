@@ -44,5 +44,5 @@ def test_unknown_submodules() -> None:
 def test_no_text_and_no_names() -> None:
     with pytest.raises(ArgumentError, match="got NoneType; expected text"):
         parse(None)
-    with pytest.raises(ArgumentError, match="allowed: a name, or a list of names"):
+    with pytest.raises(ArgumentError, match="expected a name, or a list of names"):
         meta.with_dialect(None)

@@ -105,14 +105,14 @@ def test_a_constructor_of_ones_own() -> None:
 
 
 def test_a_state_is_a_mapping() -> None:
-    with pytest.raises(ArgumentError, match="the state is list; a mapping of names to arrays"):
+    with pytest.raises(ArgumentError, match="the state is list; expected a mapping of names to arrays"):
         Chain(1).load_state_dict([1])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("what", "text"),
     [
-        (lambda x: x, r"function cannot be compiled; a Model, .*; trace it: meta.vm.compile\(meta.trace"),
+        (lambda x: x, r"function cannot be compiled; expected a Model, .*; trace it: meta.vm.compile\(meta.trace"),
         (Chain, "type cannot be compiled; .* compile an instance of it"),
         (None, "NoneType cannot be compiled"),
         ("def main() -> () { () }", "str cannot be compiled"),

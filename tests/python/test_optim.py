@@ -19,7 +19,7 @@ def leaf() -> meta.NDArray:
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "a", None, True])
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "weight_decay"])
 def test_a_hyperparameter_is_a_number(name: str, value: Any) -> None:
-    with pytest.raises(ArgumentError, match=rf"\[optimizer\] {name} is .*; a finite number, 0 or more"):
+    with pytest.raises(ArgumentError, match=rf"\[optimizer\] {name} is .*; expected a finite number, 0 or more"):
         optim.SGD([leaf()], **{name: value})
 
 
@@ -34,10 +34,10 @@ def test_numpy_numbers_are_numbers() -> None:
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
-        (None, "the parameters are NoneType; a Model"),
-        (lambda x: x, "the parameters are function; a Model"),
-        (leaf(), "the parameters are NDArray; a Model"),
-        ([np.ones(3)], "'parameter0' is ndarray; arrays"),
+        (None, "the parameters are NoneType; expected a Model"),
+        (lambda x: x, "the parameters are function; expected a Model"),
+        (leaf(), "the parameters are NDArray; expected a Model"),
+        ([np.ones(3)], "'parameter0' is ndarray; expected arrays"),
         ([("w", None)], "'w' is NoneType"),
         ([("w", leaf()), ("w", leaf())], "occurs twice: w, w"),
         ([leaf()] * 2, "occurs twice: parameter0, parameter1"),
@@ -59,7 +59,7 @@ def test_state_goes_through_numpy() -> None:
     other.load_state_dict(state)
     assert other.learning_rate == pytest.approx(0.1)
     assert other.state_dict()["w.velocity"].tolist() == [3.0, 3.0]
-    with pytest.raises(ArgumentError, match=r"'w.velocity' is Tensor\[\(7,\).*the optimizer has Tensor\[\(2,\)"):
+    with pytest.raises(ArgumentError, match=r"'w.velocity' is Tensor\[\(7,\).*expected Tensor\[\(2,\)"):
         other.load_state_dict({"learning_rate": np.float32(0.3), "w.velocity": np.ones(7, "float32")})
     assert other.learning_rate == pytest.approx(0.1), "nothing is written when something does not fit"
 

@@ -65,7 +65,7 @@ def _is_path(source: object) -> bool:
 def _contents(path: Path) -> tuple[str, bytes]:
     try:
         if path.stat().st_size > MAX_SOURCE:
-            raise RelayError("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE} are read")
+            raise RelayError("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE}")
         return path.name, path.read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)

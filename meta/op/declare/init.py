@@ -64,7 +64,7 @@ def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
     """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
-    rules.require(step != 0, "'step' is 0", "a step that is not")
+    rules.require(step != 0, "'step' is 0", "a step other than 0")
     rules.require(
         all(map(math.isfinite, (first, last, step))),
         f"start={first}, stop={last}, step={step}",

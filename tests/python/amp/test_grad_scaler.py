@@ -94,7 +94,7 @@ def test_the_state_is_saved_and_loaded():
     other = meta.amp.GradScaler(interval=3)
     other.load_state_dict(scaler.state_dict())
     assert (other.factor, other.good_steps) == (2.0, 1)
-    with pytest.raises(ArgumentError, match=r"the state has \['factor'\]; factor and good_steps"):
+    with pytest.raises(ArgumentError, match=r"the state has \['factor'\]; expected factor and good_steps"):
         other.load_state_dict({"factor": 1.0})
 
 

@@ -120,11 +120,11 @@ def test_non_scalar_needs_dy() -> None:
 def test_dy_of_another_type() -> None:
     x = leaf(2, 2)
     y = x * 2
-    with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; the array\'s own type'):
+    with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; expected the array\'s own type'):
         y.backward(meta.ones((2,)))
     with pytest.raises(TypeInferenceError, match=r'dy is Tensor.*"float64"'):
         y.backward(meta.ones((2, 2), dtype="float64"))
-    with pytest.raises(ArgumentError, match=r"\[backward\] dy is ndarray; an NDArray .* wrap it"):
+    with pytest.raises(ArgumentError, match=r"\[backward\] dy is ndarray; expected an NDArray .* wrap it"):
         y.backward(np.ones((2, 2)))  # type: ignore[arg-type]
 
 
@@ -172,7 +172,7 @@ def test_grad_of_an_unused_input() -> None:
 @pytest.mark.parametrize("what", [None, 3, [None], np.ones(2)])
 def test_what_is_no_array_is_refused(what: Any) -> None:
     x = leaf(1)
-    with pytest.raises(ArgumentError, match=r"\[grad\] inputs hold .*; an NDArray, or a list or tuple of them"):
+    with pytest.raises(ArgumentError, match=r"\[grad\] inputs hold .*; expected an NDArray, or a list or tuple"):
         meta.autograd.grad(x * 2.0, what)
     with pytest.raises(ArgumentError, match=r"\[backward\] outputs hold"):
         meta.autograd.backward(what)
@@ -188,7 +188,7 @@ def test_a_gradient_that_does_not_fit_is_not_set() -> None:
 
 
 def test_a_hook_is_a_function() -> None:
-    with pytest.raises(ArgumentError, match=r"the hook is int; a function"):
+    with pytest.raises(ArgumentError, match=r"the hook is int; expected a function"):
         leaf(1).register_hook(3)  # type: ignore[arg-type]
 
 
@@ -301,7 +301,7 @@ def test_requires_grad_of_integers_and_of_results() -> None:
         meta.array([1, 2]).requires_grad = True
     y = leaf(3) * 2
     y.requires_grad = True
-    with pytest.raises(GradientError, match=r"computed from others that require grad; leaves only; use x.detach"):
+    with pytest.raises(GradientError, match=r"computed from others that require grad; expected leaves only"):
         y.requires_grad = False
 
 

@@ -162,14 +162,14 @@ def wrong(returned: Any) -> type[Function]:
     [
         (
             lambda dy: dy,
-            r"\[Wrong\] backward returned 1 gradients; one for each of the 2 arguments of forward; return None",
+            r"\[Wrong\] backward returned 1 gradients; expected one for each of the 2 arguments of forward; return",
         ),
         (lambda dy: (dy, dy, dy), "backward returned 3 gradients"),
         (
             lambda dy: (dy.sum(), dy),
-            r'gradient 0 of backward is Tensor\[\(\), "float64"\]; the type of argument 0: Tensor\[\(3,\)',
+            r'gradient 0 of backward is Tensor\[\(\), "float64"\]; expected the type of argument 0: Tensor\[\(3,\)',
         ),
-        (lambda dy: (dy, 1.0), "gradient 1 of backward is float; an NDArray or None"),
+        (lambda dy: (dy, 1.0), "gradient 1 of backward is float; expected an NDArray or None"),
     ],
 )
 def test_wrong_gradients(returned: Any, text: str) -> None:
@@ -190,9 +190,9 @@ def test_wrong_results_and_saved_values() -> None:
             ctx.save_for_backward(x, 3)
             return x * x
 
-    with pytest.raises(GradientError, match=r"\[Number\] forward returned float; an NDArray or a tuple"):
+    with pytest.raises(GradientError, match=r"\[Number\] forward returned float; expected an NDArray or a tuple"):
         Number.apply(leaf(3))
-    with pytest.raises(ArgumentError, match=r"\[Saves\] save_for_backward got int; arrays and None; set other values"):
+    with pytest.raises(ArgumentError, match=r"\[Saves\] save_for_backward got int; expected arrays and None; set"):
         Saves.apply(leaf(3))
 
 

@@ -37,4 +37,7 @@ def test_a_directory_is_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_batch_is_no_larger_than_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
     assert main(["demo", "--batch", "5000"]) == 1
-    assert "error: [demo] a batch of 5000 from 1437 images; at most as many as there are" in capsys.readouterr().err
+    assert (
+        "error: [demo] a batch of 5000 from 1437 images; expected at most as many as there are"
+        in capsys.readouterr().err
+    )

@@ -5,7 +5,7 @@ from random import Random
 import numpy as np
 
 from meta.dtype import to_numpy
-from meta.errors import RegistryError, TypeInferenceError, did_you_mean, message
+from meta.errors import RegistryError, TypeInferenceError, did_you_mean
 from meta.ir.builder import Builder
 from meta.ir.dim import sym
 from meta.ir.expr import Constant, Function, GlobalVar
@@ -20,7 +20,7 @@ from meta.schema._dsl import Arg, Schema
 def _same(*args):
     tensors = sorted((a for a in args if isinstance(a, TensorType)), key=lambda t: -t.ndim)
     if any(t.dtype != tensors[0].dtype or t.shape not in ((), tensors[0].shape) for t in tensors):
-        raise TypeInferenceError(message("add", f"{tensors[0]!r} and {tensors[1]!r} differ", "equal types"))
+        raise TypeInferenceError("add", f"{tensors[0]!r} and {tensors[1]!r} differ", "equal types")
     return tensors[0]
 
 
@@ -91,7 +91,7 @@ constants {
 
 def lookup(name):
     if name not in OPS:
-        raise RegistryError(message("registry", f"no operator is called '{name}'", "", did_you_mean(name, OPS)))
+        raise RegistryError("registry", f"no operator is called '{name}'", "", did_you_mean(name, OPS))
     return OPS[name]
 
 

@@ -132,7 +132,7 @@ def test_iteration_and_unpacking() -> None:
     [
         (3, r"3 is out of range for axis 0 of size 3; expected -3 to 2"),
         ((0, -5), r"-5 is out of range for axis 1 of size 4"),
-        ((0, 0, 0), r"3 indices for shape \(3, 4\); at most 2"),
+        ((0, 0, 0), r"3 indices for shape \(3, 4\); expected at most 2"),
         ((..., ...), r"2 times '\.\.\.'"),
         ([0, 7], r"7 is out of range for axis 0 of size 3"),
         ((slice(None), [-5]), r"-5 is out of range for axis 1"),

@@ -68,7 +68,9 @@ def test_names_of_output_gradients():
 def test_only_wanted_parameters_get_gradients():
     module = adjoint(program(lambda x, y, n: x * y + n, X, X, tensor_type(X, "int64")), ["y"])
     assert len(module.main.body.results) == 2
-    with pytest.raises(ArgumentError, match=r"no floating parameter is called 'yy'; known: x, y; did you mean 'y'"):
+    with pytest.raises(
+        ArgumentError, match=r"no floating parameter is called 'yy'; expected one of x, y; did you mean"
+    ):
         adjoint(program(lambda x, y: x * y, X, X), ["yy"])
     with pytest.raises(ArgumentError, match="no floating parameter is called 'n'"):
         adjoint(program(lambda x, n: x * n, X, tensor_type(X, "int64")), ["n"])

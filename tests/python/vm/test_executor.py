@@ -51,13 +51,13 @@ def test_wrong_inputs_are_named() -> None:
     executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
     x, wrong = randoms((2, 3), (3, 3))
     with pytest.raises(
-        ArgumentError, match=r"\[vm\] input 'y' is Tensor\[\(3, 3\), \"float32\"\]; takes Tensor\[\(2, 3\)"
+        ArgumentError, match=r"\[vm\] input 'y' is Tensor\[\(3, 3\), \"float32\"\]; expected Tensor\[\(2, 3\)"
     ):
         executor(x, wrong)
-    with pytest.raises(ArgumentError, match=r"\[vm\] missing a required argument: 'y'; takes \(x, y\)"):
+    with pytest.raises(ArgumentError, match=r"\[vm\] missing a required argument: 'y'; expected \(x, y\)"):
         executor(x)
     with pytest.raises(
-        ArgumentError, match=r"\[vm\] 'argument 1' is a numpy.ndarray of shape \(2, 3\); takes meta arrays"
+        ArgumentError, match=r"\[vm\] 'argument 1' is a numpy.ndarray of shape \(2, 3\); expected meta arrays"
     ):
         executor(x, np.zeros((2, 3), "float32"))
 

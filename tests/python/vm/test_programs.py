@@ -185,7 +185,7 @@ def test_closures_are_called() -> None:
 
 def test_closures_are_not_values() -> None:
     with pytest.raises(
-        NotSupportedError, match=r"\[vm\] 'main' uses the function '.*' as a value; functions may only be"
+        NotSupportedError, match=r"\[vm\] 'main' uses the function '.*' as a value; expected calls of functions only"
     ):
         meta.vm.compile(closure_program(returned=True))(*randoms((3,)))
 

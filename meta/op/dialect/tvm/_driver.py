@@ -49,7 +49,7 @@ def call(name: str, *args: Any) -> None:
     """Call a function of the driver; raises DeviceError, with its name and the driver's words, when it fails."""
     status = getattr(library(), name)(*args)
     if status:
-        raise DeviceError("cuda", f"{name} failed: {error_text(status)}", "see the driver's documentation")
+        raise DeviceError("cuda", f"{name} failed: {error_text(status)}", remedy="see the documentation of the driver")
 
 
 def error_text(status: int) -> str:

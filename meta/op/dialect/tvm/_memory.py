@@ -158,7 +158,7 @@ def synchronize(on: Device) -> None:
 def pools(on: Device) -> DevicePools:
     """The allocator of a CUDA device; raises DeviceError when it is not there, or is the CPU."""
     if on.kind == "cpu":
-        raise DeviceError("memory", "memory of the CPU is not pooled", 'devices: "cuda"')
+        raise DeviceError("memory", "memory of the CPU is not pooled", 'device="cuda"')
     from meta.op.dialect.tvm import _pool
 
     tvm_device(on)

@@ -147,7 +147,7 @@ def test_batch_normalisation_follows_the_mode() -> None:
         np.testing.assert_allclose(model(meta.array(DATA)).detach().numpy(), expected, rtol=1e-5)
         model = relay.load(NETWORK, PARAMS).infer_mode()
         np.testing.assert_allclose(model(meta.array(DATA)).numpy(), expected, rtol=1e-5)
-        with pytest.raises(ArgumentError, match="2 inputs; takes 1: data"):
+        with pytest.raises(ArgumentError, match="2 inputs; expected 1: data"):
             model(meta.array(DATA), meta.array(DATA))
 
 
@@ -205,7 +205,7 @@ REFUSED = {
     "reshape(%x, newshape=[-5])": "newshape is",
     'nn.dense(%x, %x, out_dtype="int8")': "out_dtype int8",
     'cast(%x, dtype="float8_e4m3")': "the dtype float8_e4m3",
-    "full(%x, shape=[2])": "allowed: one number",
+    "full(%x, shape=[2])": "expected one number",
     'layout_transform(%x, src_layout="NCHW", dst_layout="NCHW2c")': "blocks of 2 in an axis C of size 3",
     "split(%x, indices_or_sections=99999999, axis=2)": "up to 65536",
 }  # fmt: skip

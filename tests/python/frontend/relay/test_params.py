@@ -96,9 +96,9 @@ def test_mapping() -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        (5, "params is int; a dict of arrays, the bytes of relay.save_param_dict, or a path"),
-        ({1: [2.0]}, "params has a key of class int; names"),
-        ({"w": object()}, r"params\['w'\] has dtype object; an array of numbers"),
+        (5, "params is int; expected a dict of arrays, the bytes of relay.save_param_dict, or a path"),
+        ({1: [2.0]}, "params has a key of class int; expected names"),
+        ({"w": object()}, r"params\['w'\] has dtype object; expected an array of numbers"),
         ({"w": "text"}, r"params\['w'\] has dtype <U4"),
         ({"w": [[1], [2, 3]]}, r"params\['w'\]: setting an array element"),
     ],
@@ -148,7 +148,7 @@ BROKEN = {
     "behind": (WHOLE + b"!", "1 bytes behind the last parameter"),
     "zip": (b"PK\3\4", "BadZipFile"),
     "zip cut": (npz(**VALUES)[:200], "BadZipFile"),
-    "pickle": (npz(a=np.array([{}], object)), r"dtype object; integers, floats and bool"),
+    "pickle": (npz(a=np.array([{}], object)), r"dtype object; expected integers, floats and bool"),
     "record": (npz(a=np.zeros(2, "i4,f4")), "dtype "),
     "claimed shape": (zipped(("a.npy", npy("(1099511627776,)"))), r"shape \(1099511627776,\) and float32 in 128 bytes"),
     "negative shape": (zipped(("a.npy", npy("(-1,)"))), r"shape \(-1,\)"),
@@ -168,7 +168,7 @@ def test_broken_files_are_refused(name: str) -> None:
 def test_a_file_that_expands_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(params_module, "MAX_EXPANSION_FREE", 1000)
     data = zipped(("a", b"\0" * 1_000_000), compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(RelayError, match="bytes that expand to 1000000; arrays saved without compression"):
+    with pytest.raises(RelayError, match="bytes that expand to 1000000; expected arrays saved without compression"):
         read_params(data)
 
 

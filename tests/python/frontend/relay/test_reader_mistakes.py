@@ -20,12 +20,17 @@ MISTAKES = [
         "def @main(%x: Tensor[(2), flot32]) { %x }",
         1,
         27,
-        "flot32 is no dtype; float32, int64, bool and the like; did you",
+        "flot32 is no dtype; expected float32, int64, bool and the like; did you",
     ),
     ("def @main(%x: Tensor[(-2), int8]) { %x }", 1, 23, "-2 is no size of a dimension"),
-    ("def @main(%x) {\n\n  add(%x, %y) }", 3, 11, "%y is not defined here; names of parameters and let variables"),
+    (
+        "def @main(%x) {\n\n  add(%x, %y) }",
+        3,
+        11,
+        "%y is not defined here; expected names of parameters and let",
+    ),
     ("def @main(%weight) { %weigth }", 1, 22, "did you mean '%weight'?"),
-    ("def @main(%x) { %3 }", 1, 17, "%3 is not defined here; a binding %3 = ...; above"),
+    ("def @main(%x) { %3 }", 1, 17, "%3 is not defined here; expected a binding %3 = ...; above"),
     ("def @main(%x) { f(%x, axes=) }", 1, 28, "unexpected ')'; expected a value"),
     ("def @main(%x) { f(%x }", 1, 22, "unexpected '}'; expected ')' or ','"),
     ("def @main(%x) { %0 = %x\n %0 }", 2, 2, "unexpected '%0'; expected '(', ';', .0 or an operator"),
@@ -37,7 +42,7 @@ MISTAKES = [
     ("def @main(%x) { 300u8 }", 1, 17, "300u8 does not fit uint8"),
     ("def @main(%x) { 1.5i8 }", 1, 17, "'1.5i8' is no integer"),
     ("def @main(%x) { 99999999999999999999 }", 1, 17, "does not fit int64"),
-    ("def @main(%x) { %x.99999999999 }", 1, 17, "field 99999999999 of a tuple; at most 9 digits"),
+    ("def @main(%x) { %x.99999999999 }", 1, 17, "field 99999999999 of a tuple; expected at most 9 digits"),
     ("def @main(%x) { %0.1 = %x; %x }", 1, 17, "%0.1 is a field of a tuple and cannot be bound"),
     ("def @main(%x) { meta[relay.Constant][0] }", 1, 17, "no metadata section; print it with astext(show_meta_data"),
     ("def @main(%x) { meta[relay.Constant][1] }\n#[metadata]\n{", 1, 17, "the metadata section: line 3, column 2: Exp"),
@@ -93,7 +98,10 @@ HOSTILE = {
     "digits": ("def @main() {" + "1" * 1_000_000 + "}", "a number of 1000000 characters"),
     "exponent": ("def @main() { 1e" + "9" * 1_000_000 + " }", "characters; at most 400"),
     "signs": ("def @main() {" + "-" * 1_000_000 + "1 }", "characters; at most 400"),
-    "dimensions": ("def @main(%x: Tensor[(" + "1, " * 1000 + "), int8]) { %x }", "1000 dimensions; at most 64"),
+    "dimensions": (
+        "def @main(%x: Tensor[(" + "1, " * 1000 + "), int8]) { %x }",
+        "dimensions; expected at most 64",
+    ),
     "dimension": ("def @main(%x: Tensor[(" + "9" * 300 + "), int8]) { %x }", "does not fit int64"),
     "name": ("def @main(%x) { %x" + ".0" * 100_000 + " }", "a name of 200002 characters"),
     "comments": ("/*" * 500_000, "this comment does not end"),
@@ -108,10 +116,10 @@ HOSTILE = {
     "reference": (graph(("relay.Tuple", {"fields": "99"})), "fields is '99'"),
     "element": (graph(("Array", [99])), "a reference to node 99"),
     "shared type": (_dag(100), "shared parts make too large"),
-    "kind": (graph(("relay.Let", {})), "a relay.Let with NoneType; a variable"),
+    "kind": (graph(("relay.Let", {})), "a relay.Let with NoneType; expected a variable"),
     "no base64": (graph(("relay.Constant", {"data": "0"}), arrays=("!",)), "no base64"),
     "no array": (graph(("relay.Constant", {"data": "0"}), arrays=("AAAA",)), "3 bytes are left where an array starts"),
-    "array number": (graph(("relay.Constant", {"data": "3"})), "array 3; one of 0 arrays"),
+    "array number": (graph(("relay.Constant", {"data": "3"})), "array 3; expected one of 0 arrays"),
     "root kind": (graph(("runtime.String", {})), "a module or a function of Relay"),
     "lowered": (
         graph(
@@ -133,7 +141,7 @@ def test_hostile_sources_are_refused(name: str) -> None:
 
 def test_long_programs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MAX_PROGRAM", 100)
-    with pytest.raises(RelaySyntaxError, match=r"line 2, column 50: the program is too long; at most 100 characters"):
+    with pytest.raises(RelaySyntaxError, match=r"line 2, column 50: the program is too long; expected at most 100"):
         read("\n".join(["x" * 50, "y" * 50]))
     # Constants do not count.
     assert read("def @main(%x) { %x }\n#[metadata]\n" + " " * 200).functions

@@ -127,7 +127,7 @@ def test_what_is_a_source(tmp_path: Path) -> None:
 
 
 def test_what_is_no_source(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"source is int; Relay text, Relay JSON, a path"):
+    with pytest.raises(ArgumentError, match=r"source is int; expected Relay text, Relay JSON, a path"):
         read(5)  # type: ignore[arg-type]
     with pytest.raises(RelayError, match=r"cannot read .*missing\.relay: No such file"):
         read(tmp_path / "missing.relay")

@@ -79,7 +79,7 @@ SAMPLES = [
 ERRORS = [
     ErrorCase("non_max_suppression", T(1, 3, 5), T(1, 3), error=TypeInferenceError, match="(batch, n, 4)"),
     ErrorCase("non_max_suppression", T(1, 3, 4), T(1, 2), error=TypeInferenceError, match="equal shapes"),
-    ErrorCase("resize1d", T(2, 3), 4, error=TypeInferenceError, match="needs rank 3"),
+    ErrorCase("resize1d", T(2, 3), 4, error=TypeInferenceError, match="expected rank 3"),
     ErrorCase("resize2d", T(1, 1, 2, 2), (2, 0), error=TypeInferenceError, match="each at least 1"),
     ErrorCase("resize2d", T(1, 1, 2, 0), 2, error=TypeInferenceError, match="nothing but the batch may be empty"),
     ErrorCase("resize3d", T(1, 1, 2, 2, 2), (2, 2), error=TypeInferenceError, match="size"),

@@ -180,7 +180,7 @@ ERRORS = [
     ErrorCase("gather_dx", T(3, 3), 0, I(3, 4, high=3), (3, 4), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("gather_nd", T(3, 4), I(3, 2, high=3), error=TypeInferenceError, match="at most as many coordinates"),
     ErrorCase("gather_nd_dx", T(3), I(2, 2, high=3), (3, 4), error=TypeInferenceError, match="equal shapes"),
-    ErrorCase("index_select", T(3, 4), 0, I(2, 2, high=3), error=TypeInferenceError, match="needs rank 1"),
+    ErrorCase("index_select", T(3, 4), 0, I(2, 2, high=3), error=TypeInferenceError, match="expected rank 1"),
     ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(3), error=TypeInferenceError, match="equal shapes"),
     ErrorCase("scatter_add", T(3), 0, I(2, high=3), T(2, dtype="int32"), error=TypeInferenceError, match="one dtype"),
     ErrorCase("gather_nd", T(3, 4), I(1, 2, high=3), 1, error=TypeInferenceError, match="batch_dims 1"),
