@@ -17,8 +17,8 @@ from typing import Any
 
 import meta
 from benchmarks.problems import problems
+from meta.eager.call import invoke, state
 from meta.errors import MetaError
-from meta.interpreter.invoke import invoke, state
 from meta.op.dispatch import Implementation, with_dialect
 from meta.testing.call import Call
 from meta.testing.dialects import accepting

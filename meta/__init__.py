@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
-    from meta.composed.einsum import einsum as einsum
-    from meta.composed.image import affine_grid as affine_grid
-    from meta.composed.image import grid_sample as grid_sample
-    from meta.composed.image import roi_align as roi_align
-    from meta.composed.norm import group_norm as group_norm
-    from meta.composed.norm import instance_norm as instance_norm
-    from meta.composed.select import searchsorted as searchsorted
-    from meta.composed.select import unique as unique
-    from meta.extend import define as define
-    from meta.interpreter.explain import explain as explain
+    from meta.definition import define as define
+    from meta.eager.explain import explain as explain
+    from meta.eager.ndarray import NDArray as NDArray
+    from meta.eager.ndarray import array as array
+    from meta.eager.ndarray import asarray as asarray
+    from meta.eager.ndarray import from_dlpack as from_dlpack
+    from meta.eager.ndarray import from_numpy as from_numpy
+    from meta.functional.einsum import einsum as einsum
+    from meta.functional.image import affine_grid as affine_grid
+    from meta.functional.image import grid_sample as grid_sample
+    from meta.functional.image import roi_align as roi_align
+    from meta.functional.norm import group_norm as group_norm
+    from meta.functional.norm import instance_norm as instance_norm
+    from meta.functional.select import searchsorted as searchsorted
+    from meta.functional.select import unique as unique
     from meta.model.model import Model as Model
-    from meta.ndarray import NDArray as NDArray
-    from meta.ndarray import array as array
-    from meta.ndarray import asarray as asarray
-    from meta.ndarray import from_dlpack as from_dlpack
-    from meta.ndarray import from_numpy as from_numpy
     from meta.op.dispatch import with_dialect as with_dialect
     from meta.storage import device_memory_stats as device_memory_stats
     from meta.storage import empty_cache as empty_cache
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "Function": "meta.autograd.function",
-    "NDArray": "meta.ndarray",
-    "array": "meta.ndarray",
-    "asarray": "meta.ndarray",
-    "define": "meta.extend",
+    "NDArray": "meta.eager.ndarray",
+    "array": "meta.eager.ndarray",
+    "asarray": "meta.eager.ndarray",
+    "define": "meta.definition",
     "enable_grad": "meta.autograd.api",
     "Model": "meta.model.model",
-    "explain": "meta.interpreter.explain",
-    "from_dlpack": "meta.ndarray",
-    "from_numpy": "meta.ndarray",
+    "explain": "meta.eager.explain",
+    "from_dlpack": "meta.eager.ndarray",
+    "from_numpy": "meta.eager.ndarray",
     "device_memory_stats": "meta.storage",
     "empty_cache": "meta.storage",
     "synchronize": "meta.storage",
@@ -65,14 +65,14 @@ _HOMES: dict[str, str] = {
     "no_grad": "meta.autograd.api",
     "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",
-    "affine_grid": "meta.composed.image",
-    "einsum": "meta.composed.einsum",
-    "grid_sample": "meta.composed.image",
-    "group_norm": "meta.composed.norm",
-    "instance_norm": "meta.composed.norm",
-    "roi_align": "meta.composed.image",
-    "searchsorted": "meta.composed.select",
-    "unique": "meta.composed.select",
+    "affine_grid": "meta.functional.image",
+    "einsum": "meta.functional.einsum",
+    "grid_sample": "meta.functional.image",
+    "group_norm": "meta.functional.norm",
+    "instance_norm": "meta.functional.norm",
+    "roi_align": "meta.functional.image",
+    "searchsorted": "meta.functional.select",
+    "unique": "meta.functional.select",
 }
 _MODULES = frozenset(
     {"amp", "autograd", "errors", "frontend", "interpreter", "ir", "model", "nn", "op", "optim", "passes", "random",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as f
-from meta.autograd.rule import GradRule
+from meta.op.grad.rule import GradRule
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
 from meta.op.grad import image as grad_image

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from meta._generated.functions import cast
-from meta.ndarray import NDArray
+from meta.eager.ndarray import NDArray
+from meta.modes import modes, scoped
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
-from meta.scope import modes, scoped
 
 
 @contextmanager

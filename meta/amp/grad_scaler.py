@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import meta
 from meta.autograd.api import no_grad
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.ndarray import NDArray
 
 
 class Steppable(Protocol):

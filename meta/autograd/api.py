@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, TypeVar, overload
 
-from meta.scope import modes
+from meta.modes import modes
 
 F = TypeVar("F", bound=Callable[..., Any])
 

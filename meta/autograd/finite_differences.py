@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from meta.autograd.api import enable_grad, no_grad
-from meta.autograd.engine import grad
-from meta.autograd.rule import as_tuple
+from meta.eager.engine import grad
+from meta.eager.ndarray import NDArray, array
 from meta.errors import GradientError
-from meta.ndarray import NDArray, array
+from meta.op.grad.rule import as_tuple
 
 if TYPE_CHECKING:
     import numpy as np

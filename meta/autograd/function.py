@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.autograd.engine import connected
-from meta.autograd.rule import GradRule, as_tuple
-from meta.autograd.tape import Node, edges_of, link, next_order, versions_of
+from meta.eager.engine import connected
+from meta.eager.ndarray import NDArray
+from meta.eager.tape import Node, edges_of, link, next_order, versions_of
 from meta.errors import ArgumentError, GradientError, TraceError
-from meta.ndarray import NDArray
+from meta.modes import modes
+from meta.op.grad.rule import GradRule, as_tuple
 from meta.schema._types import TensorLike
-from meta.scope import modes
 
 
 class Context:

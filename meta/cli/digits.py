@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 import meta
+from meta.eager.ndarray import NDArray, array
 from meta.model.model import Model
-from meta.ndarray import NDArray, array
 from meta.nn.layers import Conv2d, Linear, MaxPool2d
 
 TRAIN = 1437

@@ -8,8 +8,8 @@ from typing import Any
 
 from meta.device import device
 from meta.dtype import canonical
+from meta.eager.explain import explain
 from meta.errors import ArgumentError
-from meta.interpreter.explain import explain
 from meta.ir.type import tensor_type
 
 

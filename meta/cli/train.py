@@ -17,10 +17,10 @@ from typing import Any
 import meta
 from meta.cli.digits import Digits, DigitsNet, accuracy
 from meta.errors import MetaError
+from meta.modes import modes, scoped
 from meta.op.dialect.cudnn import settings
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.optim.sgd import with_sgd
-from meta.scope import modes, scoped
 
 
 @dataclass(slots=True)

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.invoke import invoke, state
 from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes, evaluate_attr
 from meta.ir.analysis import dying
 from meta.ir.expr import (
@@ -29,10 +30,9 @@ from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TupleType, Type
 from meta.ir.visitor import free_vars
-from meta.ndarray import NDArray, asarray, copy_of
+from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
-from meta.scope import modes
 
 MAX_CALLS = 100_000
 """Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""

@@ -9,10 +9,10 @@ from meta import tracing
 from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, TraceError, did_you_mean
-from meta.ndarray import NDArray, asarray
-from meta.scope import modes, scopes
-from meta.symbol import Symbol
+from meta.modes import modes, scopes
+from meta.tracing.symbol import Symbol
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import meta
 from meta import random
+from meta.eager.ndarray import NDArray
 from meta.model.model import Model
-from meta.ndarray import NDArray
 
 
 def _uniform(shape: tuple[int, ...], bound: float) -> NDArray:

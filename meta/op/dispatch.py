@@ -18,8 +18,8 @@ from typing import Any
 from meta.device import Device
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
 from meta.ir.type import TensorType, Type
+from meta.modes import modes, scoped
 from meta.op.registry import Op
-from meta.scope import modes, scoped
 
 Kernel = Callable[..., Any]
 """`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from meta import tracing
 from meta.autograd.api import no_grad
+from meta.eager.ndarray import NDArray, array, asarray
 from meta.errors import ArgumentError
 from meta.model.model import Model
-from meta.ndarray import NDArray, array, asarray
 
 
 class Optimizer:

@@ -7,8 +7,8 @@ from typing import Any
 
 from meta import tracing
 from meta._generated.functions import sgd, zeros
+from meta.eager.ndarray import NDArray
 from meta.model.model import Model
-from meta.ndarray import NDArray
 from meta.optim.optimizer import Optimizer, TrainStep, hyperparameter
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta.autograd.symbolic import differentiate
 from meta.dtype import is_float
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.expr import Var
@@ -12,6 +11,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass
+from meta.tracing.differentiate import differentiate
 
 
 def auto_diff(wanted: Sequence[str] | None = None) -> Pass:

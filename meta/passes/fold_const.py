@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
 from meta.interpreter.run import evaluate
 from meta.ir.dim import is_static
@@ -11,7 +12,6 @@ from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.visitor import Scope
-from meta.ndarray import NDArray
 from meta.op.registry import Op
 from meta.passes.manager import rewrite_pass
 

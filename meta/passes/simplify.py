@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op
-from meta.ndarray import NDArray
 from meta.op.declare.transform import moved, swapped
 from meta.op.registry import Op, get
 from meta.passes.manager import rewrite_pass

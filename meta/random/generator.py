@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from meta.device import CPU, Device
 from meta.errors import ArgumentError
-from meta.scope import modes
+from meta.modes import modes
 
 if TYPE_CHECKING:
-    from meta.ndarray import NDArray
+    from meta.eager.ndarray import NDArray
 
 _SEEDS = 2**63
 
@@ -55,7 +55,7 @@ class Generator:
         program that draws several keys adds 0 to count - 1 to this one's."""
         import numpy as np
 
-        from meta.ndarray import array
+        from meta.eager.ndarray import array
 
         return array(np.array(self.advance(count), np.int64), device=device)
 

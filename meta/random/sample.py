@@ -49,7 +49,7 @@ def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = 
     """The integers 0 to n - 1 in random order, int64. Runs on the host, and so not in traced functions."""
     import numpy as np
 
-    from meta.ndarray import array
+    from meta.eager.ndarray import array
     from meta.op.dialect.reference._random import words
 
     if n < 0:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from meta import dtype as dtypes
 from meta.device import Device
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import DeviceError
-from meta.ndarray import NDArray, asarray
 from meta.testing.tolerance import compare
 
 if TYPE_CHECKING:

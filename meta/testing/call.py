@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from meta.interpreter.invoke import invoke, state
-from meta.ndarray import NDArray, asarray
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray, asarray
 from meta.op.registry import Op
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta.autograd.engine import grad
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
-from meta.autograd.rule import GradRule
-from meta.autograd.tape import table
-from meta.ndarray import NDArray, array, asarray
+from meta.eager.engine import grad
+from meta.eager.ndarray import NDArray, array, asarray
+from meta.eager.tape import table
+from meta.op.grad.rule import GradRule
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import Call, flat_results
 from meta.testing.generic import call_of, tolerance_of, wide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from meta.interpreter.invoke import device_of
+from meta.eager.call import device_of
 from meta.ir.type import Value
 from meta.op.dispatch import CallInfo, Implementation, candidates, with_dialect
 from meta.op.registry import as_type

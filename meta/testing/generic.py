@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.ir.type import TensorType, TupleType, Value
-from meta.ndarray import NDArray
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import Call, flat_results, is_array
 from meta.testing.samples import Sample

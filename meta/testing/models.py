@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.device import Device
-from meta.ndarray import NDArray
+from meta.eager.ndarray import NDArray
 from meta.tree import flatten
 
 

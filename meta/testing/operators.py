@@ -8,11 +8,11 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
-from meta.autograd.rule import as_tuple
-from meta.autograd.tape import table
+from meta.eager.ndarray import NDArray
+from meta.eager.tape import table
 from meta.errors import MetaError
-from meta.ndarray import NDArray
 from meta.op.dispatch import with_dialect
+from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op, get
 from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, flat_results

@@ -6,12 +6,12 @@ from typing import Any
 
 from meta import tracing
 from meta._generated.functions import logical_and, maximum
-from meta.autograd.engine import grad
 from meta.dtype import is_float
+from meta.eager.engine import grad
+from meta.eager.ndarray import NDArray, array
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
-from meta.ndarray import NDArray, array
 from meta.op.dispatch import with_dialect
 from meta.passes.auto_diff import auto_diff
 from meta.testing.arrays import to_numpy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.ndarray import NDArray, from_dlpack
+from meta.eager.ndarray import NDArray, from_dlpack
 from meta.testing.arrays import to_torch
 from meta.testing.call import flat_results
 from meta.testing.generic import call_of, check_types, check_values
@@ -59,7 +59,7 @@ def _stepped_numpy(a: Any) -> Any:
     """The array as every second element along the last axis of a larger one."""
     import numpy as np
 
-    from meta.ndarray import asarray
+    from meta.eager.ndarray import asarray
 
     if not a.ndim:
         return asarray(a)

@@ -32,18 +32,18 @@ from itertools import count
 from typing import Any
 
 from meta.device import Device
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
 from meta.ir.dim import SymDim
 from meta.ir.expr import MUTATES, Function, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
-from meta.ndarray import NDArray
-from meta.scope import modes, scopes
-from meta.symbol import Symbol
-from meta.tracing.state import Held as Held
-from meta.tracing.state import Trace
-from meta.tracing.state import changed as changed
+from meta.modes import modes, scopes
+from meta.tracing.symbol import Symbol
+from meta.tracing.trace import Held as Held
+from meta.tracing.trace import Trace
+from meta.tracing.trace import changed as changed
 from meta.tree import Tree, flatten
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meta import tracing
 from meta.device import Device
 from meta.device import device as parse_device
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
-from meta.ndarray import NDArray, asarray
+from meta.modes import modes, scoped
 from meta.random.generator import default_generator
-from meta.scope import modes, scoped
 from meta.vm import report
 from meta.vm.build import Loaded, load
 from meta.vm.choose import private_memory

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meta.device import Device
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
-from meta.ndarray import NDArray, asarray
 from meta.op.dialect.tvm import _memory
 from meta.vm.choose import Choices
 from meta.vm.memory import MemoryReport

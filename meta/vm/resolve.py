@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from meta.device import Device
-from meta.interpreter.invoke import invoke, state
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray
 from meta.ir.analysis import leaf_types
 from meta.ir.expr import Call, Function, arg_types
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, tensor_type
 from meta.ir.visitor import walk
-from meta.ndarray import NDArray
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.registry import Op
 from meta.op.rules import first_tensor

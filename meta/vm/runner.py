@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from meta.device import CPU, Device
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
-from meta.ndarray import NDArray
 from meta.op.dialect.tvm import _memory
 from meta.tree import Tree
 

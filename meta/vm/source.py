@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from meta import tracing
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import check_inputs
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.ndarray import NDArray
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from meta.op.registry import Op, all_ops
-from scripts.src_codegen import docs, functions, gradients, methods, symbolic, table
+from scripts.src_codegen import docs, functions, gradients, methods, table
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
     "meta/_generated/functions.py": functions.render,
     "meta/_generated/gradients.py": gradients.render,
     "meta/_generated/methods.py": methods.render,
-    "meta/_generated/symbolic.py": symbolic.render,
     "meta/_generated/table.py": table.render,
     "docs/reference/operators.md": docs.render,
 }

@@ -9,7 +9,7 @@ from meta.schema._dsl import Arg
 from scripts.src_codegen.signature import by_family, definition, docstring, header, parameter, tensor_args
 
 _IMPORTS = """
-# A call looks up a runner by the types of its arguments; everything else happens once, in meta.interpreter.invoke.
+# A call looks up a runner by the types of its arguments; everything else happens once, in meta.eager.call.
 # ruff: noqa: A001, A002, E501
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
@@ -22,15 +22,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from meta._generated.methods import TensorMethods
-from meta.autograd.tape import record
-from meta.interpreter.invoke import invoke, state
+from meta.eager.tape import record
+from meta.eager.call import invoke, state
 from meta.op.registry import get
-from meta.scope import scopes
+from meta.modes import scopes
 
 if TYPE_CHECKING:
     from meta.device import Device
     from meta.ir.dim import Dim
-    from meta.ndarray import NDArray
+    from meta.eager.ndarray import NDArray
 
     DeviceLike = Device | str
     DTypeLike = Any
@@ -93,7 +93,7 @@ def _wrap_int(arg: Arg) -> str:
 
 
 def _key(op: Op) -> str:
-    """The cache key; meta.interpreter.invoke.fast_key computes the same from normalised arguments."""
+    """The cache key; meta.eager.call.fast_key computes the same from normalised arguments."""
     parts = [part for arg in op.schema.args for part in _key_parts(arg)]
     return ", ".join(parts) if parts else "()"
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as f
-from meta.autograd.rule import GradRule
+from meta.op.grad.rule import GradRule
 """
 
 

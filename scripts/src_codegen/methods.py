@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import meta._generated as _generated
-from meta.op.indexing import Index
+from meta.eager.indexing import Index
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class TensorMethods(TensorLike):
     __slots__ = ()
 
     def __getitem__(self, index: Index) -> Self:
-        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.op.indexing)."""
-        from meta.op.indexing import getitem
+        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
+        from meta.eager.indexing import getitem
 
         return getitem(self, index)
 

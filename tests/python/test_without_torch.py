@@ -32,7 +32,7 @@ def test_program(program: str) -> None:
 def test_every_operator(tmp_path: Path) -> None:
     """One sample of each operator, recorded here with torch's results, is repeated where there is no torch."""
     pytest.importorskip("torch", reason="the expected results are torch's")
-    from meta.ndarray import NDArray
+    from meta.eager.ndarray import NDArray
     from meta.testing.call import flat_results
     from meta.testing.generic import call_of, references
     from tests.python.op.samples import first_rows, samples

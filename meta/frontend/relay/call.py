@@ -15,7 +15,7 @@ from meta.frontend.relay.values import describe, number
 from meta.ir.builder import Builder
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 _INERT = {
     "auto_scheduler_rewritten_layout": "",

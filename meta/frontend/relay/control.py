@@ -27,8 +27,8 @@ from meta.ir.builder import BlockScope, Builder
 from meta.ir.dim import Dim
 from meta.ir.expr import Atom, Binding, Block, Function, GlobalVar, If, Tuple, Var
 from meta.ir.type import FunctionType, TupleType, Type
-from meta.symbol import Symbol
 from meta.tracing import recording
+from meta.tracing.symbol import Symbol
 
 Thunk = Callable[[], Value]
 

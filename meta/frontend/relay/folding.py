@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from meta.eager.ndarray import asarray
 from meta.interpreter.run import evaluate
 from meta.ir.builder import Builder, suspended
 from meta.ir.expr import Atom, Call, Constant, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
-from meta.ndarray import asarray
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 _MOST_ELEMENTS = 4096
 """Elements of a tensor worth computing now: shapes and lists of axes, not weights."""

@@ -23,8 +23,8 @@ from meta.ir.dim import Dim, SymDim, find, unify
 from meta.ir.expr import Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.symbol import Symbol
 from meta.tracing import recording
+from meta.tracing.symbol import Symbol
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 Shapes = Mapping[str, Sequence[int]]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from meta._generated import functions as F
 from meta.device import CPU, Device
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
-from meta.interpreter.invoke import invoke, state
 from meta.ir.expr import ATOMS, Block, Call, Constant, Function, If, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk_blocks
 from meta.model.model import Model
-from meta.ndarray import NDArray, asarray, copy_of
 from meta.op.registry import Op
 from meta.passes.inline_calls import inline_calls
 from meta.passes.place import place

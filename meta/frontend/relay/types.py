@@ -13,7 +13,7 @@ from meta.frontend.relay.errors import UnsupportedError, at
 from meta.frontend.relay.values import OpaqueError, Value
 from meta.ir.dim import Dim, sym
 from meta.ir.type import TensorType, TupleType, Type, tensor_type
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 Bindings = Mapping[str, "Dim | Type"]
 """What type parameters stand for, by name."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from meta.frontend.relay import ast
 from meta.ir.expr import Constant
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 Value = Any
 """A Symbol, a tuple of Values, or one of the classes below; ast.OpRef and ast.ConstructorRef stand for themselves."""

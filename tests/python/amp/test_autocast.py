@@ -15,7 +15,7 @@ from meta import passes
 from meta.errors import ArgumentError, RegistryError
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
-from meta.scope import modes, scopes
+from meta.modes import modes, scopes
 from tests.python.passes.programs import program
 from tests.python.recorded import array, assert_equal
 

@@ -17,8 +17,8 @@ from meta.ir.dim import sym
 from meta.ir.expr import MUTATES, Constant, GlobalVar
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, TupleType, tensor_type
+from meta.modes import modes
 from meta.op.registry import get
-from meta.scope import modes
 from tests.python.ir.programs import OPS, build
 from tests.python.passes.programs import parsed, program
 from tests.python.recorded import array, assert_equal, check_ir

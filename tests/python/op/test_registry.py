@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import meta
-from meta.autograd.tape import table
+from meta.eager.tape import table
 from meta.op.dispatch import implementations
 from meta.op.registry import Op, all_ops
 from meta.op.registry import get as get_op

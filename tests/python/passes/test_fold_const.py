@@ -11,8 +11,8 @@ from meta.ir.analysis import op_counts
 from meta.ir.dim import sym
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
+from meta.modes import modes
 from meta.passes.fold_const import LIMIT
-from meta.scope import modes
 from tests.python.passes.programs import lines, parsed, program, same_results
 from tests.python.recorded import array
 

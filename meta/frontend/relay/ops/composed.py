@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.composed.einsum import einsum as contract
-from meta.composed.image import affine_grid as grid_of
-from meta.composed.image import grid_sample as sample
-from meta.composed.image import roi_align as align
-from meta.composed.select import searchsorted as places
 from meta.frontend.relay.call import OpCall
 from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
+from meta.functional.einsum import einsum as contract
+from meta.functional.image import affine_grid as grid_of
+from meta.functional.image import grid_sample as sample
+from meta.functional.image import roi_align as align
+from meta.functional.select import searchsorted as places
 
 
 @converter("einsum")

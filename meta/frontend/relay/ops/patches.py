@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
-from meta.composed.image import interpolated
 from meta.dtype import is_float
 from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.layout_map import convert_layout, permuted
 from meta.frontend.relay.ops.unary import rounded
 from meta.frontend.relay.table import converter
+from meta.functional.image import interpolated
 
 _MOST_STEPS = 64
 """Displacements to each side."""

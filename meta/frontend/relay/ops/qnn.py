@@ -19,7 +19,7 @@ from meta.frontend.relay.folding import fold
 from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.unary import clipped, rounded
 from meta.frontend.relay.table import converter
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 
 def _along(call: OpCall, value: Any, what: str, x: Any, axis: int, known: bool = True) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meta.device import Device
 from meta.ir.type import TensorType
+from meta.modes import scoped
 from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _frontend, _plans
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
@@ -19,7 +20,6 @@ from meta.op.dialect.cudnn._kernel import Run, product, unfit
 from meta.op.dialect.cudnn._plans import Solution
 from meta.op.dispatch import CallInfo, Kernel, choose
 from meta.op.registry import get
-from meta.scope import scoped
 
 X: Final = 1
 MASK: Final = 2

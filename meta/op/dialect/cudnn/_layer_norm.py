@@ -12,13 +12,13 @@ from typing import Any, Final
 from meta import storage
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
+from meta.modes import modes
 from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
 from meta.op.dialect.cudnn._kernel import Run, filled, product, small, unfit
 from meta.op.dialect.cudnn._plans import Solution
 from meta.op.dispatch import CallInfo
-from meta.scope import modes
 
 X: Final = 1
 SCALE: Final = 2

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.ir.type import TensorType
+from meta.modes import modes
 from meta.op.dialect.cudnn import DIALECT, _dropout, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Maker, Run, around, small, unfit
 from meta.op.dispatch import CallInfo
-from meta.scope import modes
 
 _ACCURATE: Final = 1
 _LOG: Final = 2

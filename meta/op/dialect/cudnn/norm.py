@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.ir.type import TensorType
+from meta.modes import modes
 from meta.op.declare.norm import wide
 from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
@@ -13,7 +14,6 @@ from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
 from meta.op.dialect.tvm import _driver as cuda
 from meta.op.dialect.tvm._generic import is_large
 from meta.op.dispatch import CallInfo
-from meta.scope import modes
 
 _SPATIAL: Final = 1
 """The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then

@@ -14,8 +14,8 @@ import torch
 
 import meta
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, DeviceError, GradientError, TypeInferenceError
-from meta.ndarray import NDArray
 
 SHAPES = [(), (0,), (3,), (2, 0, 3), (1, 1), (2, 3, 4)]
 

@@ -10,14 +10,14 @@ from typing import Any, cast
 from meta import storage
 from meta.device import CPU, Device
 from meta.device import device as parse_device
+from meta.eager.ndarray import NDArray
 from meta.errors import TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
 from meta.ir.type import TupleType, Value, tensor_type
-from meta.ndarray import NDArray
+from meta.modes import modes
 from meta.op.registry import Op, get
-from meta.scope import modes
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 Held = tuple[Any, tuple[Any, ...]]
 """A list or dict of a model, and what it held while a program was traced through the model."""

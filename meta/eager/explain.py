@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from meta.interpreter.invoke import device_of
+from meta.eager.call import device_of
 from meta.ir.type import TensorType, Value
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.op.registry import as_type, get

@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import meta
-from meta.autograd import tape
-from meta.autograd.rule import GradRule
+from meta.eager import tape
+from meta.eager.call import invoke, state
 from meta.errors import RegistryError
-from meta.interpreter.invoke import invoke, state
 from meta.ir.type import Type
 from meta.op import registry
 from meta.op.dispatch import dialect
 from meta.op.grad import support
 from meta.op.grad.entry import function_source, read_entry, rule_facts
+from meta.op.grad.rule import GradRule
 from meta.op.registry import Op, TypeFunction
 from meta.schema._dsl import Schema
 

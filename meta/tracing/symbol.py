@@ -11,7 +11,7 @@ from meta.dtype import is_float
 from meta.errors import GradientError, TraceError
 from meta.ir.dim import Dim
 from meta.ir.type import TensorType
-from meta.scope import modes
+from meta.modes import modes
 
 if TYPE_CHECKING:
     from meta.ir.expr import Constant, Var
@@ -72,7 +72,7 @@ class Symbol(TensorMethods):
         floating. Setting it makes the tensor a leaf, whose `.grad` `backward` fills."""
         if modes.trace is None:
             return is_float(self.dtype)
-        from meta.autograd.traced import depends_on_leaves
+        from meta.tracing.backward import depends_on_leaves
 
         return depends_on_leaves(modes.trace, self)
 
@@ -101,7 +101,7 @@ class Symbol(TensorMethods):
     def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate
         them into `.grad` for the rest of the trace. Arguments and errors are those of NDArray.backward."""
-        from meta.autograd.traced import backward
+        from meta.tracing.backward import backward
 
         backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
@@ -128,7 +128,7 @@ class Symbol(TensorMethods):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Overwrite a part of the values in place."""
-        from meta.op.indexing import setitem
+        from meta.eager.indexing import setitem
 
         self.update(setitem(self, index, value))
 

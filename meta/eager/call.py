@@ -13,18 +13,18 @@ from operator import is_
 from typing import Any, cast
 
 from meta import storage
-from meta.autograd import tape
 from meta.device import Device
+from meta.eager import tape
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder, current
 from meta.ir.expr import Constant, Var
 from meta.ir.type import TensorType, TupleType, Type, Value
-from meta.ndarray import NDArray
+from meta.modes import modes, scopes
 from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
 from meta.op.registry import Op, as_type
 from meta.op.rules import first_tensor
-from meta.scope import modes, scopes
-from meta.symbol import Symbol
+from meta.tracing.symbol import Symbol
 
 Runner = Callable[..., Any]
 CACHE_LIMIT = 4096

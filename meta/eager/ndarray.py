@@ -12,16 +12,16 @@ from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
+from meta.modes import modes, scopes
 from meta.op import rules
 from meta.schema._types import TensorLike
-from meta.scope import modes, scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
 
-    from meta.autograd.tape import Node
+    from meta.eager.tape import Node
 
 _alias_lock = Lock()
 _backward: Any = None  # imported once: an import statement a call would be felt
@@ -213,7 +213,7 @@ class NDArray(TensorMethods):
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
-        from meta.autograd.tape import written
+        from meta.eager.tape import written
 
         storage.copy_into(value._data, written("update", self)._data)
 
@@ -234,7 +234,7 @@ class NDArray(TensorMethods):
         if self.device.kind == "cpu" and not tracing:
             _write_host(self, index, value)
             return
-        from meta.op.indexing import setitem
+        from meta.eager.indexing import setitem
 
         self.update(setitem(self.detach(), index, value))
 
@@ -262,14 +262,14 @@ class NDArray(TensorMethods):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        from meta.autograd.tape import set_requires_grad
+        from meta.eager.tape import set_requires_grad
 
         set_requires_grad(self, wanted)
 
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operator computed this array."""
-        from meta.autograd.tape import Leaf
+        from meta.eager.tape import Leaf
 
         return self._node is None or isinstance(self._node, Leaf)
 
@@ -287,7 +287,7 @@ class NDArray(TensorMethods):
         Raises GradientError (no graph, freed graph, dy needed) and TypeInferenceError (dy of another shape)."""
         global _backward
         if _backward is None:
-            from meta.autograd.engine import backward as _backward
+            from meta.eager.engine import backward as _backward
 
         _backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
@@ -309,7 +309,7 @@ class NDArray(TensorMethods):
 
     def register_hook(self, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
         """Call `hook(gradient)` when this array's gradient is computed; a result replaces it. Returns a remover."""
-        from meta.autograd.tape import register_hook
+        from meta.eager.tape import register_hook
 
         return register_hook(self, hook)
 
@@ -343,8 +343,8 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
 
 def _write_host(x: NDArray, index: Any, value: Any) -> None:
     """`x[index] = value` through a NumPy view of the same memory."""
-    from meta.autograd.tape import written
-    from meta.op.indexing import check_dtype, check_value, host_index
+    from meta.eager.indexing import check_dtype, check_value, host_index
+    from meta.eager.tape import written
 
     items = host_index(x, index)
     if isinstance(value, NDArray):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.autograd.rule import GradRule
-from meta.autograd.tape import table
+from meta.eager.tape import table
 from meta.errors import GradientError, combined
 from meta.ir.builder import Builder
 from meta.ir.expr import (
@@ -32,8 +31,9 @@ from meta.ir.expr import (
 )
 from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import free_vars, inline, operands
-from meta.symbol import Symbol
+from meta.op.grad.rule import GradRule
 from meta.tracing import recording
+from meta.tracing.symbol import Symbol
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from meta.ir.dim import sym
 from meta.ir.expr import MUTATES
 from meta.ir.printer import to_text
 from meta.ir.type import tensor_type
-from meta.scope import modes, scopes
+from meta.modes import modes, scopes
 from meta.tree import flatten
 from tests.python.recorded import array, assert_equal, check_ir, execute
 

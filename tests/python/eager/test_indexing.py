@@ -263,7 +263,7 @@ def test_traced_masks_are_refused() -> None:
 
 def test_setitem_as_an_operator_agrees_with_the_write() -> None:
     """What other devices and traces do for a write."""
-    from meta.op.indexing import setitem
+    from meta.eager.indexing import setitem
 
     rng = random.Random(0)
     for shape in SHAPES:

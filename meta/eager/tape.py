@@ -9,14 +9,14 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError
 from meta.ir.type import TensorType
-from meta.ndarray import NDArray
+from meta.modes import modes
 from meta.op.registry import get
-from meta.scope import modes
 
 if TYPE_CHECKING:
-    from meta.autograd.rule import GradRule
+    from meta.op.grad.rule import GradRule
 
 Edge = tuple["Node", int] | None
 """The node and output index a gradient goes to; None for an argument that is not tracked."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, cast
 
-from meta.autograd.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
+from meta.eager.ndarray import NDArray, copy_of
+from meta.eager.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
-from meta.ndarray import NDArray, copy_of
-from meta.scope import modes
+from meta.modes import modes
 
 Slot = tuple[Node, int]
 Pending = dict[Node, dict[int, NDArray]]
@@ -73,7 +73,7 @@ def grad(
 
 def _traced() -> Any:
     """What takes the place of this module inside a traced function."""
-    from meta.autograd import traced
+    from meta.tracing import backward as traced
 
     return traced
 

@@ -1,4 +1,4 @@
-"""`backward` and `grad` inside a traced function: the counterpart of meta.autograd.engine on symbols."""
+"""`backward` and `grad` inside a traced function: the counterpart of meta.eager.engine on symbols."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.api import GradMode
-from meta.autograd.symbolic import Sweep, add_up, reached, run_sweep
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, combined
 from meta.ir.expr import Atom, Call, Var
+from meta.modes import modes
 from meta.schema._types import TensorLike
-from meta.scope import modes
-from meta.symbol import Symbol
-from meta.tracing.state import Trace
+from meta.tracing.differentiate import Sweep, add_up, reached, run_sweep
+from meta.tracing.symbol import Symbol
+from meta.tracing.trace import Trace
 
 
 def depends_on_leaves(trace: Trace, x: Symbol) -> bool:

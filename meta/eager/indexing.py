@@ -17,9 +17,9 @@ import meta
 from meta import dtype as dtypes
 from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
 from meta.ir.dim import Dim
+from meta.modes import modes
 from meta.op import rules
 from meta.schema._types import TensorLike
-from meta.scope import modes
 
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""

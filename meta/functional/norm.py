@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as f
-from meta.composed._axes import along
 from meta.errors import ArgumentError
+from meta.functional._axes import along
 
 
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:

@@ -1,0 +1,1 @@
+"""Functions that call operators and need no kernel."""
