@@ -5,8 +5,8 @@ builder                          writing IR binding by binding, which tracing an
 printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
 visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining
 compare                          equality, digests and keys by content
-analysis                         liveness, storage, memory, call graph
-verifier                         the rules of each level; verifier_rules are the functions behind them
+analysis                         last uses, leaves of types, call graph, operator counts
+verifier                         the rules of well-formed IR; verifier_rules are the functions behind them
 """
 
 from __future__ import annotations

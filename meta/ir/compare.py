@@ -54,11 +54,6 @@ def structural_equal(a: Node, b: Node) -> bool:
     return a is b or _canonical_text(a) == _canonical_text(b)
 
 
-def structural_hash(node: Node) -> str:
-    """A digest that structurally equal pieces of IR share. Without free variables it is the same in every process."""
-    return blake2b(_canonical_text(node).encode(), digest_size=16).hexdigest()
-
-
 def value_key(value: Expr) -> Hashable | None:
     """A key that two values share when they compute the same from the same variables; None for a value that has
     nested blocks. Large constants count as the same only when they are one object."""

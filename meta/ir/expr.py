@@ -25,9 +25,6 @@ from meta.schema._types import TensorLike
 
 MUTATES = "mutates"
 """Key of `Function.attrs`: {result index: index of the parameter whose storage that result replaces}."""
-INPLACE = "inplace"
-"""Key of `Call.attrs` in planned IR: {index of a result tensor: position of the argument whose storage it overwrites}.
-Until then calls are functional, whatever the operator declares about storage it could reuse."""
 MAX_DEPTH = 64
 """Deepest nesting of blocks, types and attribute values. It bounds the recursion of everything that walks IR."""
 

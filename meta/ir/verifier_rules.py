@@ -11,10 +11,8 @@ from typing import Any
 
 from meta.dtype import canonical
 from meta.errors import MetaError
-from meta.ir.analysis import Live, Storage, leaf_types, visit_live
 from meta.ir.builder import applied_type
 from meta.ir.expr import (
-    INPLACE,
     MUTATES,
     Atom,
     Binding,
@@ -51,7 +49,7 @@ class Context:
 
 BindingRule = Callable[[Binding, Context], Iterator[str]]
 BlockRule = Callable[[Block, Context], Iterator[str]]
-FunctionRule = Callable[[Context], Iterator[tuple[str, Binding | None]]]
+FunctionRule = Callable[[Context], Iterator[str]]
 
 
 # Rules on one binding
@@ -137,29 +135,6 @@ def constants_fit(binding: Binding, _: Context) -> Iterator[str]:
             yield from _constant(atom)
 
 
-def dialect_chosen(binding: Binding, _: Context) -> Iterator[str]:
-    call = binding.value
-    if isinstance(call, Call) and call.callee is None and not call.dialect:
-        yield f"{call.op_name} has no dialect"
-
-
-def overwrites_fit(binding: Binding, _: Context) -> Iterator[str]:
-    call = binding.value
-    if not isinstance(call, Call):
-        return
-    outputs = leaf_types(call.type)
-    for output, position in call.attrs.get(INPLACE, {}).items():
-        if not _is_index(output, len(outputs)) or not _is_index(position, len(call.args)):
-            yield f"output {output} is to overwrite argument {position}; there is no such pair"
-        elif not is_atom(call.args[position]) or call.args[position].type != outputs[output]:
-            yield f"output {output} is to overwrite argument {position}, which is no {outputs[output]!r}"
-
-
-def functional(binding: Binding, _: Context) -> Iterator[str]:
-    if isinstance(binding.value, Call) and INPLACE in binding.value.attrs:
-        yield f"the call overwrites arguments ('{INPLACE}' among its attributes)"
-
-
 # Rules on one block, when all its bindings have been seen
 
 
@@ -181,54 +156,23 @@ def results_exist(block: Block, context: Context) -> Iterator[str]:
 # Rules on a whole function of the module
 
 
-def parameters_distinct(context: Context) -> Iterator[tuple[str, Binding | None]]:
+def parameters_distinct(context: Context) -> Iterator[str]:
     if len(set(context.function.params)) != len(context.function.params):
-        yield "a variable is a parameter twice", None
+        yield "a variable is a parameter twice"
 
 
-def mutations_fit(context: Context) -> Iterator[tuple[str, Binding | None]]:
+def mutations_fit(context: Context) -> Iterator[str]:
     function = context.function
     mutates: dict[Any, Any] = function.attrs.get(MUTATES, {})
     results = [atom.type for atom in function.body.results]
     params = [param.type for param in function.params]
     for result, param in mutates.items():
         if not _is_index(result, len(results)) or not _is_index(param, len(params)):
-            yield f"'{MUTATES}' maps result {result} to parameter {param}; there is no such pair", None
+            yield f"'{MUTATES}' maps result {result} to parameter {param}; there is no such pair"
         elif results[result] != params[param]:
-            yield f"'{MUTATES}' maps a result {results[result]!r} to a parameter {params[param]!r}", None
+            yield f"'{MUTATES}' maps a result {results[result]!r} to a parameter {params[param]!r}"
     if len(set(mutates.values())) != len(mutates):
-        yield f"'{MUTATES}' names a parameter twice", None
-
-
-def overwrites_dead(context: Context) -> Iterator[tuple[str, Binding | None]]:
-    """An argument that is overwritten is no constant, is not read later under any name, and belongs to the caller
-    only when the function says that it mutates that parameter."""
-    storage = Storage(context.function)
-    mutated = set(context.function.attrs.get(MUTATES, {}).values())
-    found: list[tuple[str, Binding | None]] = []
-
-    def visit(binding: Binding, live: Live) -> None:
-        call = binding.value
-        if not isinstance(call, Call):
-            return
-        for position in call.attrs.get(INPLACE, {}).values():
-            for wrong in _overwrite(call.args[position], storage, live, mutated):
-                found.append((f"argument {position} {wrong}", binding))
-
-    visit_live(context.function, visit)
-    yield from reversed(found)
-
-
-def _overwrite(arg: Atom, storage: Storage, live: Live, mutated: set[int]) -> Iterator[str]:
-    overwritten = storage.buffers(arg)
-    readers = sorted(f"%{v.name}" for v in live if storage.buffers(v) & overwritten)
-    if readers:
-        yield f"is overwritten, but {', '.join(readers)} is read later"
-    for buffer in overwritten:
-        if buffer.kind == "constant":
-            yield "is a constant and overwritten"
-        if buffer.kind == "parameter" and buffer.index not in mutated:
-            yield "is a parameter and overwritten, but the function does not mutate it"
+        yield f"'{MUTATES}' names a parameter twice"
 
 
 # Helpers of the rules

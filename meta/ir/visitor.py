@@ -38,7 +38,6 @@ from meta.ir.expr import (
     is_atom_list,
     operands,
 )
-from meta.ir.module import Module
 
 Scope = Builder
 Rule = Callable[[Binding, Scope], Expr | Atom | None]
@@ -191,10 +190,10 @@ def retyped(call: Call) -> Call:
 class _Rewriter:
     """One traversal: the rules, the builder of the new code, and what variables were replaced by."""
 
-    def __init__(self, rules: tuple[Rule, ...], substitution: Mapping[Var, Atom]) -> None:
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
         self.builder = Builder(caller_spans=False)
-        self.substitution: Substitution = dict(substitution)
+        self.substitution: Substitution = {}
 
     def atom(self, atom: Atom) -> Atom:
         while isinstance(atom, Var) and atom in self.substitution:
@@ -253,7 +252,7 @@ def rewrite(function: Function, *rules: Rule) -> Function:
 
     A replacement may have another type than what it replaces: calls that read it are then typed again, which raises
     what their type rule raises."""
-    body = _Rewriter(rules, {}).block(function.body)
+    body = _Rewriter(rules).block(function.body)
     return function if body is function.body else replace(function, body=body)
 
 
@@ -268,33 +267,6 @@ def by_op(table: Mapping[str, Rule]) -> Rule:
         return chosen(binding, scope) if chosen else None
 
     return rule
-
-
-def rewrite_module(module: Module, *rules: Rule) -> Module:
-    """`rewrite` on every function; `module` itself when nothing changed."""
-    new = {name: rewrite(function, *rules) for name, function in module.functions.items()}
-    return module if all(new[name] is f for name, f in module.functions.items()) else Module(new)
-
-
-def substitute(block: Block, substitution: Mapping[Var, Atom]) -> Block:
-    """`block` with free variables replaced by atoms of the same types."""
-    return _Rewriter((), substitution).block(block)
-
-
-def filter_bindings(function: Function, keep: Callable[[Binding], bool]) -> Function:
-    """Without the bindings, at every depth, that `keep` says False to; nothing that stays may read those."""
-
-    def block(old: Block) -> Block:
-        new = tuple(
-            b if value is b.value else Binding(b.var, value)
-            for b in old.bindings
-            if keep(b)
-            for value in [with_blocks(b.value, tuple(map(block, nested_blocks(b.value))))]
-        )
-        return old if _same_length(new, old.bindings) else Block(new, old.result)
-
-    body = block(function.body)
-    return function if body is function.body else replace(function, body=body)
 
 
 def renamed(function: Function) -> Function:

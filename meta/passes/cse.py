@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from meta.ir.compare import value_key
-from meta.ir.expr import INPLACE, Atom, Binding, Call, Expr, Function, Var
+from meta.ir.expr import Atom, Binding, Expr, Function, Var
 from meta.ir.visitor import Scope, rewrite
 from meta.passes.manager import counted, function_pass
 
@@ -17,13 +17,12 @@ def cse(function: Function) -> Function:
     seen: dict[Hashable, Var] = {}
 
     def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
-        value = binding.value
-        key = None if isinstance(value, Call) and INPLACE in value.attrs else value_key(value)
+        key = value_key(binding.value)
         if key is None:
             return None
-        found = seen.get(key)
-        if found is not None and scope.definition(found) is not None:  # else its block has ended
-            return found
+        earlier = seen.get(key)
+        if earlier is not None and scope.definition(earlier) is not None:  # else its block has ended
+            return earlier
         seen[key] = binding.var
         return None
 

@@ -126,7 +126,7 @@ _created: set[str] = set()
 
 def pass_names() -> list[str]:
     """The names of the passes that come with the package and of those made so far."""
-    here = {"auto_cast", "auto_diff", "composites", "cse", "dce", "dispatch_dialect", "drop_stop_gradient",
+    here = {"auto_cast", "auto_diff", "composites", "cse", "dce", "drop_stop_gradient",
             "fold_const", "from_relay", "inline_calls", "place", "simplify"}  # fmt: skip
     return sorted(here | _created)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta import passes, tracing
+from meta import tracing
 from meta.errors import ArgumentError, DispatchError, IRError
 from meta.interpreter import run as interpreter
 from meta.interpreter.run import MAX_CALLS, Closure, run
@@ -20,7 +20,7 @@ from meta.ir.type import FunctionType, TupleType, tensor_type
 from meta.modes import modes
 from meta.op.registry import get
 from tests.python.ir.programs import OPS, build
-from tests.python.passes.programs import parsed, program
+from tests.python.passes.programs import parsed, program, with_named_dialect
 from tests.python.recorded import array, assert_equal, check_ir
 
 X = (2, 3)
@@ -67,8 +67,7 @@ def test_autocast_is_not_for_programs():
 
 def test_dispatched_calls_run_on_their_dialect():
     seen = []
-    with meta.with_dialect("reference"):
-        module = passes.dispatch_dialect(program(lambda x: meta.relu(x) + 1.0, X))
+    module = with_named_dialect(program(lambda x: meta.relu(x) + 1.0, X), "reference")
     modes.observers = (lambda call, candidate: seen.append(candidate.implementation.name),)
     try:
         run(module, array(*X))

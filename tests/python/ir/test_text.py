@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meta.errors import IRError
-from meta.ir.compare import structural_equal, structural_hash
+from meta.ir.compare import structural_equal
 from meta.ir.dim import sym
 from meta.ir.expr import MAX_DEPTH, Constant, If
 from meta.ir.literal import to_array
@@ -33,7 +33,6 @@ def test_random_programs_survive_reading(seed):
     assert to_text(again) == text
     verify(again)
     assert structural_equal(module, again)
-    assert structural_hash(module) == structural_hash(again)
     assert to_text(parse(to_text(module, spans=False), lookup)) == to_text(module, spans=False)
 
 
@@ -49,8 +48,8 @@ def test_copies_of_random_programs_are_equal_and_apart(seed):
 
 
 def test_random_programs_differ_from_one_another():
-    hashes = {structural_hash(Program(seed).module()) for seed in range(150)}
-    assert len(hashes) == 150
+    texts = {to_text(Program(seed).module()) for seed in range(150)}
+    assert len(texts) == 150
 
 
 def test_variables_of_one_name_are_told_apart():

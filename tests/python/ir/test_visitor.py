@@ -1,14 +1,14 @@
 """Walking and rewriting."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
 from meta.errors import IRError, TypeInferenceError
 from meta.ir.builder import Builder
-from meta.ir.compare import structural_equal, structural_hash, value_key
+from meta.ir.compare import structural_equal, value_key
 from meta.ir.expr import Block, Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var
-from meta.ir.module import Module
 from meta.ir.parser import parse_function
 from meta.ir.printer import to_text
 from meta.ir.span import Span
@@ -17,14 +17,11 @@ from meta.ir.verifier import verify
 from meta.ir.visitor import (
     bound_vars,
     by_op,
-    filter_bindings,
     free_vars,
     inline,
     map_operands,
     renamed,
     rewrite,
-    rewrite_module,
-    substitute,
     use_counts,
     walk,
     walk_blocks,
@@ -178,22 +175,10 @@ def test_what_does_not_change_is_shared():
     f = function(NESTED)
     assert rewrite(f, lambda b, s: None) is f
     assert rewrite(f, lambda b, s: b.value) is f
-    module = Module({"main": f, "other": build(lambda b, x: x, T)})
-    assert rewrite_module(module, lambda b, s: None) is module
-    drop = by_op({"softmax": lambda b, s: b.value.args[0]})
-    new = rewrite_module(module, drop)
-    assert new["other"] is module["other"]
-    assert new.main.body.bindings[0] is f.body.bindings[0]
-    assert new.main.body.bindings[2] is f.body.bindings[2]
-    assert new.main.body.bindings[1] is not f.body.bindings[1]
-
-
-def test_bindings_are_filtered_at_every_depth():
-    f = function("  %c = test(%x)\n  %y = if %c {\n %a = softmax(%x)\n %x } else { %x }\n  %y")
-    new = filter_bindings(f, lambda b: b.var.name != "a")
-    verify(new)
-    assert new.body.bindings[1].value.then.bindings == ()
-    assert filter_bindings(f, lambda b: True) is f
+    new = rewrite(f, by_op({"softmax": lambda b, s: b.value.args[0]}))
+    assert new.body.bindings[0] is f.body.bindings[0]
+    assert new.body.bindings[2] is f.body.bindings[2]
+    assert new.body.bindings[1] is not f.body.bindings[1]
 
 
 def test_a_copy_shares_no_variable():
@@ -217,15 +202,6 @@ def test_inlining_twice_gives_a_correct_program():
         inline(Builder(), f, ())
 
 
-def test_free_variables_are_substituted():
-    f = function(NESTED)
-    x, other = f.params[0], Var("other", T)
-    block = substitute(f.body, {x: other})
-    assert free_vars(block) == (other,)
-    verify(Function((other,), block))
-    assert free_vars(f.body) == (x,)
-
-
 def test_operands_of_lists_and_callees_are_mapped():
     x, y = Var("x", T), Var("y", T)
     swap = {x: y}
@@ -242,15 +218,14 @@ def test_operands_of_lists_and_callees_are_mapped():
 def test_equality_is_by_content():
     same = [function("  %a = softmax(%x, axis=0)\n  %a"), function("  %zz = softmax(%x, axis=0)\n  %zz")]
     assert structural_equal(*same)
-    assert structural_hash(same[0]) == structural_hash(same[1])
     others = [
         "  %a = softmax(%x)\n  %a", "  %a = softmax(%x, axis=0)\n  %x", "  %a = tvm.softmax(%x, axis=0)\n  %a",
         '  %a = softmax(%x, axis=0) with {"k": 1}\n  %a', "  %a = softmax(%x, axis=0)\n  %b = (%a,)\n  %a",
         "  %a = add(%x, 1)\n  %a", "  %a = add(%x, 1.0)\n  %a", "  %a = add(%x, True)\n  %a",
         '  %a = add(%x, const(1.0, "float32"))\n  %a', '  %a = add(%x, const(2.0, "float32"))\n  %a',
     ]  # fmt: skip
-    hashes = {structural_hash(f) for f in [same[0], *map(function, others)]}
-    assert len(hashes) == 1 + len(others)
+    for a, b in combinations([same[0], *map(function, others)], 2):
+        assert not structural_equal(a, b)
 
 
 def test_free_variables_compare_by_identity():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,11 +12,12 @@ import meta
 from meta import tracing
 from meta.interpreter.run import run
 from meta.ir.builder import Builder
-from meta.ir.expr import Constant
+from meta.ir.expr import Call, Constant
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, tensor_type
+from meta.ir.visitor import rewrite
 from meta.op.registry import get
 from tests.python.recorded import assert_equal, check_ir
 
@@ -40,6 +42,17 @@ def lines(module: Module, name: str = "main") -> list[str]:
         head, equals, value = line.strip().partition(" = ")
         out.append(f"{head.split(':')[0]} = {value}" if equals else line.strip())
     return out
+
+
+def with_named_dialect(module: Module, dialect: str) -> Module:
+    """The module with `dialect` named on every operator call that runs a kernel."""
+
+    def name(binding, _):
+        call = binding.value
+        named = isinstance(call, Call) and call.callee is None and not call.op.view and call.dialect is None
+        return replace(call, dialect=dialect) if named else None
+
+    return Module({n: rewrite(f, name) for n, f in module.functions.items()})
 
 
 def inputs(module: Module, seed: int = 0) -> list[meta.NDArray]:

@@ -10,7 +10,7 @@ from meta.ir.compare import structural_equal
 from meta.ir.expr import Call, Constant
 from meta.ir.verifier import verify
 from meta.ir.visitor import reads, walk
-from tests.python.passes.programs import parsed, program, random_module
+from tests.python.passes.programs import parsed, program, random_module, with_named_dialect
 from tests.python.passes.test_structure import BRANCHES
 
 RELAY = """#[version = "0.0.5"]
@@ -44,8 +44,7 @@ def test_everything_moves_and_comes_back(module):
 
 
 def test_choices_of_dialects_are_dropped():
-    with meta.with_dialect("reference"):
-        chosen = passes.dispatch_dialect(parsed(BRANCHES))
+    chosen = with_named_dialect(parsed(BRANCHES), "reference")
     calls = [b.value for b in walk(passes.place("cuda")(chosen).main) if isinstance(b.value, Call)]
     assert calls
     assert all(call.dialect is None for call in calls)

@@ -14,7 +14,6 @@ EXACT = {
     "dce": passes.dce,
     "simplify": passes.simplify,
     "drop_stop_gradient": passes.drop_stop_gradient,
-    "dispatch_dialect": passes.dispatch_dialect,
     "standard": passes.standard(),
 }
 

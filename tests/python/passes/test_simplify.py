@@ -9,7 +9,7 @@ import meta
 from meta import passes
 from meta.ir.dim import sym
 from meta.ir.type import tensor_type
-from tests.python.passes.programs import lines, program, same_results
+from tests.python.passes.programs import lines, program, same_results, with_named_dialect
 
 X = (2, 3)
 
@@ -184,5 +184,5 @@ def test_gradients_stop_until_they_are_taken() -> None:
 
 
 def test_dispatched_calls_are_left_alone() -> None:
-    before = passes.dispatch_dialect(program(lambda x: meta.relu(x * 1.0) + 0.0, X))
+    before = with_named_dialect(program(lambda x: meta.relu(x * 1.0) + 0.0, X), "tvm")
     assert passes.simplify(before).main is before.main

@@ -1,23 +1,17 @@
-"""cse, dce, inline_calls, dispatch_dialect: what they keep, share, drop and copy."""
+"""cse, dce, inline_calls: what they keep, share, drop and copy."""
 
 from __future__ import annotations
 
 import sys
 
-import pytest
-
 import meta
 from meta import passes
-from meta.errors import DispatchError
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
-from meta.ir.builder import Builder
-from meta.ir.expr import INPLACE, Call
+from meta.ir.expr import Call
 from meta.ir.module import Module
 from meta.ir.printer import to_text
-from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
-from meta.op.registry import get
 from tests.python.passes.programs import parsed, program, random_module, same_results
 from tests.python.recorded import array, assert_equal, check_ir
 
@@ -75,17 +69,6 @@ def test_equal_constants_and_fields_are_one():
 def test_draws_with_their_own_keys_stay_apart():
     before = program(lambda x: meta.random.normal(X) + meta.random.normal(X) + x, X)
     assert op_counts(passes.cse(before).main)["normal"] == 2
-
-
-def test_calls_that_overwrite_are_not_merged():
-    builder = Builder()
-    t = tensor_type(X)
-    with builder.function("main", [("x", t), ("y", t)]) as scope:
-        x, y = scope.params
-        made = [builder.call(get("add"), (x, y), attrs={INPLACE: {0: 0}}) for _ in range(2)]
-        scope.ret(made)
-    before = Module({"main": scope.function})
-    assert passes.cse(before) is before
 
 
 # --- dce -------------------------------------------------------------------------------------------------------------
@@ -194,28 +177,6 @@ def test_calls_become_bodies_unless_they_recurse():
               if isinstance(b.value, Call) and b.value.callee]  # fmt: skip
     assert called == ["count", "count"]
     assert passes.dce(passes.inline_calls(after)) is after
-
-
-# --- dispatch_dialect ------------------------------------------------------------------------------------------------
-
-
-def test_every_call_gets_its_dialect():
-    before = program(lambda x, w: meta.softmax(meta.relu(x @ w)).reshape((8,)), X, (3, 4))
-    with meta.with_dialect("tvm"):
-        after = same_results(before, passes.dispatch_dialect(before))
-    assert list(op_counts(after.main)) == ["reshape", "tvm.matmul", "tvm.relu", "tvm.softmax"]
-    with meta.with_dialect("reference"):
-        again = passes.dispatch_dialect(before)
-    assert list(op_counts(again.main)) == ["reference.matmul", "reference.relu", "reference.softmax", "reshape"]
-    assert passes.dispatch_dialect(after) is after
-
-
-def test_a_call_that_nobody_takes_is_named():
-    builder = Builder()
-    with builder.function("main", [("x", tensor_type(X, "float32", "cuda"))]) as scope:
-        scope.ret(builder.call(get("relu"), scope.params))
-    with meta.with_dialect("reference"), pytest.raises(DispatchError, match=r"\[relu\] no dialect accepts relu"):
-        passes.dispatch_dialect(Module({"main": scope.function}))
 
 
 # --- size ------------------------------------------------------------------------------------------------------------

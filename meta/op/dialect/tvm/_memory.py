@@ -40,10 +40,6 @@ def tvm_dtype(dtype: str) -> Any:
     return tvm.dtype(dtype)
 
 
-def tvm_shape(shape: tuple[int, ...]) -> Any:
-    return tvm.Shape(shape)
-
-
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
     """An uninitialised compact tensor; on CUDA from the pool of the current stream. Raises DeviceError when the device
     is missing or out of memory."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from meta import dtype as dtypes
@@ -24,8 +23,3 @@ def widen(value: Any) -> Any:
 def narrow(x: Any, dtype: str, name: str = "narrow") -> Any:
     """A tensor in `dtype`."""
     return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), name)
-
-
-def compute_in(shape: Any, element: Callable[..., Any], dtype: str, name: str) -> Any:
-    """`te.compute` of an element computed in another dtype and stored as `dtype`."""
-    return te.compute(shape, lambda *i: element(*i).astype(dtype), name)
