@@ -23,7 +23,7 @@ from meta.modes import scopes
 
 if TYPE_CHECKING:
     from meta.device import Device
-    from meta.ir.dim import Dim
+    from meta.dim import Dim
     from meta.eager.ndarray import NDArray
 
     DeviceLike = Device | str

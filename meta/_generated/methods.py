@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from meta.device import Device
-    from meta.ir.dim import Dim
+    from meta.dim import Dim
 
     DeviceLike = Device | str
     DTypeLike = Any

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta.dim import Dim
 from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
-from meta.ir.dim import Dim
 from meta.modes import modes
 from meta.op import rules
 from meta.schema._types import TensorLike

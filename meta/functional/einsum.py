@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from meta._generated import functions as f
+from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
-from meta.ir.dim import Dim, product, same_dim
 
 _EQUATION = re.compile(r"(?P<inputs>[A-Za-z.,]*)(->(?P<output>[A-Za-z.]*))?")
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as f
+from meta.dim import product
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
-from meta.ir.dim import product
 
 
 def _number(name: str, count: Any) -> int:

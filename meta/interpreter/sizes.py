@@ -1,94 +1,58 @@
-"""Symbolic sizes of a program as numbers, once its inputs are there."""
+"""Symbolic sizes of a program as numbers: read off its inputs, and put in place of sizes in attributes."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from meta.errors import ArgumentError, IRError
-from meta.ir.dim import Dim, SymDim
+from meta.dim import SymDim, evaluate, names
+from meta.errors import ArgumentError
 from meta.ir.type import TensorType, TupleType, Type
 
 Sizes = dict[str, int]
 """Name of a size -> its value."""
-_OPERATORS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: int.__add__,
-    ast.Sub: int.__sub__,
-    ast.Mult: int.__mul__,
-    ast.FloorDiv: int.__floordiv__,
-}
-
-
-def evaluate_dim(value: Dim, sizes: Mapping[str, int]) -> int:
-    """A size as a number. Raises IRError when it depends on a name that no input has."""
-    if not isinstance(value, SymDim):
-        return value
-    total = 0
-    for names, coefficient in value.terms:
-        for name in names:
-            coefficient *= sizes[name] if name in sizes else _quotient(ast.parse(name, mode="eval").body, sizes)
-        total += coefficient
-    return total
-
-
-def _quotient(node: ast.expr, sizes: Mapping[str, int]) -> int:
-    """The printed form of a quotient: sums, products, differences and floor divisions of names and numbers."""
-    match node:
-        case ast.Name(id=name) if name in sizes:
-            return sizes[name]
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_quotient(operand, sizes)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_quotient(left, sizes), _quotient(right, sizes))
-        case _:
-            known = ", ".join(sizes) or "none"
-            raise IRError("interpreter", f"the size {ast.unparse(node)} is not known", f"a computation on {known}")
 
 
 def evaluate_attr(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute value with symbolic sizes as numbers."""
+    """An attribute value with symbolic sizes as numbers. Raises IRError for a size that no input has."""
     if isinstance(value, SymDim):
-        return evaluate_dim(value, sizes)
+        return evaluate(value, sizes)
     return tuple(evaluate_attr(v, sizes) for v in value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType]
 
 
-def bind_sizes(where: str, name: str, kind: Type, given: Type, sizes: Sizes) -> None:
-    """Learn from an input of type `given` the sizes that `kind` names. Raises ArgumentError when it does not fit."""
-    if isinstance(kind, TupleType) and isinstance(given, TupleType) and len(kind.fields) == len(given.fields):
-        for i, (k, g) in enumerate(zip(kind.fields, given.fields, strict=True)):
-            bind_sizes(where, f"{name}.{i}", k, g, sizes)
+def bind_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:
+    """Add to `sizes` those that the parameter type `kind` names and an input of type `actual` has. Raises
+    ArgumentError when the input does not fit."""
+    if isinstance(kind, TupleType) and isinstance(actual, TupleType) and len(kind.fields) == len(actual.fields):
+        for i, (k, a) in enumerate(zip(kind.fields, actual.fields, strict=True)):
+            bind_sizes(where, f"{name}.{i}", k, a, sizes)
         return
-    if kind is given or (not isinstance(kind, TensorType) and kind == given):
+    if kind is actual or (not isinstance(kind, TensorType) and kind == actual):
         return
-    if not isinstance(kind, TensorType) or not isinstance(given, TensorType) or not _like(kind, given):
-        raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}")
-    for dim, size in zip(kind.shape, given.shape, strict=True):
-        if isinstance(dim, SymDim) and _is_name(dim):
-            dim = sizes.setdefault(repr(dim), size)  # type: ignore[arg-type]
+    if not isinstance(kind, TensorType) or not isinstance(actual, TensorType) or not _agree_but_for_sizes(kind, actual):
+        raise ArgumentError(where, f"input '{name}' is {actual!r}", f"{kind!r}")
+    for dim, size in zip(kind.shape, actual.shape, strict=True):
+        if isinstance(dim, SymDim) and dim.name is not None:
+            dim = sizes.setdefault(dim.name, size)  # type: ignore[arg-type]
         if isinstance(dim, int) and dim != size:
-            known = {n: s for n, s in sizes.items() if n in repr(kind)}
-            raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}" + _text(known))
+            raise _mismatch(where, name, kind, actual, sizes)
 
 
-def check_sizes(where: str, name: str, kind: Type, given: Type, sizes: Sizes) -> None:
-    """Raise ArgumentError unless the sizes that `kind` computes from names are those of `given`."""
-    if not isinstance(kind, TensorType) or not isinstance(given, TensorType):
+def check_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:
+    """Raise ArgumentError unless the sizes that `kind` computes from names are those of `actual`."""
+    if not isinstance(kind, TensorType) or not isinstance(actual, TensorType):
         return
-    for dim, size in zip(kind.shape, given.shape, strict=True):
-        if isinstance(dim, SymDim) and not _is_name(dim) and evaluate_dim(dim, sizes) != size:
-            raise ArgumentError(where, f"input '{name}' is {given!r}", f"{kind!r}" + _text(sizes))
+    for dim, size in zip(kind.shape, actual.shape, strict=True):
+        if isinstance(dim, SymDim) and dim.name is None and evaluate(dim, sizes) != size:
+            raise _mismatch(where, name, kind, actual, sizes)
 
 
-def _like(kind: TensorType, given: TensorType) -> bool:
-    return kind.dtype == given.dtype and kind.ndim == given.ndim and kind.device is given.device
+def _agree_but_for_sizes(kind: TensorType, actual: TensorType) -> bool:
+    return kind.dtype == actual.dtype and kind.ndim == actual.ndim and kind.device is actual.device
 
 
-def _is_name(dim: SymDim) -> bool:
-    return repr(dim).isidentifier()
-
-
-def _text(sizes: Mapping[str, int]) -> str:
-    return f" with {', '.join(f'{n} = {s}' for n, s in sizes.items())}" if sizes else ""
+def _mismatch(where: str, name: str, kind: TensorType, actual: TensorType, sizes: Sizes) -> ArgumentError:
+    used = frozenset[str]().union(*map(names, kind.shape))
+    values = ", ".join(f"{n} = {size}" for n, size in sizes.items() if n in used)
+    expected = f"{kind!r} with {values}" if values else f"{kind!r}"
+    return ArgumentError(where, f"input '{name}' is {actual!r}", expected)

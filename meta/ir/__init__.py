@@ -1,6 +1,6 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
-expr, type, dim, module, span    the nodes, their types with symbolic sizes, programs, places in the user's code
+expr, type, module, span         the nodes, their types, programs, places in the user's code
 builder                          writing IR binding by binding, which tracing and passes do
 printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
 visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 from meta.device import Device
+from meta.dim import SymDim
 from meta.errors import IRError
-from meta.ir.dim import SymDim
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
 from meta.schema._dsl import Schema

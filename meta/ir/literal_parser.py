@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from meta.device import device
+from meta.dim import Dim, Shape, SymDim, sym
 from meta.dtype import canonical
 from meta.errors import MetaError
-from meta.ir.dim import Dim, Shape, SymDim, sym
 from meta.ir.expr import Constant
 from meta.ir.lexer import Cursor
 from meta.ir.literal import decode_data, decode_items

@@ -7,8 +7,8 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
+from meta.dim import Dim, Shape, product
 from meta.dtype import itemsize
-from meta.ir.dim import Dim, Shape, product
 
 
 class TensorType:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from meta import dtype as dtypes
+from meta.dim import Dim, Shape, product, same_dim
 from meta.errors import DeviceError, TypeInferenceError
-from meta.ir.dim import Dim, Shape, product, same_dim
 from meta.ir.type import TensorType, tensor_type
 
 ScalarOrType = TensorType | bool | int | float

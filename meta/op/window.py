@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meta.ir.dim import Dim
+from meta.dim import Dim
 from meta.op import rules
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.dim import is_static
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
 from meta.interpreter.run import evaluate
-from meta.ir.dim import is_static
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom, is_atom_list
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type

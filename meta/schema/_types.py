@@ -14,6 +14,7 @@ from typing import Any, Literal
 from meta import dtype as dtypes
 from meta.device import Device as DeviceObject
 from meta.device import device as parse_device
+from meta.dim import SymDim
 from meta.errors import MetaError, did_you_mean
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
@@ -96,17 +97,12 @@ def _tensors(value: Any) -> Any:
 def _int(value: Any) -> Any:
     if isinstance(value, (bool, float)):
         raise Reject
-    if isinstance(value, int) or _is_symbolic(value):
+    if isinstance(value, (int, SymDim)):
         return value
     if hasattr(value, "__index__") and not isinstance(value, TensorLike):
         with suppress(TypeError):  # arrays of several numbers have the method, too
             return int(value.__index__())
     raise Reject
-
-
-def _is_symbolic(value: Any) -> bool:
-    """A symbolic size (meta.ir.dim lives above this layer, so it is known by its class's name)."""
-    return type(value).__name__ == "SymDim"
 
 
 def _float(value: Any) -> float:

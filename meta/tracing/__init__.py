@@ -32,10 +32,10 @@ from itertools import count
 from typing import Any
 
 from meta.device import Device
+from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
-from meta.ir.dim import SymDim
 from meta.ir.expr import MUTATES, Function, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type

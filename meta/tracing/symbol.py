@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from meta._generated.methods import TensorMethods
 from meta.device import Device
+from meta.dim import Dim
 from meta.dtype import is_float
 from meta.errors import GradientError, TraceError
-from meta.ir.dim import Dim
 from meta.ir.type import TensorType
 from meta.modes import modes
 

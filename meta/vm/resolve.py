@@ -17,7 +17,7 @@ from meta.ir.visitor import walk
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.registry import Op
 from meta.op.rules import first_tensor
-from meta.vm.sizes import names
+from meta.vm.sizes import size_names
 
 
 def is_open(call: Call) -> bool:
@@ -63,4 +63,4 @@ def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
 
 def open_sizes(function: Function) -> frozenset[str]:
     """The names of sizes that open calls in a function bring about."""
-    return frozenset(name for call in open_calls(function) for t in leaf_types(call.type) for name in names(t))
+    return frozenset(name for call in open_calls(function) for t in leaf_types(call.type) for name in size_names(t))

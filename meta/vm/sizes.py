@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
+from meta.dim import Dim, compute, names
 from meta.errors import NotSupportedError
-from meta.ir.dim import Dim, SymDim
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
 from meta.op.dialect.tvm import _adapter as tvm
 
 
-def names(kind: Type) -> set[str]:
-    """The names of the sizes of a tensor."""
-    if not isinstance(kind, TensorType):
-        return set()
-    return {atom for d in kind.shape if isinstance(d, SymDim) for term, _ in d.terms for atom in term}
+def size_names(kind: Type) -> frozenset[str]:
+    """The names that the sizes of a tensor are computed from."""
+    return frozenset[str]().union(*map(names, kind.shape)) if isinstance(kind, TensorType) else frozenset()
 
 
 def unknown(kind: TensorType) -> Any:
@@ -33,16 +30,10 @@ class Sizes:
         self._hidden = hidden
 
     def dim(self, value: Dim) -> Any:
-        """An `int`, or the TVM expression of a polynomial."""
-        if not isinstance(value, SymDim):
+        """An `int`, or the TVM expression of a symbolic size."""
+        if isinstance(value, int):
             return value
-        total: Any = None
-        for monomial, coefficient in value.terms:
-            term: Any = tvm.IntImm("int64", coefficient)
-            for atom in monomial:
-                term = self._atom(atom) if isinstance(term, tvm.IntImm) and int(term) == 1 else term * self._atom(atom)
-            total = term if total is None else total + term
-        return total
+        return compute(value, self._variable, lambda number: tvm.IntImm("int64", number), tvm.tirx.floordiv)
 
     def shape(self, dims: tuple[Dim, ...]) -> list[Any]:
         return [self.dim(d) for d in dims]
@@ -51,7 +42,7 @@ class Sizes:
         """The Relax type of what the function returns."""
         if isinstance(kind, TupleType):
             return tvm.TupleType([self.result(field) for field in kind.fields])
-        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(names(kind)):
+        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(size_names(kind)):
             return unknown(kind)
         return self.type(kind)
 
@@ -72,24 +63,5 @@ class Sizes:
             case _:
                 raise NotSupportedError("vm", f"{kind!r} has no run-time form", "tensors and tuples of them")
 
-    def _atom(self, name: str) -> Any:
-        if name.isidentifier():
-            return self._variables.setdefault(name, tvm.Var(name, "int64"))
-        return self._quotient(ast.parse(name, mode="eval").body)
-
-    def _quotient(self, node: ast.expr) -> Any:
-        """The printed form of an opaque quotient, `((n + 1)//(2))`: sums, products, differences and floor divisions."""
-        match node:
-            case ast.Name(id=name):
-                return self._atom(name)
-            case ast.Constant(value=int() as number):
-                return tvm.IntImm("int64", number)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self._quotient(operand)
-            case ast.BinOp(left=left, op=op, right=right):
-                a, b = self._quotient(left), self._quotient(right)
-                return a + b if isinstance(op, ast.Add) else a - b if isinstance(op, ast.Sub) else (
-                    a * b if isinstance(op, ast.Mult) else tvm.tirx.floordiv(a, b)
-                )  # fmt: skip
-            case _:
-                raise NotSupportedError("vm", f"the size {ast.unparse(node)}", "+, -, * and // of named sizes")
+    def _variable(self, name: str) -> Any:
+        return self._variables.setdefault(name, tvm.Var(name, "int64"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from meta.dim import Dim
 from meta.frontend.relay import ast
 from meta.frontend.relay.errors import RelayError, UnsupportedError, at
 from meta.frontend.relay.types import convert_type, match_types, value_type
@@ -24,7 +25,6 @@ from meta.frontend.relay.values import (
     rebuilt,
 )
 from meta.ir.builder import BlockScope, Builder
-from meta.ir.dim import Dim
 from meta.ir.expr import Atom, Binding, Block, Function, GlobalVar, If, Tuple, Var
 from meta.ir.type import FunctionType, TupleType, Type
 from meta.tracing import recording

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meta.dim import Dim, SymDim, find, unify
 from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.relay import ast
 from meta.frontend.relay.call import constant
@@ -19,7 +20,6 @@ from meta.frontend.relay.examine import check_operators
 from meta.frontend.relay.types import convert_type, fits, value_type
 from meta.frontend.relay.values import Frame, OpaqueError, Value, rebuilt
 from meta.ir.analysis import leaf_types
-from meta.ir.dim import Dim, SymDim, find, unify
 from meta.ir.expr import Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type

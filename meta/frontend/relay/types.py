@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
+from meta.dim import Dim, sym
 from meta.frontend.relay import ast
 from meta.frontend.relay.errors import UnsupportedError, at
 from meta.frontend.relay.values import OpaqueError, Value
-from meta.ir.dim import Dim, sym
 from meta.ir.type import TensorType, TupleType, Type, tensor_type
 from meta.tracing.symbol import Symbol
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.ir.dim import Shape, same_dim
+from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.declare.norm import wide

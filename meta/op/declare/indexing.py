@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from meta import dtype as dtypes
-from meta.ir.dim import Dim, same_dim, sym
+from meta.dim import Dim, same_dim, sym
 from meta.ir.type import TensorType
 from meta.op import data_dependent, rules
 from meta.op.registry import declare

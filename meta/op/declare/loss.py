@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta import dtype as dtypes
-from meta.ir.dim import Shape, same_dim
+from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType
 from meta.op import rules
 from meta.op.registry import declare

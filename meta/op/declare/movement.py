@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.ir.dim import Dim
+from meta.dim import Dim
 from meta.ir.type import TensorType
 from meta.op import rules
 from meta.op.registry import declare

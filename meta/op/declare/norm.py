@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta import dtype as dtypes
-from meta.ir.dim import Shape, product
+from meta.dim import Shape, product
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.registry import declare

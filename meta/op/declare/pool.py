@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.ir.dim import Shape, is_static
+from meta.dim import Shape, is_static
 from meta.ir.type import TensorType
 from meta.op import rules, window
 from meta.op.registry import declare

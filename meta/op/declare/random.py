@@ -7,7 +7,7 @@ The bits are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers:
 from __future__ import annotations
 
 from meta import dtype as dtypes
-from meta.ir.dim import Dim, same_dim
+from meta.dim import Dim, same_dim
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.op.registry import declare

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from meta.device import Device
-from meta.ir.dim import Dim, same_dim
+from meta.dim import Dim, same_dim
 from meta.ir.type import TensorType, TupleType, Value, tensor_type
 from meta.op import rules
 from meta.op.registry import declare

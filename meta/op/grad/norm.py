@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.ir.dim import product
+from meta.dim import product
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit, share_of
 

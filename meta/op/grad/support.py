@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.ir.dim import Dim
+from meta.dim import Dim
 from meta.ir.type import TensorType
 
 __all__ = ["fit", "nothing"]

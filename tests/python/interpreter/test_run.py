@@ -9,11 +9,11 @@ import pytest
 
 import meta
 from meta import tracing
+from meta.dim import sym
 from meta.errors import ArgumentError, DispatchError, IRError
 from meta.interpreter import run as interpreter
 from meta.interpreter.run import MAX_CALLS, Closure, run
 from meta.ir.builder import Builder
-from meta.ir.dim import sym
 from meta.ir.expr import MUTATES, Constant, GlobalVar
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, TupleType, tensor_type

@@ -4,10 +4,10 @@ from random import Random
 
 import numpy as np
 
+from meta.dim import sym
 from meta.dtype import to_numpy
 from meta.errors import RegistryError, TypeInferenceError, did_you_mean
 from meta.ir.builder import Builder
-from meta.ir.dim import sym
 from meta.ir.expr import Constant, Function, GlobalVar
 from meta.ir.module import Module
 from meta.ir.span import Span

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from meta.dim import sym
 from meta.errors import IRError
 from meta.ir.compare import structural_equal
-from meta.ir.dim import sym
 from meta.ir.expr import MAX_DEPTH, Constant, If
 from meta.ir.literal import to_array
 from meta.ir.module import Module

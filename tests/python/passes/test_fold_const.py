@@ -7,8 +7,8 @@ import pytest
 
 import meta
 from meta import passes
+from meta.dim import sym
 from meta.ir.analysis import op_counts
-from meta.ir.dim import sym
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.modes import modes

@@ -7,7 +7,7 @@ import pytest
 
 import meta
 from meta import passes
-from meta.ir.dim import sym
+from meta.dim import sym
 from meta.ir.type import tensor_type
 from tests.python.passes.programs import lines, program, same_results, with_named_dialect
 

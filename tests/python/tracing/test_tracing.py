@@ -11,10 +11,10 @@ import pytest
 
 import meta
 from meta import tracing
+from meta.dim import sym
 from meta.errors import ArgumentError, TraceError, TypeInferenceError
 from meta.ir.analysis import op_counts
 from meta.ir.builder import current
-from meta.ir.dim import sym
 from meta.ir.expr import MUTATES
 from meta.ir.printer import to_text
 from meta.ir.type import tensor_type

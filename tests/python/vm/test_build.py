@@ -145,7 +145,7 @@ def test_memory_report() -> None:
 
 
 def test_memory_of_symbolic_programs_is_said_to_be_unknown() -> None:
-    n = meta.ir.dim.sym("n")
+    n = meta.dim.sym("n")
     module = program({"x": tensor_type((n, 3))}, lambda ops, x: ops.softmax(ops.tanh(x)))
     (x,) = randoms((2, 3))
     report = meta.vm.compile(module).memory(x)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import meta
+from meta.dim import sym
 from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import run
 from meta.ir.builder import Builder
-from meta.ir.dim import sym
 from meta.ir.expr import Constant, Function, GlobalVar
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, tensor_type

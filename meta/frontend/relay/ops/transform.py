@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
+from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
 from meta.frontend.relay.call import OpCall, constant
 from meta.frontend.relay.layout_map import convert_layout
 from meta.frontend.relay.table import converter
 from meta.frontend.relay.types import dtype_of
-from meta.ir.dim import SymDim, is_static, product
 
 _MOST_AXES = 64
 _MOST_PARTS = 65536

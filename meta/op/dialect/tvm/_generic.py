@@ -14,8 +14,8 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.device import CPU
+from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
-from meta.ir.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.tvm import _memory
 from meta.op.dialect.tvm._blocks import size_name

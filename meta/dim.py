@@ -1,31 +1,71 @@
-"""Symbolic dimensions: integer polynomials over named sizes, with floor division kept opaque.
+"""Sizes of tensors: integers, and polynomials over named sizes and quotients.
 
-A dimension of a tensor type is an `int` or a `SymDim`. Arithmetic folds to `int` as soon as it can, and two
-expressions that are equal as polynomials are equal objects to `==`. Order between a symbolic and any other dimension
-is not known, so `<` raises; ask `same_dim`, which also knows about sizes that a `unify` scope has tied together.
+A `Dim` is an `int` or a `SymDim`, a sum of products of atoms. An atom is the name of a size or a `Quotient`, a floor
+division that does not come out even, which holds both of its operands. Arithmetic folds to `int` where it can, and two
+sizes that are equal as polynomials are equal to `==`. Symbolic sizes have no order, so `<` raises; ask `same_dim`,
+which also knows which sizes a `unify` scope has tied together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from threading import local
+from typing import Any, TypeVar
 
-from meta.errors import TypeInferenceError
+from meta.errors import IRError, TypeInferenceError
 
-_Monomial = tuple[str, ...]
+T = TypeVar("T")
+
+
+class Quotient:
+    """`numerator // denominator` as an atom of a polynomial."""
+
+    __slots__ = ("_text", "denominator", "numerator")
+
+    def __init__(self, numerator: Dim, denominator: Dim) -> None:
+        self.numerator = numerator
+        self.denominator = denominator
+        self._text = f"(({numerator})//({denominator}))"
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Quotient) and other.numerator == self.numerator and other.denominator == self.denominator
+        )
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> tuple[object, tuple[Dim, Dim]]:
+        return Quotient, (self.numerator, self.denominator)
+
+
+_Atom = str | Quotient
+_Monomial = tuple[_Atom, ...]
 _Terms = tuple[tuple[_Monomial, int], ...]
 
 
 class SymDim:
-    """A polynomial with integer coefficients over atoms (names, or opaque quotients such as `(n//2)`)."""
+    """A polynomial with integer coefficients over atoms. terms: each product of atoms with its coefficient, ordered by
+    the text of the atoms."""
 
     __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: _Terms) -> None:
         self.terms = terms
         self._hash = hash(terms)
+
+    @property
+    def name(self) -> str | None:
+        """The name of a size that is nothing but one, None for every other polynomial."""
+        ((monomial, coefficient), *rest) = self.terms
+        if rest or coefficient != 1 or len(monomial) != 1:
+            return None
+        return monomial[0] if isinstance(monomial[0], str) else None
 
     def __hash__(self) -> int:
         return self._hash
@@ -36,11 +76,14 @@ class SymDim:
     def __repr__(self) -> str:
         return " + ".join(_term_text(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"
 
+    def __reduce__(self) -> tuple[object, tuple[_Terms]]:
+        return SymDim, (self.terms,)  # hashes of strings differ between processes
+
     def __add__(self, other: Dim) -> Dim:
         return _from_terms((*self.terms, *_terms(other)))
 
     def __mul__(self, other: Dim) -> Dim:
-        return _from_terms((tuple(sorted(a + b)), c * d) for a, c in self.terms for b, d in _terms(other))
+        return _from_terms((tuple(sorted(a + b, key=str)), c * d) for a, c in self.terms for b, d in _terms(other))
 
     def __neg__(self) -> Dim:
         return self * -1
@@ -59,10 +102,10 @@ class SymDim:
         if isinstance(other, int) and other > 1 and all(c % other == 0 for _, c in self.terms):
             return _from_terms((m, c // other) for m, c in self.terms)
         quotient = _exact_quotient(self, other)
-        return quotient if quotient is not None else sym(f"(({self})//({other}))")
+        return quotient if quotient is not None else _atom(Quotient(self, other))
 
     def __rfloordiv__(self, other: Dim) -> Dim:
-        return 0 if other == 0 else sym(f"(({other})//({self}))")
+        return 0 if other == 0 else _atom(Quotient(other, self))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -95,7 +138,11 @@ Shape = tuple[Dim, ...]
 
 def sym(name: str) -> SymDim:
     """The symbolic size called `name`."""
-    return SymDim((((name,), 1),))
+    return _atom(name)
+
+
+def _atom(atom: _Atom) -> SymDim:
+    return SymDim((((atom,), 1),))
 
 
 def _terms(value: Dim) -> _Terms:
@@ -108,16 +155,20 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     total: dict[_Monomial, int] = {}
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
-    kept = tuple(sorted((m, c) for m, c in total.items() if c))
+    kept = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
     if all(not m for m, _ in kept):
         return kept[0][1] if kept else 0
     return SymDim(kept)
 
 
+def _order(term: tuple[_Monomial, int]) -> tuple[str, ...]:
+    return tuple(map(str, term[0]))
+
+
 def _term_text(monomial: _Monomial, coefficient: int) -> str:
     if not monomial:
         return str(coefficient)
-    product = "*".join(monomial)
+    product = "*".join(map(str, monomial))
     return product if coefficient == 1 else f"-{product}" if coefficient == -1 else f"{coefficient}*{product}"
 
 
@@ -147,6 +198,47 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 def is_static(shape: Iterable[Dim]) -> bool:
     return all(isinstance(d, int) for d in shape)
+
+
+def names(value: Dim) -> frozenset[str]:
+    """The names that a size is computed from, those inside of quotients included."""
+    atoms = [atom for monomial, _ in _terms(value) for atom in monomial]
+    inner = (names(a.numerator) | names(a.denominator) for a in atoms if isinstance(a, Quotient))
+    return frozenset(a for a in atoms if isinstance(a, str)).union(*inner)
+
+
+def compute(value: Dim, size: Callable[[str], T], number: Callable[[int], T], divide: Callable[[T, T], T]) -> T:
+    """`value` in the arithmetic of T, which has `+` and `*`: with ints, or with the expressions of a compiler.
+
+    size: the value of a name.  number: of an int.  divide: floor division."""
+
+    def factor(atom: _Atom) -> Any:
+        if isinstance(atom, str):
+            return size(atom)
+        return divide(compute(atom.numerator, size, number, divide), compute(atom.denominator, size, number, divide))
+
+    def term(monomial: _Monomial, coefficient: int) -> Any:
+        factors: list[Any] = [factor(atom) for atom in monomial]
+        if coefficient != 1 or not factors:
+            factors.insert(0, number(coefficient))
+        return reduce(lambda a, b: a * b, factors)
+
+    terms = [term(*each) for each in _terms(value)]
+    return reduce(lambda a, b: a + b, terms) if terms else number(0)
+
+
+def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
+    """A size as a number, where `sizes` has the sizes of names. Raises IRError when it depends on another name."""
+    if isinstance(value, int):
+        return value
+    unknown = sorted(names(value) - sizes.keys())
+    if unknown:
+        raise IRError(
+            "shape",
+            f"the size {value} depends on {', '.join(unknown)}, which no input has",
+            f"sizes computed from {', '.join(sizes) or 'none'}",
+        )
+    return compute(value, sizes.__getitem__, int, int.__floordiv__)
 
 
 class _Unifier(local):

@@ -1,0 +1,107 @@
+"""Symbolic sizes: arithmetic, text, ties and values."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from meta.dim import SymDim, compute, evaluate, is_static, names, product, same_dim, sym, unify
+from meta.errors import IRError, TypeInferenceError
+from meta.ir.lexer import Cursor
+from meta.ir.literal_parser import parse_value
+
+N, M = sym("n"), sym("m")
+NESTED = ((N + 1) // 2 * M + 3) // (N * M + 1) - 2 * N
+
+
+def test_polynomials_are_normal():
+    assert (N + M) * (N - M) == N * N - M * M
+    assert N + 1 - N == 1
+    assert N * 0 == 0
+    assert 3 - N == -(N - 3)
+    assert 2 * N + N == 3 * N
+    assert str(3 - N * M + 2 * N) == "3 - m*n + 2*n"
+    assert product((N, 2, M)) == 2 * (M * N)
+    assert product(()) == 1
+
+
+def test_quotients_fold_where_they_are_exact():
+    assert (4 * N + 2) // 2 == 2 * N + 1
+    assert (N * M + M * 3) // M == N + 3
+    assert N // 1 == N
+    assert N // N == 1
+    assert (N + 1) // (N + 1) == 1
+    assert 0 // N == 0
+    assert isinstance((N + 1) // 2, SymDim)
+    assert (N + 1) // 2 == (N + 1) // 2
+    assert (N + 1) // M != N // M
+    assert (6 * N * M) // (-2 * N) == -3 * M
+
+
+def test_symbolic_sizes_have_no_value_and_no_order():
+    with pytest.raises(TypeInferenceError, match="the order of n and 3 is not known"):
+        assert N < 3
+    with pytest.raises(TypeInferenceError, match="the size n is symbolic where a number is needed"):
+        range(N)
+    assert bool(N)
+    assert is_static((1, 2))
+    assert not is_static((1, N))
+
+
+def test_sizes_are_tied_together_inside_a_scope():
+    assert not same_dim(N, M)
+    with unify() as ties:
+        assert same_dim(N, M)
+        assert same_dim(M, 3)
+        assert same_dim(N, 3)
+        assert not same_dim(N, 4)
+        assert not same_dim(3, 4)
+        assert len(ties) == 2
+        with unify():
+            assert same_dim(N, 4)
+        assert not same_dim(N, 4)
+    assert not same_dim(N, M)
+
+
+def test_quotients_hold_their_operands_and_print_them():
+    assert str((N + 1) // 2) == "((1 + n)//(2))"
+    assert str(7 // N * 2 + M) == "2*((7)//(n)) + m"
+    assert str(NESTED) == "((3 + ((1 + n)//(2))*m)//(1 + m*n)) - 2*n"
+    assert parse_value(Cursor(str(NESTED), "")) == NESTED
+    assert names(NESTED) == {"n", "m"}
+    assert names(3) == frozenset()
+    assert ((N + 1) // 2).terms != ((N + 1) // 3).terms
+
+
+def test_the_name_of_a_size_that_is_one():
+    assert N.name == "n"
+    assert [d.name for d in (2 * N, N + 1, N * M, N // 2)] == [None] * 4
+
+
+def test_sizes_are_evaluated():
+    n, m = 7, 5
+    assert evaluate(NESTED, {"n": n, "m": m}) == ((n + 1) // 2 * m + 3) // (n * m + 1) - 2 * n
+    assert evaluate(4, {}) == 4
+    with pytest.raises(IRError, match=r"the size n \+ q depends on q, which no input has; expected .* n, m"):
+        evaluate(N + sym("q"), {"n": n, "m": m})
+
+
+def test_sizes_are_computed_in_another_arithmetic():
+    class Text(str):
+        def __add__(self, other):
+            return Text(f"{self}+{other}")
+
+        def __mul__(self, other):
+            return Text(f"{self}.{other}")
+
+    text = compute(2 * N * M + N // 3 + 1, Text, lambda i: Text(f"#{i}"), lambda a, b: Text(f"<{a}|{b}>"))
+    assert text == "#1+<n|#3>+#2.m.n"
+    assert compute(5, Text, lambda i: Text(f"#{i}"), lambda a, b: a) == "#5"
+
+
+def test_sizes_are_pickled_for_other_processes():
+    assert pickle.loads(pickle.dumps(NESTED)) == NESTED
+    check = "from meta.dim import sym; n = sym('n'); import pickle; "
+    check += f"print(hash(pickle.loads({pickle.dumps(N // 2)!r})) == hash(n // 2))"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "True\n"
