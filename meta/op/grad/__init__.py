@@ -1,1 +1,1 @@
-"""Gradients: `derivatives.yaml`, and the functions that it names, one module a family."""
+"""Gradients: `derivatives.yaml`, and one module per family with the functions that it names."""

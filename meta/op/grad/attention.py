@@ -1,4 +1,4 @@
-"""Gradients of attention, beyond its backward operator in plain matrix products."""
+"""Gradients of attention and of its backward operator, as matrix products."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import meta
 from meta.op.grad.support import fit
 
 
-def _weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
-    """p = exp(scale * q @ k^T - lse), zero where a key is not seen, in the dtype of lse; and the scale."""
+def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
+    """p = exp(scale * q @ k^T - lse) in the dtype of lse, with masked keys zero, and the scale."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = meta.matmul(_as(q, lse), _as(k, lse), transpose_b=True) * factor
+    scores = meta.matmul(_cast_to(q, lse), _cast_to(k, lse), transpose_b=True) * factor
     p = meta.exp(scores - meta.expand_dims(lse, -1))
     if not causal:
         return p, factor
@@ -21,52 +21,53 @@ def _weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tup
     return meta.where(meta.expand_dims(rows, 1) >= columns, p, 0.0), factor
 
 
-def _as(x: Any, like: Any) -> Any:
+def _cast_to(x: Any, like: Any) -> Any:
     return x if x.dtype == like.dtype else meta.cast(x, like.dtype)
 
 
-def _t(x: Any, y: Any) -> Any:
+def _transposed_matmul(x: Any, y: Any) -> Any:
     """x^T @ y."""
     return meta.matmul(x, y, transpose_a=True)
 
 
-def _rows(x: Any) -> Any:
+def _sum_rows(x: Any) -> Any:
     return meta.sum(x, -1, True)
 
 
 def attention_grad(
     q: Any, k: Any, v: Any, causal: bool, scale: float | None, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any
 ) -> tuple[Any, Any, Any]:
-    """Gradients with respect to q, k and v. y_1, the logarithms, is a result: gradients reach it in second order."""
+    """Gradients with respect to q, k and v. The result y_1 (lse) has a gradient in second order only."""
     dq, dk, dv = meta.scaled_dot_product_attention_dx(q, k, v, y_0, y_1, dy_0, causal, scale)
     if dy_1 is None:
         return dq, dk, dv
-    p, factor = _weights(q, k, y_1, causal, scale)
+    p, factor = _attention_weights(q, k, y_1, causal, scale)
     ds = p * meta.expand_dims(dy_1, -1) * factor
-    return dq + fit(ds @ _as(k, y_1), q), dk + fit(_t(ds, _as(q, y_1)), k), dv
+    return dq + fit(ds @ _cast_to(k, y_1), q), dk + fit(_transposed_matmul(ds, _cast_to(q, y_1)), k), dv
 
 
 def attention_dx_grad(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, dz_0: Any, dz_1: Any,
     dz_2: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Partial derivatives of L = <dz_0, dq> + <dz_1, dk> + <dz_2, dv>, where dq = c ds @ k, dk = c ds^T @ q,
-    dv = p^T @ dy, ds = p * (dp - delta), dp = dy @ v^T, delta = sum(dy * y) and p = exp(c q @ k^T - lse)."""
-    p, c = _weights(q, k, lse, causal, scale)
-    wide = [_as(t, lse) for t in (q, k, v, y, dy, dz_0, dz_1, dz_2)]
-    a, b, value, result, grad, to_dq, to_dk, to_dv = wide
-    rest = meta.matmul(grad, value, transpose_b=True) - _rows(grad * result)
-    ds = p * rest
-    to_ds = (meta.matmul(to_dq, b, transpose_b=True) + meta.matmul(a, to_dk, transpose_b=True)) * c
+    """Partial derivatives of L = <dz_0, dq> + <dz_1, dk> + <dz_2, dv>, where dq = factor ds @ k,
+    dk = factor ds^T @ q, dv = p^T @ dy, ds = p * (dp - delta), dp = dy @ v^T, delta = sum(dy * y) and
+    p = exp(factor q @ k^T - lse)."""
+    p, factor = _attention_weights(q, k, lse, causal, scale)
+    operands = [_cast_to(t, lse) for t in (q, k, v, y, dy, dz_0, dz_1, dz_2)]
+    query, key, value, output, grad, to_dq, to_dk, to_dv = operands
+    centred_dp = meta.matmul(grad, value, transpose_b=True) - _sum_rows(grad * output)
+    ds = p * centred_dp
+    to_ds = (meta.matmul(to_dq, key, transpose_b=True) + meta.matmul(query, to_dk, transpose_b=True)) * factor
     to_dp = to_ds * p
-    to_delta = -_rows(to_dp)
-    to_p = to_ds * rest + meta.matmul(grad, to_dv, transpose_b=True)
+    to_delta = -_sum_rows(to_dp)
+    to_p = to_ds * centred_dp + meta.matmul(grad, to_dv, transpose_b=True)
     to_scores = to_p * p
     return (
-        fit((ds @ to_dk + to_scores @ b) * c, q),
-        fit((_t(ds, to_dq) + _t(to_scores, a)) * c, k),
-        fit(_t(to_dp, grad), v),
+        fit((ds @ to_dk + to_scores @ key) * factor, q),
+        fit((_transposed_matmul(ds, to_dq) + _transposed_matmul(to_scores, query)) * factor, k),
+        fit(_transposed_matmul(to_dp, grad), v),
         fit(to_delta * grad, y),
         -meta.sum(to_scores, -1),
-        fit(to_dp @ value + p @ to_dv + to_delta * result, dy),
+        fit(to_dp @ value + p @ to_dv + to_delta * output, dy),
     )

@@ -14,7 +14,7 @@ def _is_number(value: Any) -> bool:
 
 
 def power_dx1(x1: Any, x2: Any, dy: Any) -> Any:
-    """x2 * x1**(x2 - 1), which is 0 where x2 is 0, also at x1 = 0."""
+    """dy * x2 * x1**(x2 - 1); 0 where x2 is 0, also at x1 = 0."""
     if _is_number(x2):
         if x2 == 0:
             return meta.zeros_like(x1)
@@ -24,10 +24,10 @@ def power_dx1(x1: Any, x2: Any, dy: Any) -> Any:
 
 
 def power_dx2(x1: Any, x2: Any, y: Any, dy: Any) -> Any:
-    """x1**x2 * log(x1), which is 0 at x1 = 0 unless x2 is negative."""
+    """dy * x1**x2 * log(x1); 0 at x1 = 0 unless x2 is negative."""
     if not _is_number(x1):
-        flat = meta.logical_and(meta.equal(x1, 0), meta.greater_equal(x2, 0))
-        return fit(dy * (y * meta.log(meta.where(flat, 1, x1))), x2)
+        constant = meta.logical_and(meta.equal(x1, 0), meta.greater_equal(x2, 0))
+        return fit(dy * (y * meta.log(meta.where(constant, 1, x1))), x2)
     if x1 > 0:
         return fit(dy * y * math.log(x1), x2)
     if x1 < 0:

@@ -1,4 +1,4 @@
-"""Entries of the derivative table, checked, and the source of the gradient functions that they stand for."""
+"""Entries of derivatives.yaml: checked, compiled, and written as Python source of gradient functions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ FormulaText = str | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The entry of one operator: compiled formulas by the arguments that each gives gradients for, and arguments
-    without a gradient.
+    """The entry of one operator.
 
-    outputs: which results gradients flow from, None for all.  undefined: results whose absent gradient is passed on
-    as None instead of zeros.
+    formulas: compiled formulas by the arguments they give gradients for.
+    not_implemented: argument -> the reason why it has no gradient.
+    outputs: which results gradients flow from; None for all.
+    undefined: results whose missing gradient is passed as None instead of zeros.
     """
 
     op: Op
@@ -30,16 +31,16 @@ class Entry:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Positions in the schema of the arguments that gradients flow to (or that raise when they should)."""
+        """Positions in the schema of the arguments with a formula, and of those whose gradient raises."""
         names = {n for key in self.formulas for n in key} | set(self.not_implemented)
         return tuple(i for i, arg in enumerate(self.op.schema.args) if arg.name in names)
 
 
 def read_entry(op: Op, raw: Any) -> Entry:
     """Check and compile the entry of `op`: a mapping (see derivatives.yaml), "non_differentiable" or
-    "not_implemented: reason". A formula may also be a Python function that names what it reads by its parameters.
+    "not_implemented: reason". A formula may also be a Python function whose parameters name its inputs.
 
-    Raises FormulaError unless every tensor argument has a formula or a stated reason for having none."""
+    Raises FormulaError unless every tensor argument has a formula or a reason why it has none."""
     tensors = {a.name for a in op.schema.args if a.is_tensor}
     if raw == "non_differentiable":
         return Entry(op, {}, {})
@@ -51,34 +52,34 @@ def read_entry(op: Op, raw: Any) -> Entry:
             f"its entry is {type(raw).__name__}",
             "a mapping, `non_differentiable` or `not_implemented: reason`",
         )
-    given = cast("Mapping[str, Any]", raw)
+    entry = cast("Mapping[str, Any]", raw)
     formulas: dict[tuple[str, ...], FormulaText] = {}
-    without: set[str] = set()
+    non_differentiable: set[str] = set()
     unavailable: dict[str, str] = {}
-    for key, text in given.items():
+    for key, formula_text in entry.items():
         if key in SETTINGS:
             continue
         names = tuple(name.strip() for name in str(key).split(","))
-        wrong = [n for n in names if n not in tensors]
-        if wrong:
-            raise FormulaError(op.name, f"'{wrong[0]}' is not a tensor argument", repr(op.schema))
-        if text == "non_differentiable":
-            without.update(names)
-        elif isinstance(text, str) and text.startswith("not_implemented"):
-            unavailable.update(dict.fromkeys(names, text.partition(":")[2].strip()))
+        unknown = [n for n in names if n not in tensors]
+        if unknown:
+            raise FormulaError(op.name, f"'{unknown[0]}' is not a tensor argument", repr(op.schema))
+        if formula_text == "non_differentiable":
+            non_differentiable.update(names)
+        elif isinstance(formula_text, str) and formula_text.startswith("not_implemented"):
+            unavailable.update(dict.fromkeys(names, formula_text.partition(":")[2].strip()))
         else:
-            formulas[names] = text
-    stated = {n for names in formulas for n in names} | without | set(unavailable)
-    if stated != tensors:
+            formulas[names] = formula_text
+    covered = {n for names in formulas for n in names} | non_differentiable | set(unavailable)
+    if covered != tensors:
         raise FormulaError(
             op.name,
-            f"no formula for {', '.join(sorted(tensors - stated))}",
+            f"no formula for {', '.join(sorted(tensors - covered))}",
             "a formula or a reason for every tensor argument",
         )
-    flags = given.get("output_differentiability")
-    compiled = {names: compile_formula(op, text) for names, text in formulas.items()}
+    flags = entry.get("output_differentiability")
+    compiled = {names: compile_formula(op, formula_text) for names, formula_text in formulas.items()}
     return Entry(op, compiled, unavailable, tuple(flags) if flags else None,
-                 frozenset(given.get("undefined_gradients", ())))  # fmt: skip
+                 frozenset(entry.get("undefined_gradients", ())))  # fmt: skip
 
 
 def function_source(entry: Entry) -> str:
@@ -89,16 +90,16 @@ def function_source(entry: Entry) -> str:
     lines = [f"def _{op.name}(needs: Any, {', '.join(f'{n}: Any' for n in names)}) -> tuple[Any, ...]:\n"]
     results: dict[str, str] = dict.fromkeys(order, "None")
     for count, (targets, formula) in enumerate(entry.formulas.items()):
-        wanted = " or ".join(f"needs[{order.index(t)}]" for t in targets)
-        guarded = formula.source if len(order) == 1 else f"{formula.source} if {wanted} else None"
+        condition = " or ".join(f"needs[{order.index(t)}]" for t in targets)
+        guarded = formula.source if len(order) == 1 else f"{formula.source} if {condition} else None"
         if len(targets) == 1:
             results[targets[0]] = guarded
             continue
-        nothing = ", ".join(["None"] * len(targets))
-        lines.append(f"    g{count} = {formula.source} if {wanted} else ({nothing})\n")
+        absent = ", ".join(["None"] * len(targets))
+        lines.append(f"    g{count} = {formula.source} if {condition} else ({absent})\n")
         results.update({t: f"g{count}[{i}]" for i, t in enumerate(targets)})
-    listed = ", ".join(results.values()) + ("," if len(results) == 1 else "")
-    return "".join([*lines, f"    return ({listed})\n"])
+    returned = ", ".join(results.values()) + ("," if len(results) == 1 else "")
+    return "".join([*lines, f"    return ({returned})\n"])
 
 
 def rule_facts(entry: Entry) -> dict[str, Any]:

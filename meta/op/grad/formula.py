@@ -1,10 +1,10 @@
-"""Gradient formulas: parsed, checked against the registry, compiled to Python, with what they read worked out.
+"""Gradient formulas: parsed, checked against the registry, and compiled to Python; the values they read are derived.
 
 A formula is an expression over operators (calls by name), helpers of meta.op.grad.support, the names of the forward
 arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and `needs` (which gradients are wanted). An
-operator that itself has an argument `y` or `dy` (the backward operators) calls its result `z` and the gradient `dz`. A
-bare name is a function in meta/op/grad/<family>.py; its parameter names say what it reads, and a parameter annotated
-`TensorType` asks for the type alone.
+operator with an argument named `y` or `dy` (the backward operators) names its result `z` and the gradient `dz`. A
+bare name is a function in meta/op/grad/<family>.py: its parameter names are its inputs, and a parameter annotated
+`TensorType` receives the type alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SYMBOLS: Mapping[type, str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Is: "is",
     ast.IsNot: "is not",
 }  # fmt: skip
-"""Operators between attributes, as Python writes them."""
+"""Python's operators between attributes."""
 
 
 class FormulaError(RegistryError):
@@ -43,8 +43,11 @@ class FormulaError(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A compiled formula: Python source over `f` (the public operators) and `grad_<family>` for each of `imports`; and
-    the names whose `values` it reads."""
+    """A compiled formula.
+
+    source: Python over `f` (the public operators) and `grad_<family>` for each of `imports`.
+    values: names of the arguments and results whose values it reads.
+    """
 
     source: str
     values: frozenset[str]
@@ -70,8 +73,8 @@ def compile_formula(op: Op, text: str | Callable[..., Any]) -> Formula:
 
 
 def result_names(op: Op, stem: str) -> list[str]:
-    """`y` for one result, `y_0, y_1, ...` for several, `y` (a tuple) when their number depends on the call; with z for
-    y where an argument has that name. `stem` is "y" or "dy"."""
+    """`y` for one result, `y_0, y_1, ...` for several, `y` (a tuple) if their number depends on the call; z replaces y
+    if an argument has that name. `stem` is "y" or "dy"."""
     if {"y", "dy"} & set(op.schema.names):
         stem = stem.replace("y", "z")
     if not op.outputs or op.outputs == ("*",):
@@ -86,33 +89,33 @@ def _scope(op: Op) -> dict[str, str]:
     return scope | {"needs": "attr"}
 
 
-def _function_call(op: Op, called: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()) -> Formula:
-    """A call of `function` with what its parameters name."""
+def _function_call(op: Op, callee: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()) -> Formula:
+    """A call of `function` with the arguments and results that its parameters name."""
     scope = _scope(op)
     values: set[str] = set()
     passed: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         local = _INDEXED.sub(r"\1_\2", parameter.name)
         if local not in scope:
-            raise FormulaError(op.name, f"{called}() has a parameter '{parameter.name}'", f"some of {', '.join(scope)}")
+            raise FormulaError(op.name, f"{callee}() has a parameter '{parameter.name}'", f"some of {', '.join(scope)}")
         if scope[local] == "tensor" and "TensorType" not in str(parameter.annotation):
             values.add(local)
         passed.append(local)
-    return Formula(f"{called}({', '.join(passed)})", frozenset(values), imports)
+    return Formula(f"{callee}({', '.join(passed)})", frozenset(values), imports)
 
 
 def find_function(op: Op, name: str) -> Callable[..., Any]:
     """The function `name` in the gradient module of `op`'s family, or in the support module."""
     for module in (f"meta.op.grad.{op.family}", "meta.op.grad.support"):
         if find_spec(module) is not None:
-            found = getattr(import_module(module), name, None)
-            if found is not None:
-                return found
-    known = ", ".join(_scope(op))
+            function = getattr(import_module(module), name, None)
+            if function is not None:
+                return function
+    arguments = ", ".join(_scope(op))
     raise FormulaError(
         op.name,
         f"unknown name '{name}'",
-        f"an argument ({known}) or a function in meta/op/grad/{op.family}.py or support.py",
+        f"an argument ({arguments}) or a function in meta/op/grad/{op.family}.py or support.py",
     )
 
 
@@ -201,14 +204,14 @@ class _Compiler:
         keywords = {k.arg: self.visit(k.value) for k in node.keywords if k.arg}
         listed = ", ".join([a for a, _ in args] + [f"{k}={v}" for k, (v, _) in keywords.items()])
         try:
-            called = get(name)
+            callee = get(name)
         except RegistryError as error:
             raise self.fail(str(error)) from None
-        self._check_call(called, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
+        self._check_call(callee, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
         return f"f.{name}({listed})", "tensor"
 
     def _support_call(self, node: ast.Call, function: Callable[..., Any]) -> tuple[str, str]:
-        """A helper; a parameter annotated TensorType reads only the type of its argument."""
+        """A call of a helper. A parameter annotated TensorType reads only the type of its argument."""
         self.imports.add("support")
         parameters = list(inspect.signature(function).parameters.values())
         parts: list[str] = []
@@ -221,18 +224,18 @@ class _Compiler:
         parts += [f"{k.arg}={self.visit(k.value)[0]}" for k in node.keywords]
         return f"grad_support.{function.__name__}({', '.join(parts)})", "tensor"
 
-    def _check_call(self, called: Op, args: list[str], keywords: dict[str, str]) -> None:
-        names = called.schema.names
+    def _check_call(self, callee: Op, args: list[str], keywords: dict[str, str]) -> None:
+        names = callee.schema.names
         if len(args) > len(names) or not set(keywords) <= set(names):
-            raise self.fail(f"{called.schema!r} does not take these arguments")
-        given = dict(zip(names, args, strict=False)) | keywords
-        for arg in called.schema.args:
-            self._check_argument(called, arg, given.get(arg.name))
+            raise self.fail(f"{callee.schema!r} does not take these arguments")
+        kinds = dict(zip(names, args, strict=False)) | keywords
+        for arg in callee.schema.args:
+            self._check_argument(callee, arg, kinds.get(arg.name))
 
-    def _check_argument(self, called: Op, arg: Arg, kind: str | None) -> None:
+    def _check_argument(self, callee: Op, arg: Arg, kind: str | None) -> None:
         if kind is None and arg.required:
-            raise self.fail(f"{called.name} needs '{arg.name}'")
+            raise self.fail(f"{callee.name} needs '{arg.name}'")
         if kind == "tensor" and not arg.is_tensor:
-            raise self.fail(f"{called.name}'s '{arg.name}' is no tensor")
+            raise self.fail(f"'{arg.name}' of {callee.name} is not a tensor")
         if kind == "attr" and arg.type.role == "tensor" and not arg.type.optional:
-            raise self.fail(f"{called.name}'s '{arg.name}' is a tensor")
+            raise self.fail(f"'{arg.name}' of {callee.name} is a tensor")

@@ -1,4 +1,4 @@
-"""Gradients of operators that pick elements by position, and put them there."""
+"""Gradients of operators that read and write elements by position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meta.op.grad.support import fit
 def strided_set_dx(
     v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Any
 ) -> Any:
-    """dy with zeros where x was replaced."""
+    """dy with zeros in the replaced slice."""
     zero = meta.zeros((1,) * len(dy.shape), dtype=v.dtype, device=v.device)
     return meta.strided_set(dy, zero, begin, end, strides)
 
@@ -21,7 +21,7 @@ def strided_set_dx(
 def strided_set_dv(
     v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Any
 ) -> Any:
-    """dy where v was put, summed over what v was broadcast along."""
+    """The slice of dy that v replaced, summed over the broadcast axes of v."""
     return fit(meta.strided_slice(dy, begin, end, strides), v)
 
 
@@ -30,43 +30,53 @@ def scatter_elements_grad(
 ) -> tuple[Any, Any]:
     """Gradients with respect to x and src."""
 
-    def put(base: Any, values: Any, how: Any) -> Any:
-        return meta.scatter_elements(base, axis, indices, values, how)
+    def scatter(base: Any, values: Any, combine: Any) -> Any:
+        return meta.scatter_elements(base, axis, indices, values, combine)
 
-    return _scattered(x, src, reduction, y, dy, put, lambda base: meta.gather(base, axis, indices))
+    return _scatter_grad(x, src, reduction, y, dy, scatter, lambda base: meta.gather(base, axis, indices))
 
 
 def scatter_nd_grad(x: Any, indices: Any, src: Any, reduction: str, y: Any, dy: Any) -> tuple[Any, Any]:
     """Gradients with respect to x and src."""
 
-    def put(base: Any, values: Any, how: Any) -> Any:
-        return meta.scatter_nd(base, indices, values, how)
+    def scatter(base: Any, values: Any, combine: Any) -> Any:
+        return meta.scatter_nd(base, indices, values, combine)
 
-    return _scattered(x, src, reduction, y, dy, put, lambda base: meta.gather_nd(base, indices))
+    return _scatter_grad(x, src, reduction, y, dy, scatter, lambda base: meta.gather_nd(base, indices))
 
 
-def _scattered(
-    x: Any, src: Any, reduction: str, y: Any, dy: Any, put: Callable[[Any, Any, str], Any], pick: Callable[[Any], Any]
+def _scatter_grad(
+    x: Any,
+    src: Any,
+    reduction: str,
+    y: Any,
+    dy: Any,
+    scatter: Callable[[Any, Any, str], Any],
+    gather: Callable[[Any], Any],
 ) -> tuple[Any, Any]:
-    """`put(base, values, reduction)` is the forward operator, `pick(base)` the elements at its places.
+    """Gradients with respect to x and src.
 
-    "update" takes places to be distinct. Equal extrema share the gradient."""
+    scatter: the forward operator, `scatter(base, values, reduction)`.  gather: reads the scattered positions of `base`.
+    "update" assumes distinct positions. Equal extrema share the gradient."""
     if reduction == "update":
-        return put(dy, meta.zeros_like(src), "update"), pick(dy)
+        return scatter(dy, meta.zeros_like(src), "update"), gather(dy)
     if reduction == "add":
-        return dy, pick(dy)
+        return dy, gather(dy)
     if reduction == "mul":
-        return dy * put(meta.ones_like(x), src, "mul"), _factor(x, src, y, dy, put, pick)
-    mine = meta.cast(meta.equal(x, y), x.dtype)
-    theirs = meta.cast(meta.equal(src, pick(y)), src.dtype)
-    share = dy / put(mine, theirs, "add")
-    return share * mine, pick(share) * theirs
+        return dy * scatter(meta.ones_like(x), src, "mul"), _product_grad_src(x, src, y, dy, scatter, gather)
+    x_ties = meta.cast(meta.equal(x, y), x.dtype)
+    src_ties = meta.cast(meta.equal(src, gather(y)), src.dtype)
+    share = dy / scatter(x_ties, src_ties, "add")
+    return share * x_ties, gather(share) * src_ties
 
 
-def _factor(x: Any, src: Any, y: Any, dy: Any, put: Callable[[Any, Any, str], Any], pick: Callable[[Any], Any]) -> Any:
-    """dy times the other factors: y / src, or for the only 0 of a place, the product with a 1 instead of it."""
-    zero = meta.equal(src, 0)
-    zeros = put(meta.zeros_like(x), meta.cast(zero, x.dtype), "add")
-    alone = meta.logical_and(zero, meta.equal(pick(zeros), 1))
-    others = put(x, meta.where(alone, 1, src), "mul")
-    return meta.where(alone, pick(dy * others), pick(dy * y) / meta.where(zero, 1, src))
+def _product_grad_src(
+    x: Any, src: Any, y: Any, dy: Any, scatter: Callable[[Any, Any, str], Any], gather: Callable[[Any], Any]
+) -> Any:
+    """dy times the product of the other factors: y / src. Where src is the only 0 of its position, the product with
+    that 0 replaced by 1."""
+    is_zero = meta.equal(src, 0)
+    zero_count = scatter(meta.zeros_like(x), meta.cast(is_zero, x.dtype), "add")
+    only_zero = meta.logical_and(is_zero, meta.equal(gather(zero_count), 1))
+    others = scatter(x, meta.where(only_zero, 1, src), "mul")
+    return meta.where(only_zero, gather(dy * others), gather(dy * y) / meta.where(is_zero, 1, src))

@@ -1,4 +1,4 @@
-"""Gradients of matrix products, arranged by transposition flags so that no operand is transposed in memory."""
+"""Gradients of matrix products. Transposition flags avoid transposing an operand in memory."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _vector_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, d
 
 
 def _outer(rows: Any, columns: Any) -> Any:
-    """The products of the elements of two vectors, or of batches of them."""
+    """The outer product of two vectors, or of batches of vectors."""
     return meta.expand_dims(rows, -1) * meta.expand_dims(columns, -2)
 
 
 def dense_dw(x: Any, w: TensorType, dy: Any) -> Any:
     """dy^T @ x over all rows."""
-    return meta.matmul(_rows(dy, w.shape[0]), _rows(x, w.shape[1]), True, False)
+    return meta.matmul(_flatten_rows(dy, w.shape[0]), _flatten_rows(x, w.shape[1]), True, False)
 
 
 def dense_db(bias: TensorType | None, dy: Any) -> Any:
@@ -61,8 +61,8 @@ def dense_db(bias: TensorType | None, dy: Any) -> Any:
     return None if bias is None else meta.sum_to(dy, bias.shape)
 
 
-def _rows(x: Any, size: Any) -> Any:
-    """All leading axes as one."""
+def _flatten_rows(x: Any, size: Any) -> Any:
+    """x of shape (..., size) as a matrix (rows, size)."""
     if x.ndim == 2:
         return x
     count: Any = 1

@@ -6,16 +6,17 @@ from typing import Any
 
 import meta
 from meta.ir.type import TensorType
+from meta.op.declare.loss import class_axis
 from meta.op.grad.support import fit, share_of
 
 
-def _averaged(value: Any, reduction: str) -> Any:
-    """`value`, which has one element for each loss, divided by their number if the loss is their mean."""
+def _divide_if_mean(value: Any, reduction: str) -> Any:
+    """`value`, of one element per loss, divided by the number of losses if `reduction` is "mean"."""
     return value * share_of(value.size) if reduction == "mean" else value
 
 
-def _reduced(value: Any, reduction: str) -> Any:
-    """What the loss does to its elements."""
+def _reduce(value: Any, reduction: str) -> Any:
+    """`value` reduced as the loss reduces its elements."""
     if reduction == "none":
         return value
     return meta.sum(value) if reduction == "sum" else meta.mean(value)
@@ -23,38 +24,39 @@ def _reduced(value: Any, reduction: str) -> Any:
 
 def mse_loss_dx_pair(reduction: str, dy: Any, dz: Any) -> tuple[Any, Any]:
     """Gradients of 2 (x - target) dy with respect to x and target."""
-    dx = _averaged(dz * dy * 2, reduction)
+    dx = _divide_if_mean(dz * dy * 2, reduction)
     return dx, -dx
 
 
 def mse_loss_dx_ddy(x: Any, target: Any, reduction: str, dz: Any) -> Any:
-    return _reduced(meta.mse_loss_dx(x, target, dz, "none"), reduction)
+    return _reduce(meta.mse_loss_dx(x, target, dz, "none"), reduction)
 
 
 def l1_loss_dx_ddy(x: Any, target: Any, reduction: str, dz: Any) -> Any:
-    return _reduced(meta.l1_loss_dx(x, target, dz, "none"), reduction)
+    return _reduce(meta.l1_loss_dx(x, target, dz, "none"), reduction)
 
 
 def smooth_l1_loss_dx_pair(x: Any, target: Any, reduction: str, beta: float, dy: Any, dz: Any) -> tuple[Any, Any]:
-    """The slope is (x - target) / beta where that is between -1 and 1, and constant elsewhere."""
+    """Gradients of slope(x - target) dy with respect to x and target. The slope is (x - target) / beta where that is
+    between -1 and 1, and constant elsewhere."""
     if beta == 0:
         return None, None
     quadratic = meta.cast(meta.less(meta.abs(x - target), beta), x.dtype)
-    dx = _averaged(dz * dy * quadratic * (1 / beta), reduction)
+    dx = _divide_if_mean(dz * dy * quadratic * (1 / beta), reduction)
     return dx, -dx
 
 
 def smooth_l1_loss_dx_ddy(x: Any, target: Any, reduction: str, beta: float, dz: Any) -> Any:
-    return _reduced(meta.smooth_l1_loss_dx(x, target, dz, "none", beta), reduction)
+    return _reduce(meta.smooth_l1_loss_dx(x, target, dz, "none", beta), reduction)
 
 
 def logits_dtarget(x: Any, target: TensorType, weight: Any, pos_weight: Any, reduction: str, dy: Any) -> Any:
     """Gradient of (1 - target) x + (1 + (pos_weight - 1) target) softplus(-x) with respect to target."""
     slope = -x if pos_weight is None else (pos_weight - 1) * meta.softplus(-x) - x
-    return fit(_averaged(_weighted(slope, weight) * dy, reduction), target)
+    return fit(_divide_if_mean(_multiply_weight(slope, weight) * dy, reduction), target)
 
 
-def _weighted(value: Any, weight: Any) -> Any:
+def _multiply_weight(value: Any, weight: Any) -> Any:
     return value if weight is None else value * weight
 
 
@@ -64,36 +66,33 @@ def logits_dx_grad(
     """Gradients of the slope 1 - target - (1 + (pos_weight - 1) target) sigmoid(-x), times dy."""
     dx = dtarget = ddy = None
     if needs[0] or needs[1]:
-        incoming = _averaged(_weighted(dz * dy, weight), reduction)
-        falling = meta.sigmoid(-x)
-        extra = None if pos_weight is None else pos_weight - 1
-        curve = falling * (1 - falling)
-        dx = incoming * (curve if extra is None else curve * (extra * target + 1))
-        dtarget = -incoming if extra is None else -(incoming * (extra * falling + 1))
+        incoming = _divide_if_mean(_multiply_weight(dz * dy, weight), reduction)
+        probability = meta.sigmoid(-x)
+        extra_weight = None if pos_weight is None else pos_weight - 1
+        curvature = probability * (1 - probability)
+        dx = incoming * (curvature if extra_weight is None else curvature * (extra_weight * target + 1))
+        dtarget = -incoming if extra_weight is None else -(incoming * (extra_weight * probability + 1))
     if needs[2]:
         slope = meta.binary_cross_entropy_with_logits_dx(x, target, dz, weight, pos_weight, "none")
-        ddy = _reduced(slope, reduction)
+        ddy = _reduce(slope, reduction)
     return dx, dtarget, ddy
-
-
-def _class_axis(x: Any) -> int:
-    return 0 if x.ndim == 1 else 1
 
 
 def cross_entropy_dx_ddy(
     x: Any, target: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
 ) -> Any:
     """The loss is linear in log_softmax(x), whose derivative along dz is dz - sum(softmax(x) dz)."""
-    axis = _class_axis(x)
-    along = dz - meta.sum(meta.softmax(x, axis) * dz, axis, True)
-    return meta.nll_loss(along, target, weight, reduction, ignore_index, label_smoothing)
+    axis = class_axis(x.ndim)
+    derivative = dz - meta.sum(meta.softmax(x, axis) * dz, axis, True)
+    return meta.nll_loss(derivative, target, weight, reduction, ignore_index, label_smoothing)
 
 
 def cross_entropy_dx_dx(
     x: Any, target: Any, dy: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
 ) -> Any:
-    """Of softmax(x) r - t only the softmax depends on x; r, the sum of t over the classes, is the weight of the row."""
-    axis = _class_axis(x)
-    minus_t = meta.nll_loss_dx(dy, target, weight, x.shape, reduction, ignore_index, label_smoothing)
-    row = -meta.sum(minus_t, axis, True)
-    return meta.softmax_dx(meta.softmax(x, axis), dz * row, axis)
+    """The forward gradient is softmax(x) r - t, where only the softmax depends on x. r, the sum of t over the classes,
+    is the weight of the row."""
+    axis = class_axis(x.ndim)
+    negative_t = meta.nll_loss_dx(dy, target, weight, x.shape, reduction, ignore_index, label_smoothing)
+    row_weight = -meta.sum(negative_t, axis, True)
+    return meta.softmax_dx(meta.softmax(x, axis), dz * row_weight, axis)

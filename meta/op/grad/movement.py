@@ -12,9 +12,9 @@ def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Any) -> Any:
     """The sum over the copies of each element."""
     if axis is None:
         return meta.reshape(meta.sum(meta.reshape(dy, (x.size, repeats)), 1), x.shape)
-    at = axis % x.ndim
-    apart = meta.reshape(dy, (*x.shape[: at + 1], repeats, *x.shape[at + 1 :]))
-    return meta.sum(apart, at + 1)
+    copies = axis % x.ndim + 1
+    split = meta.reshape(dy, (*x.shape[:copies], repeats, *x.shape[copies:]))
+    return meta.sum(split, copies)
 
 
 def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Any) -> Any:
@@ -22,33 +22,33 @@ def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Any) -> Any:
     rank = max(x.ndim, len(reps))
     sizes = (1,) * (rank - x.ndim) + x.shape
     counts = (1,) * (rank - len(reps)) + reps
-    apart = meta.reshape(dy, tuple(d for pair in zip(counts, sizes, strict=True) for d in pair))
-    return meta.reshape(meta.sum(apart, tuple(range(0, 2 * rank, 2))), x.shape) if rank else dy
+    split = meta.reshape(dy, tuple(d for pair in zip(counts, sizes, strict=True) for d in pair))
+    return meta.reshape(meta.sum(split, tuple(range(0, 2 * rank, 2))), x.shape) if rank else dy
 
 
 def roll_grad(shift: tuple[int, ...], axis: tuple[int, ...], dy: Any) -> Any:
-    """The opposite movement."""
+    """dy rolled back."""
     return meta.roll(dy, tuple(-s for s in shift), axis)
 
 
 def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Any) -> Any:
-    """dy without the frame; where that repeats elements, added to them, axis by axis."""
+    """dy without the padding. Padding that repeats elements adds its gradient to theirs, axis by axis."""
     if mode != "constant":
         for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):
             if before or after:
                 shape = (*dy.shape[:axis], x.shape[axis], *dy.shape[axis + 1 :])
-                source = _repeated(x.shape[axis].__index__(), before, after, mode, dy.device)
+                source = _source_positions(x.shape[axis].__index__(), before, after, mode, dy.device)
                 dy = meta.take_dx(dy, source, shape, axis)
         return dy
     begin = pad_width[::2]
     return meta.strided_slice(dy, begin, tuple(b + d for b, d in zip(begin, x.shape, strict=True)))
 
 
-def _repeated(size: int, before: int, after: int, mode: str, device: Any) -> Any:
-    """The position of the element that each one of a framed axis repeats."""
-    at = meta.arange(-before, size + after, 1, "int64", device)
+def _source_positions(size: int, before: int, after: int, mode: str, device: Any) -> Any:
+    """For each element of a padded axis, the position of the element it repeats."""
+    position = meta.arange(-before, size + after, 1, "int64", device)
     if mode == "edge":
-        return meta.clip(at, 0, size - 1)
+        return meta.clip(position, 0, size - 1)
     edge = int(mode == "symmetric")
-    folded = meta.maximum(at, -at - edge)
+    folded = meta.maximum(position, -position - edge)
     return meta.minimum(folded, -folded + (2 * (size - 1) + edge))

@@ -12,12 +12,12 @@ from meta.op.grad.support import fit, share_of
 _Ints = tuple[int, ...]
 
 
-def _spread(value: Any, shape: Any, axes: _Ints) -> Any:
-    """A parameter of the shape of `axes` so that it broadcasts against a tensor of `shape`."""
+def _broadcast_parameter(value: Any, shape: Any, axes: _Ints) -> Any:
+    """A parameter over `axes`, reshaped to broadcast against a tensor of `shape`."""
     return meta.reshape(value, tuple(d if a in axes else 1 for a, d in enumerate(shape)))
 
 
-def _over(value: Any, axes: _Ints) -> Any:
+def _sum_over(value: Any, axes: _Ints) -> Any:
     return meta.sum(value, axes) if axes else value
 
 
@@ -26,15 +26,15 @@ def layer_norm_parameters(
 ) -> tuple[Any, Any]:
     """Gradients with respect to scale and bias, in their dtypes."""
     dscale, dbias = meta.layer_norm_dwb(x, dy, axis, eps)
-    return _as(dscale, scale), _as(dbias, bias)
+    return _fit_parameter(dscale, scale), _fit_parameter(dbias, bias)
 
 
-def _as(gradient: Any, parameter: Any) -> Any:
+def _fit_parameter(gradient: Any, parameter: Any) -> Any:
     """The gradient of a parameter that may be absent, in its dtype."""
     return None if parameter is None else fit(gradient, parameter)
 
 
-def _axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
+def _split_axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
     """The normalised axes and the others."""
     axes = tuple(sorted(a % ndim for a in axis))
     return axes, tuple(a for a in range(ndim) if a not in axes)
@@ -43,35 +43,35 @@ def _axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
 def layer_norm_dx_ddy(x: Any, scale: Any, dy: TensorType, axis: _Ints, eps: float, dz: Any) -> Any:
     """layer_norm_dx is linear in scale * dy and is its own transpose."""
     back = meta.layer_norm_dx(x, None, dz, axis, eps)
-    return back if scale is None else fit(back * _spread(scale, x.shape, _axes(axis, x.ndim)[0]), dy)
+    return back if scale is None else fit(back * _broadcast_parameter(scale, x.shape, _split_axes(axis, x.ndim)[0]), dy)
 
 
 def layer_norm_dx_dscale(x: Any, scale: TensorType | None, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
-    """As with respect to dy, with the roles of scale and dy exchanged."""
+    """layer_norm_dx is linear in scale * dy: the gradient for dy with scale and dy exchanged."""
     if scale is None:
         return None
-    return fit(_over(dy * meta.layer_norm_dx(x, None, dz, axis, eps), _axes(axis, x.ndim)[1]), scale)
+    return fit(_sum_over(dy * meta.layer_norm_dx(x, None, dz, axis, eps), _split_axes(axis, x.ndim)[1]), scale)
 
 
 def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
     """With x' = (x - mean) r, r = 1 / deviation, P(v) = v - mean(v) - x' mean(v x') and g = scale * dy, layer_norm_dx
     is r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
     -r (u mean(g x') + v mean(dz x') + x' mean(dz v)), where u = r P(dz) and v = r P(g)."""
-    axes, _ = _axes(axis, x.ndim)
-    scaled = dy if scale is None else dy * _spread(scale, x.shape, axes)
-    normal = meta.layer_norm(x, None, None, axis, eps)
+    axes, _ = _split_axes(axis, x.ndim)
+    scaled = dy if scale is None else dy * _broadcast_parameter(scale, x.shape, axes)
+    normalised = meta.layer_norm(x, None, None, axis, eps)
     u = meta.layer_norm_dx(x, None, dz, axis, eps)
     v = meta.layer_norm_dx(x, scale, dy, axis, eps)
     r = meta.rsqrt(meta.var(x, axes, 0, True) + eps)
-    whole = u * _mean(scaled * normal, axes) + v * _mean(dz * normal, axes) + normal * _mean(dz * v, axes)
-    return fit(-(r * whole), x)
+    total = u * _mean(scaled * normalised, axes) + v * _mean(dz * normalised, axes) + normalised * _mean(dz * v, axes)
+    return fit(-(r * total), x)
 
 
 def _mean(value: Any, axes: _Ints) -> Any:
     return meta.mean(value, axes, True)
 
 
-def _channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
+def _split_channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
     """The axis of channels and the others."""
     return (axis % ndim,), tuple(a for a in range(ndim) if a != axis % ndim)
 
@@ -79,17 +79,17 @@ def _channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
 def batch_norm_train_grad(
     x: Any, w: Any, b: TensorType | None, axis: int, y_3: Any, y_4: Any, dy_0: Any, dy_3: Any, dy_4: Any
 ) -> tuple[Any, Any, Any]:
-    """Gradients with respect to x, w and b. The batch's mean (y_3) and invstd (y_4) are results too; gradients reach
-    them in second order only."""
+    """Gradients with respect to x, w and b. The results y_3 (mean) and y_4 (invstd) have gradients in
+    second order only."""
     dx, dw, db = meta.batch_norm_train_dxwb(dy_0, x, w, y_3, y_4, axis)
-    channel, others = _channel(axis, x.ndim)
+    channel, others = _split_channel(axis, x.ndim)
     if dy_3 is not None:
-        dx = dx + _spread(dy_3 * share_of(product(x.shape[a] for a in others)), x.shape, channel)
+        dx = dx + _broadcast_parameter(dy_3 * share_of(product(x.shape[a] for a in others)), x.shape, channel)
     if dy_4 is not None:
         # d invstd / dx = -invstd^3 (x - mean) / number
         factor: Any = dy_4 * y_4 * y_4 * y_4 * -share_of(product(x.shape[a] for a in others))
-        dx = dx + (x - _spread(y_3, x.shape, channel)) * _spread(factor, x.shape, channel)
-    return fit(dx, x), _as(dw, w), _as(db, b)
+        dx = dx + (x - _broadcast_parameter(y_3, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
+    return fit(dx, x), _fit_parameter(dw, w), _fit_parameter(db, b)
 
 
 def batch_norm_train_dxwb_grad(
@@ -98,25 +98,25 @@ def batch_norm_train_dxwb_grad(
     """Partial derivatives of L = <dz_0, dx> + <dz_1, dw> + <dz_2, db>, where x' = (x - mean) invstd, dw = sum(dy x'),
     db = sum(dy), and dx = w invstd (dy - (db + x' dw) / n):
     <dz_0, dx> = w invstd (sum(dz_0 dy) - (db sum(dz_0) + dw sum(dz_0 x')) / n)."""
-    channel, others = _channel(axis, x.ndim)
+    channel, others = _split_channel(axis, x.ndim)
     share = share_of(product(x.shape[a] for a in others))
 
-    def spread(value: Any) -> Any:
-        return _spread(value, x.shape, channel)
+    def broadcast(value: Any) -> Any:
+        return _broadcast_parameter(value, x.shape, channel)
 
-    normal = (x - spread(mean)) * spread(invstd)
+    normalised = (x - broadcast(mean)) * broadcast(invstd)
     gain = invstd if w is None else invstd * w
-    a, b, c = _over(dz_0 * dy, others), _over(dz_0, others), _over(dz_0 * normal, others)
+    a, b, c = _sum_over(dz_0 * dy, others), _sum_over(dz_0, others), _sum_over(dz_0 * normalised, others)
     inner = a - (z_2 * b + z_1 * c) * share
     to_dw, to_db, to_c = dz_1 - gain * c * share, dz_2 - gain * b * share, -(gain * z_1 * share)
-    to_normal = spread(to_dw) * dy + spread(to_c) * dz_0
-    ddy = dz_0 * spread(gain) + normal * spread(to_dw) + spread(to_db)
-    dmean = -(invstd * _over(to_normal, others))
+    to_normalised = broadcast(to_dw) * dy + broadcast(to_c) * dz_0
+    ddy = dz_0 * broadcast(gain) + normalised * broadcast(to_dw) + broadcast(to_db)
+    dmean = -(invstd * _sum_over(to_normalised, others))
     dinvstd = (to_dw * z_1 + to_c * c) / invstd + (inner if w is None else inner * w)
     return (
         fit(ddy, dy),
-        fit(to_normal * spread(invstd), x),
-        _as(inner * invstd, w),
+        fit(to_normalised * broadcast(invstd), x),
+        _fit_parameter(inner * invstd, w),
         fit(dmean, mean),
         fit(dinvstd, invstd),
     )
@@ -127,13 +127,13 @@ def batch_norm_infer_grad(
     axis: int, dy: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Gradients with respect to x, w and b; the statistics are constants."""
-    channel, others = _channel(axis, x.ndim)
+    channel, others = _split_channel(axis, x.ndim)
     invstd = meta.rsqrt(running_var + eps)
     dx = dw = db = None
     if needs[0]:
-        dx = fit(dy * _spread(invstd if w is None else invstd * w, x.shape, channel), x)
+        dx = fit(dy * _broadcast_parameter(invstd if w is None else invstd * w, x.shape, channel), x)
     if needs[1] and w is not None:
-        dw = fit(_over(dy * (x - _spread(running_mean, x.shape, channel)), others) * invstd, w)
+        dw = fit(_sum_over(dy * (x - _broadcast_parameter(running_mean, x.shape, channel)), others) * invstd, w)
     if needs[2] and b is not None:
-        db = fit(_over(dy, others), b)
+        db = fit(_sum_over(dy, others), b)
     return dx, dw, db

@@ -11,7 +11,7 @@ from meta.op import rules
 
 
 def keep_axes(value: Any, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
-    """A reduced tensor with its reduced axes back, as size 1."""
+    """A reduced tensor with its reduced axes restored as size 1."""
     if keepdims or value.ndim == x.ndim:
         return value
     return meta.reshape(value, rules.reduced_shape(x.shape, axis, True))
@@ -23,19 +23,18 @@ def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: An
 
 
 def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
-    """dy repeated over the reduced axes, over their number."""
-    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / _count(x, axis), x.shape)
+    """dy repeated over the reduced axes, divided by the number of reduced elements."""
+    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / _count_reduced(x, axis), x.shape)
 
 
-def _count(x: TensorType, axis: tuple[int, ...] | None) -> Any:
-    """How many elements are reduced to one (at least 1: without any there is nothing to divide)."""
+def _count_reduced(x: TensorType, axis: tuple[int, ...] | None) -> Any:
+    """The number of elements reduced to one, at least 1."""
     axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
     return math.prod(x.shape[a] for a in axes) or 1
 
 
 def max_dx_dy(x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
-    """The mean of dz over the elements that share the maximum: the transpose of the backward operator, which is
-    linear."""
+    """The mean of dz over the elements equal to the maximum: the transpose of max_dx, which is linear in dy."""
     shares = meta.max_dx(x, y, meta.ones_like(y), axis, keepdims)
     return meta.sum(shares * dz, axis, keepdims)
 
@@ -48,25 +47,25 @@ def logsumexp_grad(x: Any, axis: tuple[int, ...] | None, keepdims: bool, y: Any,
 def var_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Any) -> Any:
     """dy * 2 (x - mean) / (n - correction)."""
     centred = x - meta.mean(x, axis, True)
-    return keep_axes(dy, x, axis, keepdims) * centred * _over(2.0, _count(x, axis) - correction)
+    return keep_axes(dy, x, axis, keepdims) * centred * _divide(2.0, _count_reduced(x, axis) - correction)
 
 
 def std_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, y: Any, dy: Any) -> Any:
-    """dy * (x - mean) / (n - correction) / y, and 0 where y is."""
+    """dy * (x - mean) / (n - correction) / y; 0 where y is 0."""
     centred = x - meta.mean(x, axis, True)
-    flat = meta.equal(y, 0)
-    slope = meta.where(flat, 0.0, dy / meta.where(flat, 1.0, y))
-    return keep_axes(slope, x, axis, keepdims) * centred * _over(1.0, _count(x, axis) - correction)
+    is_zero = meta.equal(y, 0)
+    slope = meta.where(is_zero, 0.0, dy / meta.where(is_zero, 1.0, y))
+    return keep_axes(slope, x, axis, keepdims) * centred * _divide(1.0, _count_reduced(x, axis) - correction)
 
 
-def _over(numerator: float, divisor: Any) -> Any:
-    """Python's division refuses 0; the tensor's gives NaN or infinity, which is the answer here."""
+def _divide(numerator: float, divisor: Any) -> Any:
+    """numerator / divisor; NaN for a divisor of 0 or less, where Python raises."""
     return numerator / divisor if divisor > 0 else math.nan
 
 
 def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
-    """Gradient of z_i = dy * prod(x_j for j != i): the products are written out as the n x n table whose row i has a 1
-    in place of x_i, so that zeros need no special case. Takes n times the memory of x."""
+    """Gradient of z_i = dy * prod(x_j for j != i): row i of an n x n table is x with x_i replaced by 1, and z is
+    dy times its products, so that zeros need no special case. Takes n times the memory of x."""
     axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
     if not axes:
         return meta.zeros_like(x)
@@ -94,8 +93,8 @@ def prod_dx_dy(x: Any, axis: tuple[int, ...] | None, keepdims: bool, dy: Any, dz
 
 
 def cumprod_grad(x: Any, axis: int, exclusive: bool, reverse: bool, y: Any, dy: Any) -> Any:
-    """dx_i = sum_j (dy_j y_j) / x_i over the products y_j that x_i is part of. For the first 0, whose products all are
-    0, they are those with a 1 in its place; after it all is 0."""
+    """dx_i = sum_j (dy_j y_j) / x_i over the products y_j that contain x_i. For the first 0 the products are those with
+    that 0 replaced by 1; after it dx is 0."""
     zero = meta.equal(x, 0)
     first = meta.logical_and(zero, meta.equal(meta.cumsum(zero, axis, False, reverse), 1))
     others = meta.cumprod(meta.where(first, 1, x), axis, exclusive, reverse)

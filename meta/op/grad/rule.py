@@ -1,4 +1,4 @@
-"""The form in which generated code states a gradient."""
+"""GradRule: the gradient of one operator, as generated code states it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class GradRule:
     """How one operator is differentiated.
 
     function: `function(needs, *args, *outputs, *output gradients)` -> one gradient (or None) for each position in
-        `differentiable`. `needs` says which of those are wanted. Arguments and outputs whose value is not in
-        `saved_args` / `saved_outputs` arrive as their types; it only asks them for shapes and dtypes.
+        `differentiable`. `needs` says which of those are wanted. The function reads values only of the arguments and
+        outputs in `saved_args` and `saved_outputs`; the others arrive as types.
     differentiable: positions in the schema of the arguments that have gradients.
-    saved_args, saved_outputs: positions of the values that the function reads.
+    saved_args, saved_outputs: positions of the arguments and outputs whose values the function reads.
     outputs: number of results.  differentiable_outputs: which of them gradients flow from.
-    undefined: results whose absent gradient the function takes as None; those of others are filled with zeros.
-    unavailable: argument position -> why its gradient does not exist.
+    undefined: results whose missing gradient is passed as None; other missing gradients are passed as zeros.
+    unavailable: argument position -> the reason why it has no gradient.
     """
 
     op: str

@@ -21,7 +21,7 @@ def fit(dy: Any, x: TensorType) -> Any:
 
 
 def share_of(count: Dim) -> float:
-    """1 / count, and 1 for none. Raises TypeInferenceError for a symbolic size."""
+    """1 / count; 1 if count is 0. Raises TypeInferenceError for a symbolic size."""
     return 1.0 / (count.__index__() or 1)
 
 

@@ -1,4 +1,4 @@
-"""Gradients of operators that change shape, type or place."""
+"""Gradients of operators that change the shape or the order of the axes, join or split."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def transpose_grad(axes: tuple[int, ...] | None, dy: Any) -> Any:
 
 
 def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
-    """dy cut where the operands were joined."""
-    cuts: list[Any] = []
+    """dy split at the bounds of the operands."""
+    bounds: list[Any] = []
     for x in xs[:-1]:
-        cuts.append((cuts[-1] if cuts else 0) + x.shape[axis])
-    return meta.split(dy, tuple(cuts), axis)
+        bounds.append((bounds[-1] if bounds else 0) + x.shape[axis])
+    return meta.split(dy, tuple(bounds), axis)
 
 
 def stack_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
-    """The slices of dy along the axis that the operands were stacked on."""
+    """The slices of dy along the stacking axis."""
     return tuple(meta.squeeze(part, axis) for part in meta.split(dy, len(xs), axis))

@@ -9,7 +9,7 @@ import meta
 
 
 def elu_dx_x(x: Any, dy: Any, alpha: float, dz: Any) -> Any:
-    """elu is curved below zero only, where its second derivative is its first."""
+    """The second derivative: 0 above zero; below, it equals the first."""
     return meta.where(x > 0, 0.0, meta.elu_dx(x, dz * dy, alpha))
 
 
@@ -22,10 +22,10 @@ def gelu_dx_x(x: Any, dy: Any, approximate: str, dz: Any) -> Any:
     squared = x * x
     t = meta.tanh((squared * cubic + 1.0) * x * scale)
     slope = (squared * (3 * cubic) + 1.0) * scale
-    bend = x * (6 * cubic * scale)
+    second_slope = x * (6 * cubic * scale)
     # With u the argument of tanh: (x / 2) (1 + tanh u) has the second derivative
     # (1 - t**2) (u' + x (u'' - 2 t u'**2) / 2).
-    return dz * dy * (1.0 - t * t) * (slope + x * (bend - t * slope * slope * 2.0) * 0.5)
+    return dz * dy * (1.0 - t * t) * (slope + x * (second_slope - t * slope * slope * 2.0) * 0.5)
 
 
 def silu_dx_x(x: Any, dy: Any, dz: Any) -> Any:
