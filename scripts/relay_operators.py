@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from meta.frontend.relay.table import supported
+from meta.frontend.relay.convert.table import supported
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "from-relay.md"
 _MARKED = re.compile(r"(<!-- supported -->\n).*?(<!-- /supported -->)", re.S)

@@ -105,8 +105,8 @@ def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function)
     given = _pairs(options.input, "--input")
     for name in given:
         if name not in names:
-            known = f"inputs: {', '.join(names)}"
-            raise ArgumentError("relay", f"there is no input '{name}'", known, did_you_mean(name, names))
+            expected = f"one of {', '.join(names)}"
+            raise ArgumentError("relay", f"there is no input '{name}'", expected, did_you_mean(name, names))
     rng, roles = np.random.RandomState(options.seed), _roles(main)
     out: list[Any] = []
     for name, param in zip(names, main.params, strict=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meta.frontend.relay.api import FromRelay, examine, from_relay, load
+from meta.frontend.relay.convert.operator_use import OperatorUse
 from meta.frontend.relay.errors import RelayError, RelaySyntaxError, UnsupportedError
-from meta.frontend.relay.examine import OperatorUse
 from meta.frontend.relay.model import RelayModel
 
 __all__ = [

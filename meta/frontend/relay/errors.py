@@ -13,9 +13,9 @@ class RelayError(MetaError, ValueError):
 
 
 class RelaySyntaxError(RelayError):
-    """Relay text with a mistake.
+    """Relay text that does not parse.
 
-    line, column: where, both from 1; 0 when the mistake has no place.  source: the name of the text, "" without one."""
+    line, column: of the mistake, from 1; 0 without a place.  source: the name of the text, "" without one."""
 
     def __init__(self, *parts: str, line: int = 0, column: int = 0, source: str = "", details: str = "") -> None:
         super().__init__(*parts, details=details)
@@ -30,7 +30,7 @@ _LONGEST_EXCERPT = 100
 def syntax_error(
     text: str, line: int, column: int, problem: str, expected: str = "", remedy: str = "", source: str = ""
 ) -> RelaySyntaxError:
-    """The error about line `line`, column `column` of `text`, with that line and a caret below the column."""
+    """The error about a line and column of `text`, with the line and a caret below the column."""
     problem = f"{source or 'text'}, line {line}, column {column}: {problem}"
     excerpt = _excerpt(text, line, column)
     return RelaySyntaxError(
@@ -55,16 +55,15 @@ def _excerpt(text: str, line: int, column: int) -> str:
 
 
 class UnsupportedError(RelayError, NotSupportedError):
-    """Something in a Relay program that is read but cannot be converted.
+    """A Relay program that can be read but not converted.
 
-    operators: the operators that have no converter, with how often each occurs; empty when it is about something else.
-    """
+    operators: the operators without a converter, with the number of their calls; empty for other reasons."""
 
     def __init__(self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None) -> None:
         super().__init__(*parts, remedy=remedy)
         self.operators: Mapping[str, int] = operators or {}
 
 
-def at(place: Place, wrong: str) -> str:
-    """What is wrong, behind where in the program it is."""
-    return f"{place}: {wrong}" if place.line or place.column else wrong
+def located(place: Place, problem: str) -> str:
+    """A problem, prefixed with its place in the program."""
+    return f"{place}: {problem}" if place.line or place.column else problem

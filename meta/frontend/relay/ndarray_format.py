@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meta.frontend.relay.dtypes import NUMPY_DTYPES
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.limits import MAX_DIMENSIONS
-from meta.frontend.relay.literal import NUMPY_DTYPES
 
 _MAGIC = 0xDD5E40F096B4A13F
 _HEADER = struct.Struct("<QQiiiBBH")

@@ -1,4 +1,4 @@
-"""The one door of the readers: whatever holds a Relay program -> Program."""
+"""`read`: a Program from any source of a Relay program."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def read(source: Source) -> Program:
     """The program that `source` holds.
 
     source: Relay text, Relay JSON (of `tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.
-    Text and JSON are told apart by how they start. Raises RelayError (RelaySyntaxError with line and column for
-    mistakes in text), or ArgumentError for anything else. Nothing in a source is executed."""
+    JSON is recognised by its first character. Raises RelayError (RelaySyntaxError with line and column for mistakes
+    in text), and ArgumentError for other objects. Nothing in a source is executed."""
     name = ""
     value: Any = source
     if isinstance(value, os.PathLike) or _is_path(value):
@@ -39,20 +39,20 @@ def read(source: Source) -> Program:
     if isinstance(value, bytes):
         value = _decoded(value, name)
     if not isinstance(value, str):
-        allowed = "Relay text, Relay JSON, a path to either, or an object with astext()"
-        raise ArgumentError("relay", f"source is {type(source).__name__}", allowed)
+        expected = "Relay text, Relay JSON, a path to either, or an object with astext()"
+        raise ArgumentError("relay", f"source is {type(source).__name__}", expected)
     if value.lstrip("\ufeff \t\r\n").startswith("{"):
-        from meta.frontend.relay import json_reader
+        from meta.frontend.relay.json.reader import parse as parse_json
 
-        return json_reader.parse(value, name)
+        return parse_json(value, name)
 
-    from meta.frontend.relay import text
+    from meta.frontend.relay.text.reader import parse as parse_text
 
-    return text.parse(value.removeprefix("\ufeff"), name)
+    return parse_text(value.removeprefix("\ufeff"), name)
 
 
 def _is_path(source: object) -> bool:
-    """Whether a string is the name of a file: programs have brackets and several lines, names of files have not."""
+    """Whether a string names a file: programs have brackets and several lines, file names do not."""
     if not isinstance(source, str) or not source.strip() or "\n" in source or len(source) > 4096:
         return False
     if source.lstrip().startswith(("{", "#[", "v0.")) or "\0" in source:
@@ -68,12 +68,12 @@ def _contents(path: Path) -> tuple[str, bytes]:
             raise RelayError("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE}")
         return path.name, path.read_bytes()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise RelayError("relay", f"cannot read {path}: {why}", "a file of Relay text or JSON") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RelayError("relay", f"cannot read {path}: {reason}", "a file of Relay text or JSON") from error
 
 
 def _printed(source: Any) -> Any:
-    """The text with its constants where the object can print them."""
+    """The text, with constants if the object can print them."""
     try:
         return source.astext(show_meta_data=True)
     except TypeError:
@@ -84,5 +84,5 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        wrong = f"{name or 'the source'} is not text: byte {error.start} is not UTF-8"
-        raise RelayError("relay", wrong, "Relay text or JSON; parameters are a separate file") from error
+        problem = f"{name or 'the source'} is not text: byte {error.start} is not UTF-8"
+        raise RelayError("relay", problem, "Relay text or JSON; parameters are a separate file") from error

@@ -6,8 +6,8 @@ from typing import Any
 
 from meta._generated import functions as F
 from meta.dtype import is_float, is_int
-from meta.frontend.relay.call import OpCall, operand, operands
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall, operand, operands
+from meta.frontend.relay.convert.table import converter
 
 
 @converter("divide")

@@ -6,9 +6,9 @@ from typing import Any
 
 from meta._generated import functions as F
 from meta.dtype import category, is_int, itemsize
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.layout_map import convert_layout, is_permutation, permuted
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.layout_map import convert_layout
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout
 
 _PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _RESIZE: dict[int, Any] = {1: F.resize1d, 2: F.resize2d, 3: F.resize3d}

@@ -9,9 +9,9 @@ import numpy as np
 from meta._generated import functions as F
 from meta.dim import product
 from meta.dtype import is_float, is_int
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.folding import fold
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.folding import fold
+from meta.frontend.relay.convert.table import converter
 from meta.op.declare.indexing import WHOLE
 
 # --- slices ----------------------------------------------------------------------------------------------------------

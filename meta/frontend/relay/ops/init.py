@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.table import converter
-from meta.frontend.relay.types import dtype_of
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.type_mapping import dtype_of
 
 
 def _dtype(call: OpCall, default: str = "float32") -> str:

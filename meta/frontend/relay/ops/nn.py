@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
 
 _MOST_NEIGHBOURS = 255
 """Channels that a local response normalisation may look at."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import operands
-from meta.frontend.relay.table import Converter, converter
+from meta.frontend.relay.convert.call import operands
+from meta.frontend.relay.convert.table import Converter, converter
 from meta.op.registry import get
 
 OPERATORS = {

@@ -8,10 +8,10 @@ import numpy as np
 
 from meta._generated import functions as F
 from meta.dtype import is_float
-from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.layout_map import convert_layout, permuted
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
 from meta.frontend.relay.ops.unary import rounded
-from meta.frontend.relay.table import converter
 from meta.functional.image import interpolated
 
 _MOST_STEPS = 64

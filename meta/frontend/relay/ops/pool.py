@@ -9,9 +9,9 @@ import numpy as np
 from meta._generated import functions as F
 from meta.dim import product
 from meta.dtype import is_float
-from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.layout_map import convert_layout, permuted
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
 
 _PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}

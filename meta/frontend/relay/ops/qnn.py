@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.folding import fold
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.folding import fold
+from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.unary import clipped, rounded
-from meta.frontend.relay.table import converter
 from meta.tracing.symbol import Symbol
 
 

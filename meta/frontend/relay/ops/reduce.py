@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
-from meta.frontend.relay.table import converter
-from meta.frontend.relay.types import dtype_of
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.type_mapping import dtype_of
 
 
 def reduced_axes(call: OpCall, ndim: int) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.conv import product
-from meta.frontend.relay.table import converter
 
 
 def _rows(indptr: Any, count: int) -> Any:

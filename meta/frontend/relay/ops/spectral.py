@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.table import converter
 
 _MOST_POINTS = 2048
 """Points of a transform: its matrix has their square."""

@@ -9,10 +9,10 @@ import numpy as np
 from meta._generated import functions as F
 from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
-from meta.frontend.relay.call import OpCall, constant
-from meta.frontend.relay.layout_map import convert_layout
-from meta.frontend.relay.table import converter
-from meta.frontend.relay.types import dtype_of
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout
+from meta.frontend.relay.convert.type_mapping import dtype_of
 
 _MOST_AXES = 64
 _MOST_PARTS = 65536

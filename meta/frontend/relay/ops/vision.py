@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall, constant
+from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.unary import rounded
-from meta.frontend.relay.table import converter
 
 
 @converter("vision.multibox_prior")

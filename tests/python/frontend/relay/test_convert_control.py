@@ -206,10 +206,11 @@ REFUSED = {
     "a function as input": ("def @main(%f: fn (float32) -> float32) { %f(1f) }", "'f' is a function"),
     "data as input": (TYPES + "def @main(%l: Opt[float32]) { match (%l) { Some(%v) => { %v }, None_ => { 1f } } }",
                       "'l' is of the type Opt"),
-    "a function as result": ("def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }", "returns holds a function"),
+    "a function as result": ("def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }",
+                             "the result of @main holds a function"),
     "data as result": (TYPES + "def @main(%x: float32) { Some(%x) }", "data type, Some"),
     "a choice as result": (TYPES + "def @main(%x: float32, %c: bool) { if (%c) { Some(%x) } else { None_ } }",
-                           "returns holds"),
+                           "the result of @main holds"),
     "endless unrolling": (TYPES + """
 def @grow(%l: List[float32]) -> float32 { %0 = Cons(1f, %l); @grow(%0) }
 def @main() { %0 = Nil; @grow(%0) }""", "nest deeper than"),

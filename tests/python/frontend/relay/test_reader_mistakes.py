@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from meta.frontend.relay import layout
 from meta.frontend.relay.errors import RelayError, RelaySyntaxError
 from meta.frontend.relay.source import read
+from meta.frontend.relay.text import preprocess
 from tests.python.frontend.relay.programs import graph
 
 MISTAKES = [
@@ -20,17 +20,17 @@ MISTAKES = [
         "def @main(%x: Tensor[(2), flot32]) { %x }",
         1,
         27,
-        "flot32 is no dtype; expected float32, int64, bool and the like; did you",
+        "unknown dtype flot32; expected a dtype such as float32, int64 or bool; did you",
     ),
-    ("def @main(%x: Tensor[(-2), int8]) { %x }", 1, 23, "-2 is no size of a dimension"),
+    ("def @main(%x: Tensor[(-2), int8]) { %x }", 1, 23, "-2 is not a size"),
     (
         "def @main(%x) {\n\n  add(%x, %y) }",
         3,
         11,
-        "%y is not defined here; expected names of parameters and let",
+        "%y is not defined here; expected the name of a parameter or a let variable",
     ),
     ("def @main(%weight) { %weigth }", 1, 22, "did you mean '%weight'?"),
-    ("def @main(%x) { %3 }", 1, 17, "%3 is not defined here; expected a binding %3 = ...; above"),
+    ("def @main(%x) { %3 }", 1, 17, "%3 is not defined here; expected an earlier binding %3 = ...;"),
     ("def @main(%x) { f(%x, axes=) }", 1, 28, "unexpected ')'; expected a value"),
     ("def @main(%x) { f(%x }", 1, 22, "unexpected '}'; expected ')' or ','"),
     ("def @main(%x) { %0 = %x\n %0 }", 2, 2, "unexpected '%0'; expected '(', ';', .0 or an operator"),
@@ -38,11 +38,11 @@ MISTAKES = [
     ("def @main(%x) { $ }", 1, 17, "unexpected '$'; expected an expression"),
     ("def @main(%x) { %x } /* open", 1, 22, "this comment does not end"),
     ('def @main(%x) { f(a="b) }', 1, 21, "this string does not end"),
-    ("def @main(%x) { 1f128 }", 1, 17, "the suffix of '1f128' is no float type"),
+    ("def @main(%x) { 1f128 }", 1, 17, "the suffix of '1f128' is not a float type"),
     ("def @main(%x) { 300u8 }", 1, 17, "300u8 does not fit uint8"),
-    ("def @main(%x) { 1.5i8 }", 1, 17, "'1.5i8' is no integer"),
+    ("def @main(%x) { 1.5i8 }", 1, 17, "'1.5i8' is not an integer"),
     ("def @main(%x) { 99999999999999999999 }", 1, 17, "does not fit int64"),
-    ("def @main(%x) { %x.99999999999 }", 1, 17, "field 99999999999 of a tuple; expected at most 9 digits"),
+    ("def @main(%x) { %x.99999999999 }", 1, 17, "field 99999999999 of a tuple; expected an index of at most 9 digits"),
     ("def @main(%x) { %0.1 = %x; %x }", 1, 17, "%0.1 is a field of a tuple and cannot be bound"),
     ("def @main(%x) { meta[relay.Constant][0] }", 1, 17, "no metadata section; print it with astext(show_meta_data"),
     ("def @main(%x) { meta[relay.Constant][1] }\n#[metadata]\n{", 1, 17, "the metadata section: line 3, column 2: Exp"),
@@ -50,8 +50,8 @@ MISTAKES = [
     ("type T { A }\ntype T { B }", 2, 6, "type T is defined twice"),
     ("type T { A, A }", 1, 13, "constructor A is defined twice"),
     ("extern type T { A }", 1, 13, "extern type T has constructors"),
-    ("def @f = meta[ExternalFunc][0]", 1, 5, "@f is meta[ExternalFunc][0], a function that is not written in Relay"),
-    ('#[version = "1.0"]\ndef @main() { 1 }', 1, 1, "a form of the text that this reader does not know"),
+    ("def @f = meta[ExternalFunc][0]", 1, 5, "@f is meta[ExternalFunc][0], which is not a function of Relay"),
+    ('#[version = "1.0"]\ndef @main() { 1 }', 1, 1, "unsupported text version"),
 ]
 
 
@@ -96,11 +96,11 @@ HOSTILE = {
     "let in let": ("def @main(%x) {" + "let %a = " * 10_000 + "%x; %a }", "nested 201 deep"),
     "else if": ("def @main(%x) {" + "if (%x) { %x } else " * 1000 + "{ %x } }", "a chain of 999 else if"),
     "digits": ("def @main() {" + "1" * 1_000_000 + "}", "a number of 1000000 characters"),
-    "exponent": ("def @main() { 1e" + "9" * 1_000_000 + " }", "characters; at most 400"),
-    "signs": ("def @main() {" + "-" * 1_000_000 + "1 }", "characters; at most 400"),
+    "exponent": ("def @main() { 1e" + "9" * 1_000_000 + " }", "characters; expected at most 400"),
+    "signs": ("def @main() {" + "-" * 1_000_000 + "1 }", "characters; expected at most 400"),
     "dimensions": (
         "def @main(%x: Tensor[(" + "1, " * 1000 + "), int8]) { %x }",
-        "dimensions; expected at most 64",
+        "1000 dimensions; expected at most 64",
     ),
     "dimension": ("def @main(%x: Tensor[(" + "9" * 300 + "), int8]) { %x }", "does not fit int64"),
     "name": ("def @main(%x) { %x" + ".0" * 100_000 + " }", "a name of 200002 characters"),
@@ -140,8 +140,10 @@ def test_hostile_sources_are_refused(name: str) -> None:
 
 
 def test_long_programs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "MAX_PROGRAM", 100)
-    with pytest.raises(RelaySyntaxError, match=r"line 2, column 50: the program is too long; expected at most 100"):
+    monkeypatch.setattr(preprocess, "MAX_PROGRAM", 100)
+    with pytest.raises(
+        RelaySyntaxError, match=r"line 2, column 50: the program is too long; expected at most 100 characters"
+    ):
         read("\n".join(["x" * 50, "y" * 50]))
     # Constants do not count.
     assert read("def @main(%x) { %x }\n#[metadata]\n" + " " * 200).functions

@@ -52,7 +52,7 @@ def test_draws_inputs_and_takes_shapes(network: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--input", "y=x.npz"], "there is no input 'y'; expected inputs: x, w"),
+        (["--input", "y=x.npz"], "there is no input 'y'; expected one of x, w"),
         (["--input", "x"], "--input NAME=VALUE"),
         (["--shape", "x=a"], "--shape NAME=1,3,224,224"),
         (["--input", "x=missing.npz"], "cannot read missing.npz"),

@@ -290,5 +290,5 @@ def test_attributes_of_the_metadata_section_are_spread_into_the_call() -> None:
     call = main((DATA / "cumsum_excl_flat.relay").read_text()).body
     assert isinstance(call, ast.Call)
     assert dict(call.attrs) == {"axis": None, "dtype": None, "exclusive": True}
-    with pytest.raises(RelaySyntaxError, match="is no expression"):
+    with pytest.raises(RelaySyntaxError, match="is not an expression"):
         read((DATA / "cumsum_excl_flat.relay").read_text().replace("cumsum(%x, ", "(%x, "))

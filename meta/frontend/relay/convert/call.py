@@ -1,4 +1,4 @@
-"""`OpCall`: one call of a Relay operator as converters see it. Every attribute is read or refused."""
+"""`OpCall`: the call of a Relay operator that a converter is given. Every attribute is read or refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from meta.errors import NotSupportedError, TypeInferenceError
 from meta.frontend.relay import ast
-from meta.frontend.relay.folding import fold
-from meta.frontend.relay.values import describe, number
+from meta.frontend.relay.convert.folding import fold
+from meta.frontend.relay.convert.values import describe, scalar_value
 from meta.ir.builder import Builder
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
@@ -23,19 +23,19 @@ _INERT = {
     "out_layout": "",
     "rate": None,
 }
-"""Attributes that say nothing about the result, with the value that says nothing: a layout chosen by a tuner, what a
-result is laid out like when it is not the input, and the rate of a dropout that is not active."""
+"""Attributes without influence on the result, with their neutral value: a layout chosen by a tuner, an output layout
+equal to the input's, and the rate of an inactive dropout."""
 
 
-_MOST_ELEMENTS = 1 << 22
-"""Elements of a table of positions or weights that a converter makes."""
+_MAX_ELEMENTS = 1 << 22
+"""Elements of a table of positions or weights that a converter computes."""
 
 
 class OpCall:
     """A call being converted.
 
-    name: Relay's name of the operator.  args: values in order: Symbols, and tuples of them.  place: where it stands.
-    shapes: the sizes that tensors of the program hold, for those that are shapes with symbolic sizes.
+    name: Relay's name of the operator.  args: Symbols and tuples of Symbols, in order.  place: of the call.
+    shapes: by atom of a tensor that holds a shape with symbolic sizes, those sizes.
     """
 
     __slots__ = ("_read", "args", "attrs", "builder", "name", "place", "shapes")
@@ -60,7 +60,7 @@ class OpCall:
     # --- arguments ---------------------------------------------------------------------------------------------------
 
     def tensors(self, least: int, most: int | None = None) -> tuple[Any, ...]:
-        """The arguments, of which there are `least` to `most` and all are tensors."""
+        """The arguments: `least` to `most` tensors."""
         if not least <= len(self.args) <= (least if most is None else most):
             raise TypeInferenceError(self.name, f"{len(self.args)} arguments", str(least))
         for arg in self.args:
@@ -75,37 +75,37 @@ class OpCall:
             raise TypeInferenceError(self.name, f"argument {index} is not a tuple of tensors")
         return fields  # pyright: ignore[reportUnknownVariableType]
 
-    def constant(self, value: Any, what: str) -> np.ndarray[Any, Any]:
-        """The value of a tensor that has to be known now. Raises NotSupportedError when it is not."""
-        found = fold(value, self.builder) if isinstance(value, Symbol) else None
-        if found is None:
-            self.refuse(f"{what} is computed by the program", "a constant, or what follows from constants and shapes")
-        return found
+    def constant(self, value: Any, subject: str) -> np.ndarray[Any, Any]:
+        """The value of a constant tensor. Raises NotSupportedError, about `subject`, for other tensors."""
+        folded = fold(value, self.builder) if isinstance(value, Symbol) else None
+        if folded is None:
+            self.refuse(f"{subject} is computed by the program", "a value that follows from constants and shapes")
+        return folded
 
-    def ints(self, value: Any, what: str) -> tuple[Any, ...]:
-        """The ints in a constant tensor of at most one axis; of one that is a shape, its sizes."""
+    def ints(self, value: Any, subject: str) -> tuple[Any, ...]:
+        """The ints in a constant tensor of at most one axis, or the sizes in a tensor that holds a shape."""
         if isinstance(value, Symbol) and value.atom in self.shapes:
             return self.shapes[value.atom]
-        return tuple(int(v) for v in self.constant(value, what).ravel().tolist())
+        return tuple(int(v) for v in self.constant(value, subject).ravel().tolist())
 
-    def number(self, value: Any, what: str) -> Any:
+    def number(self, value: Any, subject: str) -> Any:
         """The number in a constant tensor of one element."""
-        found = self.constant(value, what)
-        if found.size != 1:
-            self.refuse(f"{what} has shape {found.shape}", "one number")
-        return found.item()
+        folded = self.constant(value, subject)
+        if folded.size != 1:
+            self.refuse(f"{subject} has shape {folded.shape}", "one number")
+        return folded.item()
 
     def maybe_number(self, value: Symbol) -> Any:
-        """The number in a tensor of one element, None when only the running program knows it."""
+        """The number in a tensor of one element, None unless it is constant."""
         if value.size != 1:
             self.refuse(f"a value of shape {value.shape}", "one number")
-        found = fold(value, self.builder)
-        return None if found is None else found.item()
+        folded = fold(value, self.builder)
+        return None if folded is None else folded.item()
 
     # --- attributes --------------------------------------------------------------------------------------------------
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute; `default` is Relay's own, which texts leave out."""
+        """An attribute; `default` is Relay's default, which text omits."""
         self._read.add(name)
         return self.attrs.get(name, default)
 
@@ -122,59 +122,62 @@ class OpCall:
         value = self.get(name, default)
         if isinstance(value, (str, tuple)) or value is None:
             self.refuse(f"{name} is {value!r}", "a number")
-        # A default that went through 32 bits and back is still the default.
+        # Relay stores some defaults in 32 bits.
         return default if math.isclose(value, default, rel_tol=2e-7) else float(value)
 
     def text(self, name: str, default: str = "") -> str:
-        """A string; "" when it is not given."""
+        """A string; "" by default."""
         return str(self.get(name, default) or "")
 
     def axes(self, name: str = "axis") -> tuple[int, ...] | None:
-        """One int, several, or None when not given."""
+        """The ints of an attribute that is one int or several; None if it is not set."""
         value = self.get(name)
         if value is None:
             return None
-        found: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
-        if not all(isinstance(v, int) for v in found):
+        axes: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        if not all(isinstance(v, int) for v in axes):
             self.refuse(f"{name} is {value!r}", "ints")
-        return tuple(map(int, found))
+        return tuple(map(int, axes))
 
     def sizes(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Several ints, given once or one each. Sizes that are not known (`?`) are refused."""
-        found = self.axes(name)
-        if found is None or (found == () and default):
+        """The ints of an attribute that is one int or several. Open sizes (`?`) are refused."""
+        sizes = self.axes(name)
+        if sizes is None or (sizes == () and default):
             if default is None:
-                self.refuse(f"{name} is not given", "ints")
+                self.refuse(f"{name} is missing", "ints")
             return default
-        return found
+        return sizes
 
     def floats(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        """Several numbers."""
+        """The numbers of an attribute that is a list of them."""
         value = self.get(name, default)
         if not isinstance(value, tuple) or not all(isinstance(v, (int, float)) for v in value):  # pyright: ignore[reportUnknownVariableType]
             self.refuse(f"{name} is {value!r}", "numbers")
         return tuple(map(float, value)) or default  # pyright: ignore[reportUnknownArgumentType]
 
     def only(self, name: str, *allowed: Any, default: Any = None) -> Any:
-        """An attribute that has to have one of a few values; the first is Relay's default unless one is given."""
+        """An attribute whose value is in `allowed`; the first is the default unless `default` is set."""
         value = self.get(name, allowed[0] if default is None else default)
         if value not in allowed:
             self.refuse(f"{name} is {value!r}", " or ".join(map(repr, allowed)))
         return value
 
     def check_all_read(self) -> None:
-        """Refuse attributes that the converter did not look at."""
+        """Refuse attributes that the converter did not read."""
         for name, value in self.attrs.items():
             if name in self._read or value is None or value == _INERT.get(name, ""):
                 continue
             if name == "rate" or value == ():
                 continue
-            self.refuse(f"the attribute {name}={value!r} is not known", f"one of {', '.join(sorted(self._read))}")
+            expected = f"one of {', '.join(sorted(self._read))}" if self._read else "no attributes"
+            self.refuse(f"unknown attribute {name}={value!r}", expected)
 
     def check_size(self, *sizes: Any) -> None:
-        """Refuse a constant of these sizes that the program does not hold itself when it is too large, or not known."""
-        if not all(isinstance(d, int) for d in sizes) or math.prod(sizes) > _MOST_ELEMENTS:
-            self.refuse(f"a table of {' x '.join(map(str, sizes))} elements", f"up to {_MOST_ELEMENTS}, known sizes")
+        """Refuse to compute a table of these sizes if it is too large or a size is open."""
+        if not all(isinstance(d, int) for d in sizes) or math.prod(sizes) > _MAX_ELEMENTS:
+            self.refuse(
+                f"a table of {' x '.join(map(str, sizes))} elements", f"at most {_MAX_ELEMENTS} and no open size"
+            )
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -183,21 +186,21 @@ class OpCall:
         return constant(np.asarray(value, dtype))
 
     def refuse(self, problem: str, expected: str = "") -> NoReturn:
-        """Raise NotSupportedError: the call asks for what meta does not do."""
+        """Raise NotSupportedError about the call."""
         raise NotSupportedError(self.name, problem, expected)
 
 
 def constant(value: np.ndarray[Any, Any], dtype: str | None = None) -> Symbol:
-    """A tensor that is known. dtype: where NumPy's name is not it (bfloat16)."""
+    """A constant tensor. dtype: where NumPy's name differs (bfloat16)."""
     return Symbol(Constant(value, tensor_type(tuple(value.shape), dtype or str(value.dtype))))
 
 
 def operand(value: Symbol, other: Symbol) -> Any:
-    """A constant without axes as a Python number, where that means the same beside `other`; else the tensor."""
-    found = number(value)
-    if found is None or isinstance(found, bool) or value.dtype != other.dtype or number(other) is not None:
+    """A constant without axes as a Python number, if it has the same meaning beside `other`; else the tensor."""
+    number = scalar_value(value)
+    if number is None or isinstance(number, bool) or value.dtype != other.dtype or scalar_value(other) is not None:
         return value
-    return found if np.isfinite(found) else value
+    return number if np.isfinite(number) else value
 
 
 def operands(call: OpCall) -> tuple[Any, Any]:

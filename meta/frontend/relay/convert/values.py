@@ -1,5 +1,5 @@
-"""What Relay expressions stand for while they are converted: tensors of the program being built, or things that are
-known at conversion and leave no trace in it (tuples, closures, data, references)."""
+"""Values of Relay expressions during conversion: tensors of the program being built, and tuples, closures, data and
+references, which exist during conversion only."""
 
 from __future__ import annotations
 
@@ -8,44 +8,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta.frontend.relay import ast
+from meta.frontend.relay.errors import UnsupportedError, located
 from meta.ir.expr import Constant
 from meta.tracing.symbol import Symbol
 
 Value = Any
-"""A Symbol, a tuple of Values, or one of the classes below; ast.OpRef and ast.ConstructorRef stand for themselves."""
+"""A Symbol, a tuple of Values, an instance of a class below, or an ast.OpRef or ast.ConstructorRef."""
 
 
 class Frame:
-    """Values of variables and of nodes evaluated so far, and the frame around this one. A function call and a branch
-    of a conditional have frames of their own."""
+    """Values of variables and of evaluated nodes, and the enclosing frame. Each function call and each branch of a
+    conditional has a frame."""
 
-    __slots__ = ("known", "parent")
+    __slots__ = ("parent", "values")
 
     def __init__(self, parent: Frame | None = None) -> None:
-        self.known: dict[Any, Value] = {}
+        self.values: dict[Any, Value] = {}
         self.parent = parent
 
     def has(self, node: Any) -> bool:
         frame: Frame | None = self
         while frame is not None:
-            if node in frame.known:
+            if node in frame.values:
                 return True
             frame = frame.parent
         return False
 
     def get(self, node: Any) -> Value:
-        """The value of a node that `has` knows."""
+        """The value of a node. Raises KeyError for nodes without one."""
         frame: Frame | None = self
         while frame is not None:
-            if node in frame.known:
-                return frame.known[node]
+            if node in frame.values:
+                return frame.values[node]
             frame = frame.parent
         raise KeyError(node)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closure:
-    """A function and what it sees. name: of a function of the module.  recursive: whether it calls itself."""
+    """A function and its enclosing frame. name: of a function of the module.  recursive: whether it calls itself."""
 
     function: ast.Function
     frame: Frame | None
@@ -63,14 +64,14 @@ class Data:
 
 @dataclass(slots=True, eq=False)
 class Ref:
-    """A reference: a cell whose content changes as conversion goes on, in the order in which the program runs."""
+    """A reference: a cell that conversion writes in the order in which the program would."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One of two values by a tensor. Both are computed; whoever takes the value apart does so for both."""
+    """One of two values, selected by a tensor when the program runs. Uses of it are evaluated for both."""
 
     condition: Symbol
     then: Value
@@ -78,7 +79,7 @@ class Choice:
 
 
 class OpaqueError(Exception):
-    """A value that no tensors stand for."""
+    """A value that is neither a tensor nor nested tuples of tensors."""
 
     def __init__(self, value: Value) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class OpaqueError(Exception):
 
 
 def leaves(value: Value) -> list[Symbol]:
-    """The tensors of nested tuples, in order. Raises OpaqueError when there is something else."""
+    """The tensors of nested tuples, in order. Raises OpaqueError for any other value among them."""
     out: list[Symbol] = []
     _collect(value, out)
     return out
@@ -111,19 +112,28 @@ def is_tensors(value: Value) -> bool:
     return True
 
 
-def rebuilt(like: Value, items: Iterator[Any]) -> Value:
-    """Nested tuples of the form of `like` with `items` as tensors."""
-    return tuple(rebuilt(field, items) for field in like) if isinstance(like, tuple) else next(items)  # pyright: ignore[reportUnknownVariableType]
+def check_tensors(value: Value, place: ast.Place, subject: str) -> None:
+    """Raise UnsupportedError, about `subject`, unless a value consists of tensors."""
+    try:
+        leaves(value)
+    except OpaqueError as error:
+        problem = located(place, f"{subject} holds {describe(error.value)}")
+        raise UnsupportedError("relay", problem, "tensors and tuples of them") from None
 
 
-def number(value: Symbol) -> int | float | bool | None:
+def rebuilt(form: Value, tensors: Iterator[Any]) -> Value:
+    """Nested tuples of the structure of `form`, with `tensors` as leaves."""
+    return tuple(rebuilt(field, tensors) for field in form) if isinstance(form, tuple) else next(tensors)  # pyright: ignore[reportUnknownVariableType]
+
+
+def scalar_value(value: Symbol) -> int | float | bool | None:
     """The value of a constant without axes, None for any other tensor."""
     atom = value.atom
     return atom.value.item() if isinstance(atom, Constant) and atom.type.ndim == 0 else None
 
 
 def describe(value: Value) -> str:
-    """What a value is, for errors."""
+    """A noun phrase for a value, for error texts."""
     match value:
         case Symbol():
             return f"a tensor {value.type!r}"
@@ -139,3 +149,9 @@ def describe(value: Value) -> str:
             return "a value that depends on a condition"
         case _:
             return f"{getattr(value, 'name', value)!r}"
+
+
+def identifier(name: str) -> str:
+    """A name with the characters replaced that IR text does not allow."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in name)
+    return text if text[:1].isalpha() or text[:1] == "_" else f"p{text}"

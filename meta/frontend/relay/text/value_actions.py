@@ -1,4 +1,4 @@
-"""What the rules of attributes and types make; `actions.py` has those of expressions."""
+"""Actions of the grammar's rules for attributes and types."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from meta.errors import did_you_mean
-from meta.frontend.relay import ast, literal
+from meta.frontend.relay import ast
+from meta.frontend.relay.attributes import none_if_empty, plain_attribute
+from meta.frontend.relay.dtypes import NUMPY_DTYPES, is_dtype
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.json_nodes import given, plain_attribute
 from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS, MAX_NESTING
+from meta.frontend.relay.text import literal
 
 Token = Any
 """lark.Token: a str with type, line and column."""
 
 Metadata = Callable[[str, int], Any]
-"""What `meta[key][index]` stands for: a constant, attributes, a value or a type; raises RelayError without it."""
+"""The value of `meta[key][index]`: a constant, attributes, a value or a type; raises RelayError without that entry."""
 
-_LONGEST_REASON = 300
+_MAX_PROBLEM = 300
 _UNKNOWN = ast.UnknownType()
 
 
@@ -28,42 +30,42 @@ class Pair(NamedTuple):
     value: Any
 
 
-def place(token: Token) -> ast.Place:
+def token_place(token: Token) -> ast.Place:
     return ast.Place(token.line, token.column)
 
 
-class Mistake(Exception):
-    """What is wrong at a line and column; the reader words the error, outside of lark."""
+class MistakeError(Exception):
+    """A mistake at a line and column, which passes through lark; the reader raises RelaySyntaxError for it."""
 
-    def __init__(self, line: int, column: int, wrong: str, allowed: str, do: str) -> None:
-        super().__init__(wrong)
+    def __init__(self, line: int, column: int, problem: str, expected: str, remedy: str) -> None:
+        super().__init__(problem)
         self.line, self.column = line, column
-        self.parts = wrong, allowed, do
+        self.parts = problem, expected, remedy
 
 
 class ValueActions:
-    """Attributes and types. `depth` counts what nests without brackets."""
+    """Actions for attributes and types. `depth` counts constructs that nest without brackets."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.lookup = metadata
-        self.depth = 0
+        self.depth: int = 0
 
-    def fail(self, token: Token, wrong: str, allowed: str = "", do: str = "") -> NoReturn:
-        raise Mistake(token.line, token.column, wrong[:_LONGEST_REASON], allowed, do)
+    def fail(self, token: Token, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
+        raise MistakeError(token.line, token.column, problem[:_MAX_PROBLEM], expected, remedy)
 
     def entry_of_metadata(self, token: Token) -> Any:
-        """What `meta[relay.Constant][0]` stands for."""
+        """The entry that a token such as `meta[relay.Constant][0]` names."""
         key, _, index = token[5:-1].partition("][")
         try:
             return self.lookup(key.strip("'\""), int(index) if len(index) < 10 else -1)
         except RelayError as error:
-            self.fail(token, str(error).removeprefix("[relay] "))
+            self.fail(token, error.problem, error.expected, error.remedy)
 
     # --- attributes ---
 
     def attribute(self, children: list[Any]) -> Pair:
         name, value = children
-        return Pair(str(name), given(value))
+        return Pair(str(name), none_if_empty(value))
 
     def number_value(self, children: list[Token]) -> int | float:
         try:
@@ -89,7 +91,7 @@ class ValueActions:
     def metadata_value(self, children: list[Token]) -> Any:
         value = self.entry_of_metadata(children[0])
         if isinstance(value, ast.Constant):
-            return ast.Constant(value.value, value.dtype, place(children[0]))
+            return ast.Constant(value.value, value.dtype, token_place(children[0]))
         return plain_attribute(value)
 
     def sequence(self, children: list[Any]) -> tuple[Any, ...]:
@@ -112,7 +114,7 @@ class ValueActions:
 
     def named_type(self, children: list[Token]) -> ast.Type:
         name = children[0]
-        return ast.TensorType((), str(name)) if literal.is_dtype(name) else ast.NamedType(str(name))
+        return ast.TensorType((), str(name)) if is_dtype(name) else ast.NamedType(str(name))
 
     def applied_type(self, children: list[Any]) -> ast.Type:
         return ast.NamedType(str(children[0]), tuple(each for each in children[1:] if each is not None))
@@ -121,12 +123,12 @@ class ValueActions:
         shape, dtype = children
         if len(shape) > MAX_DIMENSIONS:
             self.fail(dtype, f"a tensor of {len(shape)} dimensions", f"at most {MAX_DIMENSIONS}")
-        if not literal.is_dtype(dtype):
+        if not is_dtype(dtype):
             self.fail(
                 dtype,
-                f"{dtype} is no dtype",
-                "float32, int64, bool and the like",
-                did_you_mean(dtype[:40], literal.NUMPY_DTYPES),
+                f"unknown dtype {dtype}",
+                "a dtype such as float32, int64 or bool",
+                did_you_mean(dtype[:40], NUMPY_DTYPES),
             )
         return ast.TensorType(shape, str(dtype))
 
@@ -136,7 +138,7 @@ class ValueActions:
     def size(self, children: list[Token]) -> int:
         value = self.number_value(children)
         if not isinstance(value, int) or not 0 <= value <= MAX_DIMENSION:
-            self.fail(children[0], f"{children[0][:40]} is no size of a dimension", "integers from 0, ? and names")
+            self.fail(children[0], f"{children[0][:40]} is not a size", "an integer from 0, ? or a name")
         return value
 
     def any_dimension(self, _: list[Any]) -> None:
@@ -161,7 +163,7 @@ class ValueActions:
         return ast.FuncType(params, result, type_params or ())
 
     def constraint(self, _: list[Any]) -> None:
-        """A relation that types satisfy says nothing about what is computed."""
+        """Relations between types are ignored: they do not change the result."""
 
     def reference_type(self, children: list[Any]) -> ast.Type:
         return ast.RefType(children[0])

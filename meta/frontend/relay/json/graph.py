@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from meta.frontend.relay.attr_fields import holds_object
 from meta.frontend.relay.errors import RelayError
+from meta.frontend.relay.json.attribute_fields import holds_object
 from meta.frontend.relay.limits import MAX_SOURCE
 from meta.frontend.relay.ndarray_format import read_array
 

@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.json_build import Builder
-from meta.frontend.relay.node_graph import NodeGraph
+from meta.frontend.relay.json.build import Builder
+from meta.frontend.relay.json.graph import NodeGraph
 
 
 class Metadata:
@@ -20,7 +20,7 @@ class Metadata:
         self._line = line
 
     def entry(self, key: str, index: int) -> Any:
-        """What `meta[key][index]` stands for; raises RelayError when there is no such thing."""
+        """The value of `meta[key][index]`; raises RelayError without such an entry."""
         if not self._text.strip():
             raise RelayError(
                 "relay", "the text has no metadata section", remedy="print it with astext(show_meta_data=True)"
@@ -37,7 +37,7 @@ class Metadata:
         keys = graph.keys(graph.root) if graph.kind(graph.root) in ("Map", "StrMap") else None
         lists = graph.items(graph.root)
         if keys is None or len(keys) != len(lists):
-            raise graph.error("no map from classes to lists", node=graph.root)
+            raise graph.error("the root is not a map from classes to lists", node=graph.root)
         for each in lists:
             graph.kind(each)
         return Builder(graph), {key: list(graph.items(each)) for key, each in zip(keys, lists, strict=True)}

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from meta.frontend.relay import ast
-from meta.frontend.relay.attr_fields import BOOLS, FLOATS, STRINGS, holds_object
-from meta.frontend.relay.json_nodes import NODES, Node, given, plain_attribute
+from meta.frontend.relay.attributes import none_if_empty, plain_attribute
+from meta.frontend.relay.json.attribute_fields import BOOLS, FLOATS, STRINGS, holds_object
+from meta.frontend.relay.json.graph import NodeGraph
+from meta.frontend.relay.json.nodes import NODES, Node
 from meta.frontend.relay.limits import MAX_NESTING, MAX_VALUE_SIZE
-from meta.frontend.relay.node_graph import NodeGraph
 
 _NEW, _OPEN, _DONE = 0, 1, 2
 _CONTAINERS = ("Array", "Map", "StrMap")
@@ -139,7 +140,7 @@ class Builder:
                 value = plain_attribute(self._values[objects[name]])
             else:
                 value = self._literal(index, name, text)
-            out[name] = given(value)
+            out[name] = none_if_empty(value)
         return out
 
     def _literal(self, index: int, name: str, text: Any) -> Any:

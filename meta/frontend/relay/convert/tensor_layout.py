@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from meta._generated import functions as F
-from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.convert.call import OpCall
 
 _PART = re.compile(r"(\d*)([A-Za-z])")
 

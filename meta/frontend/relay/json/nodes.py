@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from meta.frontend.relay import ast
+from meta.frontend.relay.attributes import none_if_empty, plain_attribute
+from meta.frontend.relay.dtypes import is_dtype
+from meta.frontend.relay.json.graph import NodeGraph
 from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS
-from meta.frontend.relay.literal import is_dtype
-from meta.frontend.relay.node_graph import NodeGraph
 
 _UNKNOWN = ast.UnknownType()
 _Exprs: TypeAlias = "tuple[ast.Expr, ...]"
@@ -68,24 +69,6 @@ class Node:
 
     def names(self, value: Any) -> tuple[str, ...]:
         return tuple(self.needs(each, ast.NamedType, "a type parameter").name for each in self.items(value))
-
-
-def plain_attribute(value: Any) -> Any:
-    """`value` as an attribute, all the way down: the name of a function, and no form for other expressions and types.
-
-    An expression that is no constant stands among the arguments of the call too."""
-    if value is None or isinstance(value, (bool, int, float, str, ast.Constant, ast.Opaque)):
-        return value
-    if isinstance(value, tuple):
-        return tuple(plain_attribute(each) for each in cast("tuple[Any, ...]", value))
-    if isinstance(value, dict):
-        return {name: plain_attribute(each) for name, each in cast("dict[str, Any]", value).items()}
-    return value.name if isinstance(value, ast.GlobalVar) else ast.Opaque(type(value).__name__)
-
-
-def given(value: Any) -> Any:
-    """None for the texts that say that nothing is given."""
-    return None if isinstance(value, str) and value in ("", "None") else value
 
 
 Row: TypeAlias = "tuple[tuple[str, ...], Callable[..., Any]]"
@@ -197,7 +180,7 @@ def _if(node: Node, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
 @_node("relay.Function", "params", "body", "ret_type", "type_params", "attrs")
 def _function(node: Node, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
     variables = tuple(node.var(each) for each in node.items(params))
-    plain = {name: given(plain_attribute(value)) for name, value in node.mapping(attrs).items()}
+    plain = {name: none_if_empty(plain_attribute(value)) for name, value in node.mapping(attrs).items()}
     return ast.Function(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
 
 

@@ -1,4 +1,4 @@
-"""The table of converters by Relay's names of operators, which the modules in `ops/` fill.
+"""The table of converters by Relay's names of operators. The modules in `ops/` fill it.
 
 @converter("nn.dense")
 def dense(call: OpCall) -> Any: ...
@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from meta.frontend.relay.call import OpCall
+from meta.frontend.relay.convert.call import OpCall
 
 Converter = Callable[[OpCall], Any]
 _converters: dict[str, Converter] = {}

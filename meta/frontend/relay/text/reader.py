@@ -1,4 +1,4 @@
-"""Relay text -> Program, by the grammar in `grammar.lark`."""
+"""The reader of Relay text, by the grammar in `grammar.lark`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from meta.frontend.relay import layout
-from meta.frontend.relay.actions import Actions
-from meta.frontend.relay.actions_values import Mistake
 from meta.frontend.relay.errors import syntax_error
-from meta.frontend.relay.lalr import make_parser
-from meta.frontend.relay.metadata import Metadata
+from meta.frontend.relay.text.actions import Actions
+from meta.frontend.relay.text.lalr import make_parser
+from meta.frontend.relay.text.metadata import Metadata
+from meta.frontend.relay.text.preprocess import split
+from meta.frontend.relay.text.value_actions import MistakeError
 
 if TYPE_CHECKING:
     from meta.frontend.relay.ast import Program
 
-# What the terminals of the grammar are called in errors.
+# Names of the terminals in error texts.
 _READABLE = {
     "LOCAL": "%name",
     "GRAPH": "%0",
@@ -36,20 +36,20 @@ _READABLE = {
     "ARROW": "->",
     "$END": "the end of the text",
 }
-# Where an expression may stand, all that can start one may; keywords are not always listed.
+# The terminals that start an expression, and those that start a value. lark lists only some of the keywords.
 _EXPRESSION = frozenset({"LOCAL", "GRAPH", "GLOBAL", "NAME", "NUMBER", "META"})
-_EXPRESSION_TOO = frozenset({"FN", "LPAR", "LBRACE", "BOOLEAN", "IF", "MATCH", "REF", "REF_READ", "REF_WRITE"})
+_EXPRESSION_KEYWORDS = frozenset({"FN", "LPAR", "LBRACE", "BOOLEAN", "IF", "MATCH", "REF", "REF_READ", "REF_WRITE"})
 _VALUE = frozenset({"STRING", "NUMBER", "NONE", "META", "LSQB"})
-_VALUE_TOO = frozenset({"QUOTED", "BOOLEAN", "GLOBAL", "NAME", "LPAR", "LBRACE", "QMARK"})
-_MOST_EXPECTED = 8
+_VALUE_KEYWORDS = frozenset({"QUOTED", "BOOLEAN", "GLOBAL", "NAME", "LPAR", "LBRACE", "QMARK"})
+_MAX_EXPECTED = 8
 
 
 def parse(text: str, source: str = "") -> Program:
-    """The program that `text` writes: a module, or an expression, which becomes the function "main".
+    """The program in `text`: a module, or an expression, which becomes the function "main".
 
     source: the name of the text for errors.
     Raises RelaySyntaxError with line, column, the line and what was expected there."""
-    program, metadata, line = layout.split(text, source)
+    program, metadata, line = split(text, source)
     actions = Actions(Metadata(metadata, line).entry)
     with _lock:
         parser = _parser()
@@ -65,46 +65,47 @@ def _run(parser: Any, program: str, text: str, source: str) -> Program:
 
     try:
         return parser.parse(program)
-    except Mistake as mistake:
+    except MistakeError as mistake:
         raise syntax_error(text, mistake.line, mistake.column, *mistake.parts, source=source) from None
     except (UnexpectedToken, UnexpectedCharacters) as error:
         _unexpected(error, text, source)
 
 
 def _unexpected(error: Any, text: str, source: str) -> NoReturn:
-    """The error for a token, or for a character that starts none, where others were expected."""
+    """Raise the error for an unexpected token, or for a character that starts no token."""
     token = getattr(error, "token", None)
     line, column = error.line, error.column
     if token is None:
-        found, expected = repr(error.char), error.allowed
+        excerpt, expected = repr(error.char), error.allowed
     elif token.type == "$END":
-        found, expected = "the end of the text", error.accepts or error.expected
+        excerpt, expected = "the end of the text", error.accepts or error.expected
         line, column = _end(text)
     else:
-        found, expected = repr(str(token) if len(token) <= 40 else token[:37] + "..."), error.accepts or error.expected
-    wrong = f"unexpected {found}"
-    raise syntax_error(text, line, column, wrong, _listed(expected or ()), source=source) from None
+        excerpt = repr(str(token) if len(token) <= 40 else token[:37] + "...")
+        expected = error.accepts or error.expected
+    problem = f"unexpected {excerpt}"
+    raise syntax_error(text, line, column, problem, _alternatives(expected or ()), source=source) from None
 
 
-def _listed(terminals: Any) -> str:
+def _alternatives(terminals: Any) -> str:
     names = set(terminals)
     words: list[str] = []
     if names >= _EXPRESSION:
         words.append("an expression")
-        names -= _EXPRESSION | _EXPRESSION_TOO
+        names -= _EXPRESSION | _EXPRESSION_KEYWORDS
     if names >= _VALUE:
         words.append("a value")
-        names -= _VALUE | _VALUE_TOO
+        names -= _VALUE | _VALUE_KEYWORDS
     readable = {_READABLE.get(name) or _literal(name) for name in names}
     words += sorted(readable)
-    if len(words) > _MOST_EXPECTED:
-        words = [*words[:_MOST_EXPECTED], "..."]
+    if len(words) > _MAX_EXPECTED:
+        words = [*words[:_MAX_EXPECTED], "..."]
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing more"
 
 
 @functools.cache
 def _literal(terminal: str) -> str:
-    """How a terminal that is one fixed string is written: "LPAR" is "(" ."""
+    """The spelling of a terminal that is a fixed string: "(" for "LPAR"."""
     for each in _parser().terminals:
         if each.name == terminal:
             return repr(each.pattern.value) if each.pattern.type == "str" else terminal.lower()
@@ -112,12 +113,12 @@ def _literal(terminal: str) -> str:
 
 
 def _end(text: str) -> tuple[int, int]:
-    """Line and column behind the last character that is not blank."""
-    shown = text.rstrip()
-    return shown.count("\n") + 1, len(shown) - (shown.rfind("\n") + 1) + 1
+    """Line and column after the last character that is not blank."""
+    body = text.rstrip()
+    return body.count("\n") + 1, len(body) - (body.rfind("\n") + 1) + 1
 
 
-# --- the parser: one for the process, with the actions of the parse that is running ---
+# --- the parser: one for the process, with the actions of the current parse ---
 
 _lock = threading.Lock()
 
@@ -135,7 +136,7 @@ def _parser() -> Any:
 
 
 class _Forward:
-    """Lark binds the methods of this object once; each calls the method of the same name of the actions that run."""
+    """lark binds the methods of this object once; each calls the method of the same name of the current actions."""
 
     def __init__(self) -> None:
         for name in dir(Actions):

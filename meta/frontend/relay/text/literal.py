@@ -1,78 +1,57 @@
-"""Numbers, strings and dtypes as Relay writes them. Nothing here looks at more than one token."""
+"""Literals of Relay text: numbers and strings, one token each."""
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meta.frontend.relay.dtypes import NUMPY_DTYPES
 from meta.frontend.relay.limits import MAX_DIGITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(-*)(\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)(bf|[fiu])?(\d*)")
-_DTYPE = re.compile(
-    r"(?:bool|handle|void|(?:int|uint|float|bfloat)\d{1,3}(?:x\d{1,5})?|float8_\w+|custom\[\w+\]\d+(?:x\d+)?)"
-)
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _INTEGER_WIDTHS = {"i": ("8", "16", "32", "64"), "u": ("1", "8", "16", "32", "64")}
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
-NUMPY_DTYPES = {
-    "bool": "bool",
-    "uint1": "bool",
-    "float16": "<f2",
-    "float32": "<f4",
-    "float64": "<f8",
-    "bfloat16": "<u2",
-    **{f"int{width}": f"<i{width // 8}" for width in (8, 16, 32, 64)},
-    **{f"uint{width}": f"<u{width // 8}" for width in (8, 16, 32, 64)},
-}
-"""NumPy's little-endian types by Relay's names; the words of bfloat16 are kept as they are."""
-
 
 class LiteralError(ValueError):
-    """A token that is no literal; the reader that has its place makes an error of it."""
-
-
-@functools.lru_cache(maxsize=1024)
-def is_dtype(name: str) -> bool:
-    """Whether `name` is a dtype of Relay, also one that no array here can have."""
-    return _DTYPE.fullmatch(name) is not None
+    """A token that is not a valid literal; the reader adds its place."""
 
 
 def number(text: str) -> tuple[int | float, str]:
     """Value and dtype of "1f", "-2", "3i64", "1e-05f16", "inff" and the like."""
     if len(text) > MAX_DIGITS:
-        raise LiteralError(f"a number of {len(text)} characters; at most {MAX_DIGITS}")
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+        raise LiteralError(f"a number of {len(text)} characters; expected at most {MAX_DIGITS}")
+    parts = _NUMBER.fullmatch(text)
+    if parts is None:
         raise LiteralError(f"{text!r} is not a number")
-    signs, digits, kind, width = found.groups()
+    signs, digits, kind, width = parts.groups()
     sign = -1 if len(signs) % 2 else 1
     if kind in _INTEGER_WIDTHS:
         return _integer(text, digits, sign, kind, width)
     if kind is None and digits.isdecimal():
         value = sign * int(digits)
-        return value, _fitting(text, value, "int32" if -(2**31) <= value < 2**31 else "int64")
+        return value, _checked_range(text, value, "int32" if -(2**31) <= value < 2**31 else "int64")
     dtype = f"{'bfloat' if kind == 'bf' else 'float'}{width or 32}"
     if dtype not in _FLOATS:
-        raise LiteralError(f"the suffix of {text!r} is no float type; f16, f, f64 and bf16 are")
+        raise LiteralError(f"the suffix of {text!r} is not a float type; expected f16, f, f64 or bf16")
     return sign * float(digits), dtype
 
 
 def _integer(text: str, digits: str, sign: int, kind: str, width: str) -> tuple[int, str]:
     if not digits.isdecimal() or width not in _INTEGER_WIDTHS[kind]:
-        raise LiteralError(f"{text!r} is no integer; i8 to i64 and u8 to u64 are suffixes of integers")
+        raise LiteralError(f"{text!r} is not an integer; expected a suffix i8 to i64 or u8 to u64")
     value = sign * int(digits)
-    return value, _fitting(text, value, "bool" if width == "1" else f"{'int' if kind == 'i' else 'uint'}{width}")
+    return value, _checked_range(text, value, "bool" if width == "1" else f"{'int' if kind == 'i' else 'uint'}{width}")
 
 
-def _fitting(text: str, value: int, dtype: str) -> str:
+def _checked_range(text: str, value: int, dtype: str) -> str:
     if dtype == "bool":
         low, high = 0, 1
     else:
@@ -100,8 +79,8 @@ def string(text: str) -> str:
     return _ESCAPE.sub(_unescape, body) if "\\" in body else body
 
 
-def _unescape(found: re.Match[str]) -> str:
-    octal, hexadecimal, other = found.groups()
+def _unescape(escape: re.Match[str]) -> str:
+    octal, hexadecimal, other = escape.groups()
     if octal:
         return chr(int(octal, 8))
     if hexadecimal:

@@ -1,0 +1,1 @@
+"""The converter of Relay programs to meta IR."""

@@ -1,0 +1,203 @@
+"""Conversion of a Relay program to a meta Module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meta.dim import Dim, SymDim, find, unify
+from meta.errors import ArgumentError, did_you_mean
+from meta.frontend.relay import ast
+from meta.frontend.relay.convert.call import constant
+from meta.frontend.relay.convert.evaluator import Evaluator
+from meta.frontend.relay.convert.operator_use import check_operators
+from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
+from meta.frontend.relay.convert.values import Frame, OpaqueError, Value, check_tensors, identifier, rebuilt
+from meta.frontend.relay.errors import RelayError, UnsupportedError, located
+from meta.ir.analysis import leaf_types
+from meta.ir.expr import Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType, TupleType, Type
+from meta.tracing import recording
+from meta.tracing.symbol import Symbol
+
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+Shapes = Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """A converted program.
+
+    module: its "main" takes the tensors of `inputs`, in order.  inputs: Relay's names of the remaining parameters.
+    """
+
+    module: Module
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """What to convert: a program, values and shapes of parameters of its main, and its name."""
+
+    program: ast.Program
+    main: ast.Function
+    params: Arrays
+    shapes: Shapes
+    source: str
+
+
+def convert(
+    program: ast.Program, params: Arrays | None = None, shapes: Shapes | None = None, source: str = "relay"
+) -> Imported:
+    """Convert a program.
+
+    params: values of parameters of main, which become constants.  shapes: shapes of parameters of main, in place of
+    the declared ones.  source: the name of the program.
+    Raises UnsupportedError for what cannot be converted, RelayError for invalid programs, ArgumentError for params and
+    shapes that do not fit main."""
+    main = program.functions.get("main")
+    if main is None:
+        names = ", ".join(f"@{n}" for n in program.functions) or "none"
+        raise RelayError("relay", f"there is no function @main; the functions are: {names}", "a function @main")
+    request = _Request(program, main, params or {}, shapes or {}, source)
+    _check_names(request)
+    check_operators(program)
+    try:
+        return _converted(request, {})
+    except RelayError:
+        tied = _tied_sizes(request) if _has_open_sizes(request) else {}
+        if not tied:
+            raise
+    return _converted(request, tied)
+
+
+def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
+    main = request.main
+    evaluator = Evaluator(request.program, request.source)
+    emission = evaluator.emission
+    frame = Frame()
+    inputs: list[Var] = []
+    names: list[str] = []
+    for param in main.params:
+        if param.name in request.params:
+            frame.values[param] = _bound(param, request.params[param.name])
+            continue
+        kind = _with_tied_sizes(_param_type(param, request.shapes.get(param.name)), tied)
+        variables = _variables(param.name, kind, Counter(v.name for v in inputs))
+        inputs += [v for _, v in variables]
+        names += [n for n, _ in variables]
+        frame.values[param] = rebuilt(_form(kind), iter([Symbol(v) for _, v in variables]))
+    with recording(emission.builder), emission.builder.function("main", inputs) as scope:
+        value = _result(evaluator, main, frame)
+        check_tensors(value, main.place, "the result of @main")
+        if not request.shapes:
+            _check_result(main, value)
+        scope.ret(value.atom if isinstance(value, Symbol) else [emission.packed(field) for field in value])
+    module = Module({"main": scope.function, **emission.functions})
+    return Imported(module, tuple(names))
+
+
+def _result(evaluator: Evaluator, main: ast.Function, frame: Frame) -> Value:
+    """The result of main, with conditionals for Choices between tensors."""
+    try:
+        return evaluator.branches.forced(evaluator.evaluate(main.body, frame), main.place)
+    except OpaqueError as error:
+        return error.value
+    except RecursionError:
+        problem = "the program nests deeper than Python's stack allows here"
+        raise UnsupportedError("relay", problem, remedy="convert it from code that is nested less") from None
+
+
+# --- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _check_names(request: _Request) -> None:
+    names = [p.name for p in request.main.params]
+    for argument, mapping in (("params", request.params), ("shapes", request.shapes)):
+        unknown = [name for name in mapping if name not in names]
+        if unknown:
+            raise ArgumentError(
+                "relay",
+                f"{argument} has '{unknown[0]}', which is not a parameter of @main",
+                f"one of {', '.join(names)}",
+                did_you_mean(unknown[0], names),
+            )
+
+
+def _bound(param: ast.Var, value: Any) -> Symbol:
+    """A parameter as a constant, checked against its declared type."""
+    symbol = constant(np.asarray(value))
+    if not isinstance(param.type, ast.UnknownType) and not fits(param.type, symbol.type):
+        declared = convert_type(param.type, param.place, param.name)
+        raise ArgumentError("relay", f"'{param.name}' is {symbol.type!r}", f"{declared!r}")
+    return symbol
+
+
+def _param_type(param: ast.Var, shape: Sequence[int] | None) -> Type:
+    kind = convert_type(param.type, param.place, param.name)
+    if shape is None:
+        return kind
+    if not isinstance(kind, TensorType) or kind.ndim != len(shape):
+        raise ArgumentError("relay", f"shape {tuple(shape)} for '{param.name}'", f"a shape for {kind!r}")
+    return kind.with_shape(tuple(shape))
+
+
+def _variables(name: str, kind: Type, taken: Counter[str]) -> list[tuple[str, Var]]:
+    """A variable for each tensor of a parameter, with its name in the program."""
+    types = leaf_types(kind)
+    names = [name] if isinstance(kind, TensorType) else [f"{name}.{i}" for i in range(len(types))]
+    variables: list[tuple[str, Var]] = []
+    for each, tensor in zip(names, types, strict=True):
+        unique, count = identifier(each), 0
+        while taken[unique]:
+            count += 1
+            unique = f"{identifier(each)}{count}"  # as Relay's printer numbers parameters of one name
+        taken[unique] += 1
+        variables.append((f"{each}{count}" if count else each, Var(unique, tensor)))
+    return variables
+
+
+def _form(kind: Type) -> Value:
+    return tuple(map(_form, kind.fields)) if isinstance(kind, TupleType) else None
+
+
+def _check_result(main: ast.Function, value: Value) -> None:
+    """Check the result against its declared type: a mismatch means that an operator was misunderstood."""
+    if isinstance(main.result, ast.UnknownType) or fits(main.result, value_type(value)):
+        return
+    problem = located(main.place, f"@main declares the result {main.result} and computes {value_type(value)!r}")
+    raise RelayError("relay", problem, "a program whose types are right")
+
+
+# --- open sizes ------------------------------------------------------------------------------------------------------
+
+
+def _has_open_sizes(request: _Request) -> bool:
+    params = [p for p in request.main.params if p.name not in request.shapes]
+    types = [t for p in params for t in leaf_types(convert_type(p.type, p.place, p.name))]
+    return any(not t.is_static for t in types if isinstance(t, TensorType))
+
+
+def _tied_sizes(request: _Request) -> dict[SymDim, Dim]:
+    """The open sizes (`?`) that must be equal to another size for the program to be valid, with that size.
+
+    `?` says less than the operators require. Empty if no equalities make the program valid."""
+    with unify() as parent:
+        try:
+            _converted(request, {})
+        except RelayError:
+            return {}
+        return {size: find(size, parent) for size in parent}
+
+
+def _with_tied_sizes(kind: Type, tied: Mapping[SymDim, Dim]) -> Type:
+    if isinstance(kind, TupleType):
+        return TupleType(tuple(_with_tied_sizes(field, tied) for field in kind.fields))
+    if not isinstance(kind, TensorType) or not tied:
+        return kind
+    return kind.with_shape(tuple(tied.get(d, d) if isinstance(d, SymDim) else d for d in kind.shape))
