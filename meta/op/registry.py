@@ -96,7 +96,8 @@ _loaded = False
 
 
 def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callable[[TypeFunction], TypeFunction]:
-    """Register the decorated type function as the declaration of operator `name`; `facts` are fields of `Op`.
+    """Register the decorated type function as the declaration of operator `name`; `facts` are fields of `Op`, where
+    `family` is the basename of the function's module unless given.
 
     Raises RegistryError when the name is taken."""
 

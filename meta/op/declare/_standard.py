@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -63,11 +62,6 @@ def result_dtype(result: str, dtype: str) -> str:
     return _RESULTS[result](dtype)
 
 
-def _family() -> str:
-    """The basename of the declaring module two frames up."""
-    return sys._getframe(2).f_globals["__name__"].rsplit(".", 1)[-1]
-
-
 def standard_unary(
     name: str, doc: str, *, result: Result = "float", accepts: Accepts = "any", schema: Any = unary.unary, **facts: Any
 ) -> None:
@@ -80,7 +74,7 @@ def standard_unary(
         _CHECKS[accepts]("x", x)
         return x.with_dtype(result_dtype(result, x.dtype))
 
-    facts = {"pattern": "elemwise", "method": True, "family": _family()} | facts
+    facts = {"family": "unary", "pattern": "elemwise", "method": True} | facts
     declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)
 
 
@@ -95,7 +89,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
         rules.require_same_dtype(**{needs: value}, dy=dy)
         return dy
 
-    facts = {"pattern": "elemwise", "family": _family()} | facts
+    facts = {"family": "unary", "pattern": "elemwise"} | facts
     declare(name, schema=schema, doc=doc or f"Gradient of {forward}.", **facts)(typed)
 
 
@@ -115,7 +109,7 @@ def standard_binary(
         _CHECKS[accepts]("x1" if isinstance(x1, TensorType) else "x2", out)
         return out.with_dtype(result_dtype(result, out.dtype))
 
-    facts = {"pattern": "broadcast", "method": True, "family": _family()} | facts
+    facts = {"family": "binary", "pattern": "broadcast", "method": True} | facts
     declare(name, schema=binary.binary, doc=doc + _NOTES[result], **facts)(typed)
 
 
@@ -133,5 +127,5 @@ def standard_reduce(
             rules.require_elements(x.shape, axes)
         return x.with_shape(shape).with_dtype(result_dtype(result, x.dtype))
 
-    facts = {"pattern": "reduce", "method": True, "family": _family()} | facts
+    facts = {"family": "reduce", "pattern": "reduce", "method": True} | facts
     declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)

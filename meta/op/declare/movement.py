@@ -74,14 +74,12 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
     return x.with_shape(tuple(d + a + b for d, a, b in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True)))
 
 
-def _triangle(name: str, doc: str, **facts: str) -> None:
+def _triangle(name: str, doc: str) -> None:
     def typed(x: TensorType, k: int) -> TensorType:
         rules.require(x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
         return x
 
-    declare(name, schema=movement.triangle, doc=doc, family="movement", pattern="injective", method=True, **facts)(
-        typed
-    )
+    declare(name, schema=movement.triangle, doc=doc, pattern="injective", method=True)(typed)
 
 
 _triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.")

@@ -46,29 +46,24 @@ def _position(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
 @declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an
-    axis, the position among all elements in order."""
+    Without an axis, the position among all elements in order."""
     return _position(x, axis, keepdims)
 
 
 @declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an
-    axis, the position among all elements in order."""
+    Without an axis, the position among all elements in order."""
     return _position(x, axis, keepdims)
 
 
-def _scan(name: str, doc: str, **facts: str) -> None:
+def _scan(name: str, doc: str) -> None:
     def typed(x: TensorType, axis: int, *_: Any) -> TensorType:
         rules.axis_index(axis, x.ndim)
         return x.with_dtype(result_dtype("sum", x.dtype))
 
     doc += " Integers and booleans give int64."
-    declare(
-        name, schema=reduce.scan, doc=doc, family="reduce", pattern="opaque", amp="never", method=True,
-        **facts
-    )(typed)  # fmt: skip
+    declare(name, schema=reduce.scan, doc=doc, pattern="opaque", amp="never", method=True)(typed)
 
 
 _scan("cumprod", "Products of the elements up to each one along an axis.")
@@ -78,20 +73,18 @@ _scan("cumsum", "Sums of the elements up to each one along an axis.")
 @declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")
 def max_dx(x: TensorType, y: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
     """Gradient of max and min: dy shared equally by the elements of x that equal y."""
-    _require_reduced("max_dx", x, axis, keepdims, y=y, dy=dy)
+    _require_reduced(x, axis, keepdims, y=y, dy=dy)
     return x
 
 
 @declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never")
 def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
     """Gradient of prod: dy times the product of the other elements, which is right with zeros among them too."""
-    _require_reduced("prod_dx", x, axis, keepdims, dy=dy)
+    _require_reduced(x, axis, keepdims, dy=dy)
     return x
 
 
-def _require_reduced(
-    name: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType
-) -> None:
+def _require_reduced(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType) -> None:
     rules.require_float("x", x)
     result = x.with_shape(rules.reduced_shape(x.shape, axis, keepdims))
     rules.require_same_shape(result=result, **types)
