@@ -196,6 +196,14 @@ def product(dims: Iterable[Dim]) -> Dim:
     return reduce(lambda a, b: a * b, dims, 1)
 
 
+def around(shape: Shape, axis: int) -> tuple[Dim, Dim, Dim]:
+    """The number of elements before, along and after an axis; ones for rank 0."""
+    if not shape:
+        return 1, 1, 1
+    axis %= len(shape)
+    return product(shape[:axis]), shape[axis], product(shape[axis + 1 :])
+
+
 def is_static(shape: Iterable[Dim]) -> bool:
     return all(isinstance(d, int) for d in shape)
 

@@ -19,6 +19,7 @@ from meta.device import Device
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
 from meta.ir.type import TensorType, Type
 from meta.modes import modes, scoped
+from meta.op import crossover
 from meta.op.registry import Op
 
 Kernel = Callable[..., Any]
@@ -67,13 +68,19 @@ Checker = Callable[[CallInfo], str | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Implementation:
-    """One dialect's implementation of one operator; `payload` is the dialect's own business."""
+    """One dialect's implementation of one operator.
+
+    payload: what the dialect's `kernel` function makes a kernel from.
+    accepts: whether it can run a call, by the argument types.
+    confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
+    """
 
     op: str
     dialect: Dialect
     plevel: int
     payload: Any
     accepts: Checker | None = None
+    confirm: Checker | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +93,10 @@ class Implementation:
             return f"off: {off}"
         if call.device.kind not in self.dialect.devices:
             return f"not on {call.device.kind}"
-        return self.accepts(call) if self.accepts else None
+        reason = self.accepts(call) if self.accepts else None
+        if reason is None and modes.dialects is None:
+            reason = crossover.refusal(self.dialect.name, call)
+        return self.confirm(call) if reason is None and self.confirm else reason
 
 
 @dataclass(eq=False)
@@ -113,10 +123,16 @@ class Dialect:
         return self._reason[0]
 
     def implement(
-        self, op: str, payload: Any, *, plevel: int | None = None, accepts: Checker | None = None
+        self,
+        op: str,
+        payload: Any,
+        *,
+        plevel: int | None = None,
+        accepts: Checker | None = None,
+        confirm: Checker | None = None,
     ) -> Implementation:
         """Register an implementation of `op`; raises RegistryError for a second one, or an equal plevel."""
-        made = Implementation(op, self, self.plevel if plevel is None else plevel, payload, accepts)
+        made = Implementation(op, self, self.plevel if plevel is None else plevel, payload, accepts, confirm)
         known = _implementations.setdefault(op, [])
         for other in known:
             if other.dialect is self or other.plevel == made.plevel:
@@ -201,14 +217,6 @@ def _preference_refusal(i: Implementation) -> str | None:
     if i.dialect.name not in modes.dialects:
         return f"not among with_dialect({list(modes.dialects)})"
     return None
-
-
-def too_small(work: int, least: int, unit: str) -> str | None:
-    """Why an implementation is not for a call of so little work: below `least`, what it costs to call it counts more.
-    Who names dialects (`with_dialect`) is not asked whether it is worth it."""
-    if modes.dialects is not None or work >= least:
-        return None
-    return f"{work} {unit}, too few: below {least} others cost less"
 
 
 def choose(call: CallInfo) -> Implementation:

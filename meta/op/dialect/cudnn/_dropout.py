@@ -61,10 +61,9 @@ def unsuited(call: CallInfo) -> str | None:
     return unfit(call, (*_DTYPES, "bool", "int64"))
 
 
-def refused(call: CallInfo) -> str | None:
-    """Why a call is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unsuited(call) or _frontend.missing()
-    return reason or _solution(problem(call), handles(call.device)()).refusal
+def without_plan(call: CallInfo) -> str | None:
+    """Why cuDNN itself refuses a call."""
+    return _frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
 
 
 def _described(wanted: Problem, handle: Handle) -> Graph:
@@ -115,5 +114,5 @@ def _forward(call: CallInfo) -> Run:
     return run
 
 
-DIALECT.implement("dropout", _forward, plevel=BELOW_TVM, accepts=refused)
-DIALECT.implement("dropout_dx", _masked, plevel=BELOW_TVM, accepts=refused)
+DIALECT.implement("dropout", _forward, plevel=BELOW_TVM, accepts=unsuited, confirm=without_plan)
+DIALECT.implement("dropout_dx", _masked, plevel=BELOW_TVM, accepts=unsuited, confirm=without_plan)

@@ -11,10 +11,11 @@ from meta import dtype as dtypes
 from meta import storage
 from meta.device import Device
 from meta.errors import KernelError
+from meta.ir import dim
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn._shared import StatusError
 from meta.op.dialect.tvm import _driver as cuda
-from meta.op.dispatch import CallInfo, Implementation, Kernel, too_small
+from meta.op.dispatch import CallInfo, Implementation, Kernel
 
 Run = Callable[..., None]
 Maker = Callable[[CallInfo], Run]
@@ -70,12 +71,6 @@ def unfit(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
     return None
 
 
-def small(call: CallInfo, least: int) -> str | None:
-    """Why a call is too small to be worth it: fewer than `least` elements. Who names dialects is not asked."""
-    size: Any = call.tensors()[0].size
-    return too_small(size, least, "elements")
-
-
 @cache
 def filled(value: float, count: int, dtype: str, device: Device) -> Any:
     """A tensor of `count` equal elements on a device, to be read only."""
@@ -97,5 +92,5 @@ def product(sizes: Sequence[Any]) -> int:
 
 def around(shape: Sequence[Any], axis: int) -> tuple[int, int, int]:
     """How many elements there are before, along and after an axis."""
-    at = axis % len(shape) if shape else 0
-    return (product(shape[:at]), int(shape[at]), product(shape[at + 1 :])) if shape else (1, 1, 1)
+    before, size, after = dim.around(tuple(shape), axis)
+    return int(before), int(size), int(after)

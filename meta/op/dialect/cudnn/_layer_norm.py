@@ -12,11 +12,10 @@ from typing import Any, Final
 from meta import storage
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
-from meta.modes import modes
 from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, filled, product, small, unfit
+from meta.op.dialect.cudnn._kernel import Run, filled, product, unfit
 from meta.op.dialect.cudnn._plans import Solution
 from meta.op.dispatch import CallInfo
 
@@ -32,9 +31,6 @@ DSCALE: Final = 9
 DBIAS: Final = 10
 EPS: Final = 11
 _DTYPES: Final = ("float32", "float16", "bfloat16")
-_WORTH: Final = {"layer_norm": 1 << 21, "layer_norm_dx": 1 << 22, "layer_norm_dwb": 1 << 15}
-"""Elements from which each is faster than TVM's kernel."""
-_LARGE: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +70,9 @@ def unsuited(call: CallInfo) -> str | None:
     )
 
 
-def _slower(call: CallInfo) -> str | None:
-    """Why TVM's kernel is faster. Who names dialects is not asked."""
-    dtype = call.tensors()[0].dtype
-    if dtype != "float32" and call.op.name != "layer_norm_dwb" and modes.dialects is None:
-        return f"dtype {dtype}: TVM's kernel is faster but for float32"
-    elements: Any = call.tensors()[0].size
-    if call.op.name == "layer_norm" and elements >= _LARGE and modes.dialects is None:
-        return f"{elements} elements: from {_LARGE} on TVM's kernel, built for the very sizes, is faster"
-    return small(call, _WORTH[call.op.name])
-
-
-def refused(call: CallInfo) -> str | None:
-    """Why a normalisation of layers is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unsuited(call) or _slower(call) or _frontend.missing()
+def without_plan(call: CallInfo) -> str | None:
+    """Why cuDNN itself refuses a normalisation of layers."""
+    reason = _frontend.missing()
     if reason:
         return reason
     handle = handles(call.device)()
@@ -197,6 +182,6 @@ def _dwb(call: CallInfo) -> Run:
     return run
 
 
-DIALECT.implement("layer_norm", _forward, accepts=refused)
-DIALECT.implement("layer_norm_dx", _dx, accepts=refused)
-DIALECT.implement("layer_norm_dwb", _dwb, accepts=refused)
+DIALECT.implement("layer_norm", _forward, accepts=unsuited, confirm=without_plan)
+DIALECT.implement("layer_norm_dx", _dx, accepts=unsuited, confirm=without_plan)
+DIALECT.implement("layer_norm_dwb", _dwb, accepts=unsuited, confirm=without_plan)

@@ -95,10 +95,9 @@ def unsuited(call: CallInfo) -> str | None:
     return None
 
 
-def refused(call: CallInfo) -> str | None:
-    """Why attention is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unsuited(call) or _frontend.missing()
-    return reason or _solution(problem(call), handles(call.device)()).refusal
+def without_plan(call: CallInfo) -> str | None:
+    """Why cuDNN itself refuses an attention."""
+    return _frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
 
 
 def _described(wanted: Problem, handle: Handle) -> Graph:
@@ -138,5 +137,5 @@ def _runner(numbers: _Ints) -> Any:
 
 
 _NAME: Final = "scaled_dot_product_attention"
-DIALECT.implement(_NAME, _runner((Q, K, V, Y, LSE)), accepts=refused)
-DIALECT.implement(f"{_NAME}_dx", _runner((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=refused)
+DIALECT.implement(_NAME, _runner((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan)
+DIALECT.implement(f"{_NAME}_dx", _runner((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited, confirm=without_plan)

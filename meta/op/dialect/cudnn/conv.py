@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from meta.device import Device
 from meta.op import window
-from meta.op.dialect._convolution import too_little
 from meta.op.dialect.cudnn import DIALECT, _frontend, _plans, settings
 from meta.op.dialect.cudnn._frontend import Graph
 from meta.op.dialect.cudnn._handle import Handle, handles
@@ -100,16 +99,22 @@ def _solution(wanted: Problem, handle: Handle) -> Solution:
     return _plans.solve(wanted, lambda: _described(wanted, handle), _MOST, avoid)
 
 
-def refused(call: CallInfo) -> str | None:
-    """Why a convolution is not for cuDNN; the last question goes to cuDNN itself."""
-    reason = unfit(call) or too_little(call) or _frontend.missing()
+def unsuited(call: CallInfo) -> str | None:
+    """Why the arguments are not what cuDNN convolves."""
+    reason = unfit(call)
     if reason:
         return reason
     wanted = problem(call, settings.tf32_allowed())
     if wanted.before != wanted.after:
         # Some engines of 9.19 take it and give wrong gradients of grouped kernels (float64 and float16, H200).
         return f"padding of {wanted.before} before and {wanted.after} after: cuDNN pads both sides alike"
-    return _solution(wanted, handles(call.device)()).refusal
+    return None
+
+
+def without_plan(call: CallInfo) -> str | None:
+    """Why cuDNN itself refuses a convolution."""
+    missing = _frontend.missing()
+    return missing or _solution(problem(call, settings.tf32_allowed()), handles(call.device)()).refusal
 
 
 def _convolution(call: CallInfo) -> Run:
@@ -130,4 +135,4 @@ def _convolution(call: CallInfo) -> Run:
 
 for _rank in (1, 2, 3):
     for _suffix in ("", "_dx", "_dw", "_transpose"):
-        DIALECT.implement(f"conv{_rank}d{_suffix}", _convolution, accepts=refused)
+        DIALECT.implement(f"conv{_rank}d{_suffix}", _convolution, accepts=unsuited, confirm=without_plan)

@@ -6,40 +6,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.ir.type import TensorType
-from meta.modes import modes
 from meta.op.dialect.cudnn import DIALECT, _dropout, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Maker, Run, around, small, unfit
+from meta.op.dialect.cudnn._kernel import Maker, Run, around, unfit
 from meta.op.dispatch import CallInfo
 
 _ACCURATE: Final = 1
 _LOG: Final = 2
 _INSTANCE: Final = 0
 _CHANNEL: Final = 1
-_WORTH: Final = 1 << 20
-_WORTH_ROWS: Final = 1 << 24
-"""Elements from which the last axis is faster than by TVM (H200: 133 us for 8192 x 8192 float32, as a copy takes)."""
-_COLUMNS: Final = 512
-"""Elements of a row up to which the gradient is."""
-_POSITIONS: Final = 1 << 15
-"""Sums, along an axis that is not the last, from which there is enough to do at once."""
-
-
-def _faster(call: CallInfo) -> str | None:
-    """Why softmax is not for cuDNN."""
-    reason = unfit(call)
-    if reason or modes.dialects is not None:
-        return reason
-    before, columns, after = around(call.args[0].shape, call.args[-1])
-    backward = call.op.name.endswith("_dx")
-    if after > 1 and backward:
-        return f"the gradient along axis {call.args[-1]}, not the last: TVM is faster"
-    if after > 1 and before * after < _POSITIONS:
-        return f"{before * after} sums along axis {call.args[-1]}: below {_POSITIONS} TVM is faster"
-    if after == 1 and backward and columns > _COLUMNS:
-        return f"rows of {columns} elements: above {_COLUMNS} TVM is faster"
-    return small(call, _WORTH if after > 1 or backward else _WORTH_ROWS)
 
 
 def _described(t: TensorType, axis: int) -> tuple[Descriptor, int]:
@@ -81,7 +57,7 @@ def _backward(algorithm: int) -> Maker:
 
 
 for _name, _algorithm in (("softmax", _ACCURATE), ("log_softmax", _LOG)):
-    DIALECT.implement(_name, _forward(_algorithm), accepts=_faster)
-    DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=_faster)
+    DIALECT.implement(_name, _forward(_algorithm), accepts=unfit)
+    DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=unfit)
 
 __all__ = ["_dropout"]

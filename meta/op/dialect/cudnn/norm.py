@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.ir.type import TensorType
-from meta.modes import modes
 from meta.op.declare.norm import wide
 from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
 from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
 from meta.op.dialect.tvm import _driver as cuda
-from meta.op.dialect.tvm._generic import is_large
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
 """The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then
 overflows on values that are large but finite."""
 _FEW_ROWS: Final = 8192
-_MANY: Final = 1 << 15
-"""Elements of a channel from which TVM's gradients, built for the very sizes, take less time (64x64x56x56 float32: 119
-us for 309; 64x256x14x14: 32 for 20)."""
 _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 
@@ -37,18 +32,6 @@ def refused(call: CallInfo) -> str | None:
         if isinstance(value, TensorType) and value.dtype != wide(x.dtype):
             return f"{name} is {value.dtype}: cuDNN takes {wide(x.dtype)} beside {x.dtype}"
     return None
-
-
-def refused_gradient(call: CallInfo) -> str | None:
-    """Why the gradients of a normalisation are not for cuDNN."""
-    reason = refused(call)
-    if reason or modes.dialects is not None:
-        return reason
-    x: TensorType = call.bind()["x"]
-    before, _, after = around(x.shape, call.bind()["axis"])
-    if before * after < _MANY or not is_large(call):
-        return None
-    return f"{before * after} elements of a channel: TVM is faster for so many"
 
 
 def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
@@ -157,6 +140,6 @@ def _backward(call: CallInfo) -> Run:
 
 DIALECT.implement("batch_norm_train", _train, accepts=refused)
 DIALECT.implement("batch_norm_infer", _infer, plevel=BELOW_TVM, accepts=refused)
-DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused_gradient)
+DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused)
 
 __all__ = ["_layer_norm"]

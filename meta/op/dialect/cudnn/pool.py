@@ -11,7 +11,7 @@ from meta.op import window
 from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, pooling, tensor
 from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Run, small, unfit
+from meta.op.dialect.cudnn._kernel import Run, unfit
 from meta.op.dispatch import CallInfo
 from meta.op.window import Windows
 
@@ -20,8 +20,6 @@ _EXCLUDE: Final = 2
 _MAX: Final = 0
 """The order in which it adds the gradients of windows that share their maximum is not fixed, as in torch; the mode in
 which it is takes three times as long. Either sends a gradient to the first of equal elements."""
-_WORTH: Final = 1 << 18
-"""Elements of the first operand from which cuDNN's kernels pay."""
 _Ints = tuple[int, ...]
 
 
@@ -38,11 +36,6 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
         return window.pool_windows(spatial, *given)
     small: TensorType = args["dy"] if "dy" in args else call.outputs()[0]
     return window.adaptive_pool_windows(spatial, tuple(map(int, small.shape[2:])))
-
-
-def refused(call: CallInfo) -> str | None:
-    """Why a pooling is not for cuDNN."""
-    return unsuited(call) or small(call, _WORTH)
 
 
 def unsuited(call: CallInfo) -> str | None:
@@ -128,8 +121,8 @@ def _backward_of_mean(call: CallInfo) -> Run:
 for _rank in (1, 2, 3):
     for _prefix in ("", "adaptive_"):
         _plevel = BELOW_TVM if not _prefix and _rank == 1 else DIALECT.plevel
-        DIALECT.implement(f"{_prefix}max_pool{_rank}d", _forward, plevel=_plevel, accepts=refused)
+        DIALECT.implement(f"{_prefix}max_pool{_rank}d", _forward, plevel=_plevel, accepts=unsuited)
         _plevel = BELOW_TVM if _prefix or _rank != 2 else DIALECT.plevel
-        DIALECT.implement(f"{_prefix}max_pool{_rank}d_dx", _backward_of_max, plevel=_plevel, accepts=refused)
-        DIALECT.implement(f"{_prefix}avg_pool{_rank}d", _forward, plevel=BELOW_TVM, accepts=refused)
-        DIALECT.implement(f"{_prefix}avg_pool{_rank}d_dx", _backward_of_mean, plevel=BELOW_TVM, accepts=refused)
+        DIALECT.implement(f"{_prefix}max_pool{_rank}d_dx", _backward_of_max, plevel=_plevel, accepts=unsuited)
+        DIALECT.implement(f"{_prefix}avg_pool{_rank}d", _forward, plevel=BELOW_TVM, accepts=unsuited)
+        DIALECT.implement(f"{_prefix}avg_pool{_rank}d_dx", _backward_of_mean, plevel=BELOW_TVM, accepts=unsuited)

@@ -8,20 +8,6 @@ from typing import Any
 import torch
 
 from meta.op.dialect.torch import DIALECT
-from meta.op.dialect.torch.linalg import SMALL
-from meta.op.dispatch import CallInfo, too_small
-
-SMALL_CUDA = 8_000_000
-"""The same on CUDA, where several kernels are launched for those of TVM (of 1 million: 160 us for 36)."""
-
-
-def _worth_it(call: CallInfo) -> str | None:
-    q, k = call.tensors()[:2]
-    if not q.is_static or not k.is_static:
-        return None
-    size: Any = q.size
-    keys: Any = k.shape[-2]
-    return too_small(size * keys, SMALL if call.device.kind == "cpu" else SMALL_CUDA, "multiplications")
 
 
 def _scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
@@ -57,5 +43,5 @@ def attention_dx(
         target.copy_(torch.matmul(a, b))
 
 
-DIALECT.implement("scaled_dot_product_attention", attention, accepts=_worth_it)
-DIALECT.implement("scaled_dot_product_attention_dx", attention_dx, accepts=_worth_it)
+DIALECT.implement("scaled_dot_product_attention", attention)
+DIALECT.implement("scaled_dot_product_attention_dx", attention_dx)

@@ -8,7 +8,6 @@ import torch
 
 from meta.dtype import is_float
 from meta.op import window
-from meta.op.dialect._convolution import too_little
 from meta.op.dialect.torch import DIALECT
 from meta.op.dispatch import CallInfo
 
@@ -61,13 +60,13 @@ def conv_transpose(
     conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, out=out)
 
 
-def _worth_it(call: CallInfo) -> str | None:
+def _unsupported(call: CallInfo) -> str | None:
     dtype = call.tensors()[0].dtype
-    return too_little(call) if is_float(dtype) else f"ATen convolves floats, not {dtype}"
+    return None if is_float(dtype) else f"ATen convolves floats, not {dtype}"
 
 
 for _rank in (1, 2, 3):
-    DIALECT.implement(f"conv{_rank}d", conv, accepts=_worth_it)
-    DIALECT.implement(f"conv{_rank}d_dx", conv_dx, accepts=_worth_it)
-    DIALECT.implement(f"conv{_rank}d_dw", conv_dw, accepts=_worth_it)
-    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose, accepts=_worth_it)
+    DIALECT.implement(f"conv{_rank}d", conv, accepts=_unsupported)
+    DIALECT.implement(f"conv{_rank}d_dx", conv_dx, accepts=_unsupported)
+    DIALECT.implement(f"conv{_rank}d_dw", conv_dw, accepts=_unsupported)
+    DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose, accepts=_unsupported)

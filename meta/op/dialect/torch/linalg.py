@@ -11,25 +11,12 @@ import torch
 from meta import dtype as dtypes
 from meta.op.dialect.torch import DIALECT
 from meta.op.dialect.torch._bridge import Maker
-from meta.op.dispatch import CallInfo, too_small
-
-SMALL = 50_000
-"""Multiplications below which views of the operands cost more on the CPU than a kernel without blocking."""
-SMALL_CUDA = 33_000_000
-"""The same on CUDA, against a kernel with tiles in shared memory."""
+from meta.op.dispatch import CallInfo
 
 
-def _worth_it(call: CallInfo) -> str | None:
-    x, y = call.tensors()[:2]
+def _unsupported(call: CallInfo) -> str | None:
     dtype = call.outputs()[0].dtype
-    if call.device.kind != "cpu" and not dtypes.is_float(dtype):
-        return f"cuBLAS has no {dtype}"
-    if not x.is_static or not y.is_static:
-        return None
-    transposed = call.op.name == "matmul" and call.args[2]
-    contracted: Any = x.shape[-2 if transposed else -1]
-    work: Any = call.outputs()[0].size * contracted
-    return too_small(work, SMALL if call.device.kind == "cpu" else SMALL_CUDA, "multiplications")
+    return f"cuBLAS has no {dtype}" if call.device.kind != "cpu" and not dtypes.is_float(dtype) else None
 
 
 def _matmul(call: CallInfo) -> Callable[..., Any]:
@@ -86,5 +73,5 @@ def _dense(call: CallInfo) -> Callable[..., Any]:
     return product if bias is None else biased
 
 
-DIALECT.implement("matmul", Maker(_matmul), accepts=_worth_it)
-DIALECT.implement("dense", Maker(_dense), accepts=_worth_it)
+DIALECT.implement("matmul", Maker(_matmul), accepts=_unsupported)
+DIALECT.implement("dense", Maker(_dense), accepts=_unsupported)

@@ -7,21 +7,9 @@ from typing import Any
 import torch
 
 from meta.op.dialect.torch import DIALECT
-from meta.op.dispatch import CallInfo, too_small
-
-SMALL = 4096
-"""Elements below which views of the operands cost more on the CPU than sorting does."""
 
 FEW = 8
 """Part of an axis below which the extreme elements are selected instead of sorted."""
-
-
-def _worth_it(call: CallInfo) -> str | None:
-    (x,) = call.tensors()
-    if call.device.kind != "cpu" or not x.is_static:
-        return None
-    count: Any = x.size
-    return too_small(count, SMALL, "elements")
 
 
 def argsort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
@@ -50,6 +38,6 @@ def _selected(x: Any, k: int, axis: int, largest: bool) -> Any:
     return (values, indices) if bool(distinct.all()) else None
 
 
-DIALECT.implement("argsort", argsort, accepts=_worth_it)
-DIALECT.implement("sort", sort, accepts=_worth_it)
-DIALECT.implement("topk", topk, accepts=_worth_it)
+DIALECT.implement("argsort", argsort)
+DIALECT.implement("sort", sort)
+DIALECT.implement("topk", topk)

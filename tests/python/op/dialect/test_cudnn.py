@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,7 @@ import pytest
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
-from meta.op import dispatch
-from meta.op.dialect._convolution import too_little
+from meta.op import crossover, dispatch
 from meta.op.dialect.cudnn import DIALECT, _descriptors, _kernel, _library, settings
 from meta.op.dialect.cudnn._shared import Functions, StatusError
 from meta.op.dialect.tvm import _driver
@@ -229,12 +229,12 @@ def test_batch_norm(families: Any) -> None:
 
 
 def test_gradients_of_large_batch_norms(families: Any) -> None:
-    refused, name, c = families.norm.refused_gradient, "batch_norm_train_dxwb", t(64)
+    name, c = "batch_norm_train_dxwb", t(64)
     large = call(name, t(64, 64, 56, 56), t(64, 64, 56, 56), c, c, c)
-    assert refused(large) == "200704 elements of a channel: TVM is faster for so many"
-    with dispatch.with_dialect("cudnn"):
-        assert refused(large) is None
-    assert refused(call(name, t(64, 64, 32, 32), t(64, 64, 32, 32), c, c, c)) is None
+    refusal = crossover.refusal("cudnn", large)
+    assert refusal == "200704 elements per channel of a large call, too many: above 32767 others cost less"
+    assert families.norm.refused(large) is None
+    assert crossover.refusal("cudnn", call(name, t(64, 64, 32, 32), t(64, 64, 32, 32), c, c, c)) is None
 
 
 def test_layer_norm(families: Any) -> None:
@@ -260,24 +260,46 @@ def test_dropout(families: Any) -> None:
     assert unsuited(wide) == "dtype float64, of float32, float16, bfloat16"
 
 
-def test_what_is_not_worth_it(families: Any) -> None:
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (lambda: call("softmax", t(4096, 4096)), None),
+        (lambda: call("softmax", t(32, 64, 56, 56), axis=1), None),
+        (lambda: call("softmax", t(64, 1000)), "64000 elements in rows, too few: below 16777216 others cost less"),
+        (lambda: call("softmax", t(1024, 1024), axis=0), "1024 columns, too few: below 32768 others cost less"),
+        (
+            lambda: call("softmax_dx", t(8192, 8192), t(8192, 8192)),
+            "8192 elements per row, too many: above 512 others cost less",
+        ),
+        (
+            lambda: call("softmax_dx", t(32, 64, 56, 56), t(32, 64, 56, 56), axis=1),
+            "6422528 elements in columns: others cost less",
+        ),
+        (
+            lambda: call("max_pool2d", t(64, 32, 8, 8), 2),
+            "131072 elements, too few: below 262144 others cost less",
+        ),
+        (
+            lambda: call("layer_norm", t(64, 256, dtype="float16")),
+            "16384 elements of 16 bits: others cost less",
+        ),
+        (
+            lambda: call("layer_norm_dwb", t(8, 256), t(8, 256)),
+            "2048 elements, too few: below 32768 others cost less",
+        ),
+    ],
+)
+def test_crossover_limits(made: Any, reason: str | None) -> None:
+    assert crossover.refusal("cudnn", made()) == reason
+
+
+def test_named_dialects_have_no_crossover_limits(families: Any) -> None:
     softmax = next(i for i in dispatch._implementations["softmax"] if i.dialect is DIALECT)
-    assert softmax.accepts is not None
-    assert softmax.accepts(call("softmax", t(4096, 4096))) is None
-    few, across = call("softmax", t(64, 1000)), call("softmax", t(1024, 1024), axis=0)
-    assert softmax.accepts(call("softmax", t(32, 64, 56, 56), axis=1)) is None
-    gradient = call("softmax_dx", t(8192, 8192), t(8192, 8192))
-    assert softmax.accepts(gradient) == "rows of 8192 elements: above 512 TVM is faster"
-    assert softmax.accepts(few) == "64000 elements, too few: below 16777216 others cost less"
-    beside = call("softmax_dx", t(32, 64, 56, 56), t(32, 64, 56, 56), axis=1)
-    assert softmax.accepts(beside) == "the gradient along axis 1, not the last: TVM is faster"
-    assert softmax.accepts(across) == "1024 sums along axis 0: below 32768 TVM is faster"
-    pooled = call("max_pool2d", t(64, 32, 8, 8), 2)
-    assert families.pool.refused(pooled) == "131072 elements, too few: below 262144 others cost less"
+    available = dispatch.Dialect(DIALECT.name, DIALECT.devices, 0, lambda: None, DIALECT.kernel)
+    few, implementation = call("softmax", t(64, 1000)), replace(softmax, dialect=available)
+    assert str(implementation.refusal(few)).startswith("64000 elements in rows, too few")
     with dispatch.with_dialect("cudnn"):
-        assert softmax.accepts(few) is None
-        assert softmax.accepts(across) is None
-        assert families.pool.refused(pooled) is None
+        assert implementation.refusal(few) is None
 
 
 @pytest.mark.parametrize(
@@ -293,10 +315,8 @@ def test_what_is_not_worth_it(families: Any) -> None:
     ],
 )
 def test_what_convolutions_are_too_small(made: Any, work: int | None) -> None:
-    refusal = too_little(made())
+    refusal = crossover.refusal("cudnn", made())
     assert refusal is None if work is None else str(refusal).startswith(f"{work} multiplications, too few")
-    with dispatch.with_dialect("cudnn"):
-        assert too_little(made()) is None
 
 
 def test_attention(families: Any) -> None:

@@ -1,0 +1,189 @@
+"""Crossover limits: how much work makes one dialect faster than the others, by operator and device.
+
+Dispatch applies them after a dialect's own checks, and skips them inside `with_dialect`.
+`python -m benchmarks.dialects --device DEVICE --write` measures both sides of a device's limits and rewrites `LIMITS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+from meta.ir.dim import around
+
+if TYPE_CHECKING:
+    from meta.op.dispatch import CallInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Below `least` or above `most` units of work, another dialect costs less than `dialect`.
+
+    operators: their names, as a pattern of fnmatch.
+    device: the kind of device.
+    unit: what is counted, a key of `MEASURES`.
+    most: None for no upper limit, 0 where the dialect is never faster.
+    measured: machine and date.
+    """
+
+    dialect: str
+    operators: str
+    device: str
+    unit: str
+    least: int = 0
+    most: int | None = None
+    measured: str = ""
+
+    def refusal(self, call: CallInfo) -> str | None:
+        """Why another dialect costs less for `call`, None where this limit does not refuse it."""
+        work = MEASURES[self.unit](call)
+        if work is None:
+            return None
+        if work < self.least:
+            return f"{work} {self.unit}, too few: below {self.least} others cost less"
+        if self.most is not None and work > self.most:
+            too_many = f", too many: above {self.most} others" if self.most else ": others"
+            return f"{work} {self.unit}{too_many} cost less"
+        return None
+
+
+LIMITS: tuple[Limit, ...] = (
+    Limit("torch", "matmul", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "dense", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "*_attention*", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "sort", "cpu", "elements", least=4096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "argsort", "cpu", "elements", least=4096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "topk", "cpu", "elements", least=4096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "concatenate", "cpu", "joined elements", least=4096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "matmul", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
+    Limit("torch", "dense", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
+    Limit("torch", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-21"),
+    Limit("torch", "concatenate", "cuda", "joined elements", least=8_388_608, measured="H200, 2026-11-21"),
+    Limit("torch", "conv?d", "cuda", "multiplications", least=2_500_000, measured="H200, 2026-11-21"),
+    Limit("torch", "conv?d_dx", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
+    Limit("torch", "conv?d_dw", "cuda", "multiplications", least=100_000, measured="H200, 2026-11-21"),
+    Limit("torch", "conv?d_transpose", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
+    Limit("cudnn", "conv?d", "cuda", "multiplications", least=2_500_000, measured="H200, 2026-11-21"),
+    Limit("cudnn", "conv?d_dx", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
+    Limit("cudnn", "conv?d_dw", "cuda", "multiplications", least=100_000, measured="H200, 2026-11-21"),
+    Limit("cudnn", "conv?d_transpose", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*pool?d*", "cuda", "elements", least=262_144, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax", "cuda", "columns", least=32_768, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax", "cuda", "elements in columns", least=1_048_576, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax", "cuda", "elements in rows", least=16_777_216, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax_dx", "cuda", "elements in columns", most=0, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax_dx", "cuda", "elements per row", most=512, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*softmax_dx", "cuda", "elements in rows", least=1_048_576, measured="H200, 2026-11-21"),
+    Limit("cudnn", "layer_norm", "cuda", "elements of 16 bits", most=0, measured="H200, 2026-11-21"),
+    Limit("cudnn", "layer_norm", "cuda", "elements", least=2_097_152, most=16_777_215, measured="H200, 2026-11-21"),
+    Limit("cudnn", "layer_norm_dx", "cuda", "elements of 16 bits", most=0, measured="H200, 2026-11-21"),
+    Limit("cudnn", "layer_norm_dx", "cuda", "elements", least=4_194_304, measured="H200, 2026-11-21"),
+    Limit("cudnn", "layer_norm_dwb", "cuda", "elements", least=32_768, measured="H200, 2026-11-21"),
+    Limit("cudnn", "batch_norm_train_dxwb", "cuda", "elements per channel of a large call", most=32_767,
+          measured="H200, 2026-11-21"),
+)  # fmt: skip
+
+
+def refusal(dialect: str, call: CallInfo) -> str | None:
+    """Why another dialect costs less than `dialect` for `call`; None for calls of unknown sizes."""
+    limits = limits_of(dialect, call.op.name, call.device.kind)
+    if not limits or not all(t.is_static for t in (*call.tensors(), *call.outputs())):
+        return None
+    return next((reason for limit in limits if (reason := limit.refusal(call))), None)
+
+
+@cache
+def limits_of(dialect: str, op: str, device: str) -> tuple[Limit, ...]:
+    """The limits of an operator, in the order of the table."""
+    return tuple(
+        limit
+        for limit in LIMITS
+        if (limit.dialect, limit.device) == (dialect, device) and fnmatchcase(op, limit.operators)
+    )
+
+
+def _elements(call: CallInfo) -> Any:
+    return call.tensors()[0].size
+
+
+def _joined(call: CallInfo) -> Any:
+    return call.outputs()[0].size
+
+
+def _in_half_precision(call: CallInfo) -> Any:
+    x = call.tensors()[0]
+    return x.size if x.dtype in dtypes.HALVES else None
+
+
+def _multiplications(call: CallInfo) -> Any:
+    operation = call.op.name.partition("_")[0]
+    if operation.startswith("conv"):
+        return _convolution(call)
+    x, y = call.tensors()[:2]
+    if operation == "scaled":
+        return x.size * y.shape[-2]
+    transposed = call.op.name == "matmul" and call.args[2]
+    return call.outputs()[0].size * x.shape[-2 if transposed else -1]
+
+
+_KERNEL_AND_RESULT = {"": (1, 2), "dx": (0, 1), "dw": (2, 1), "transpose": (1, 0)}
+"""Which of the operands and the result are kernel and result of the convolution, by the end of the operator's name."""
+
+
+def _convolution(call: CallInfo) -> Any:
+    kernel, result = _KERNEL_AND_RESULT[call.op.name.partition("_")[2]]
+    tensors = (*call.tensors(), *call.outputs())
+    return tensors[result].size * prod(tensors[kernel].shape[1:])  # type: ignore[arg-type]
+
+
+def _around(call: CallInfo) -> tuple[Any, Any, Any]:
+    """The sizes around the axis that a softmax sums along or a normalisation keeps."""
+    args = call.bind()
+    return around(args["x" if "x" in args else "y"].shape, args["axis"])
+
+
+def _columns(call: CallInfo) -> Any:
+    before, _, after = _around(call)
+    return before * after if after > 1 else None
+
+
+def _in_columns(call: CallInfo) -> Any:
+    return _elements(call) if _around(call)[2] > 1 else None
+
+
+def _in_rows(call: CallInfo) -> Any:
+    return _elements(call) if _around(call)[2] == 1 else None
+
+
+def _per_row(call: CallInfo) -> Any:
+    _, size, after = _around(call)
+    return size if after == 1 else None
+
+
+def _per_channel_of_large(call: CallInfo) -> Any:
+    from meta.op.dialect.tvm._generic import is_large
+
+    before, _, after = _around(call)
+    return before * after if is_large(call) else None
+
+
+MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
+    "elements": _elements,
+    "joined elements": _joined,
+    "elements of 16 bits": _in_half_precision,
+    "multiplications": _multiplications,
+    "columns": _columns,
+    "elements in columns": _in_columns,
+    "elements in rows": _in_rows,
+    "elements per row": _per_row,
+    "elements per channel of a large call": _per_channel_of_large,
+}
+"""Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
+
+elements: of the first operand.  columns: sums along an axis other than the last.  large: with a TVM kernel built
+for its sizes."""
