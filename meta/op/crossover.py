@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta.ir.dim import around
+from meta.dim import around
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo

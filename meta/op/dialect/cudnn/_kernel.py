@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from meta import dim, storage
 from meta import dtype as dtypes
-from meta import storage
 from meta.device import Device
 from meta.errors import KernelError
-from meta.ir import dim
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn._shared import StatusError
 from meta.op.dialect.tvm import _driver as cuda
