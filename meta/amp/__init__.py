@@ -1,4 +1,4 @@
-"""Mixed precision: `with meta.amp.autocast("bfloat16"):` for eager code, the AutoCast pass for programs."""
+"""Mixed precision: `with meta.amp.autocast("bfloat16"):` for eager code, `meta.passes.auto_cast` for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Autocast of eager (and traced) code."""
+"""Automatic mixed precision for eager and traced code."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from meta.op.registry import Amp, Op, as_type
 def autocast(
     dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None, enabled: bool = True
 ) -> Generator[None, None, None]:
-    """Inside the block (or decorated function), in this thread, cast floating operands by each operator's rule
-    (meta.op.precision), as the AutoCast pass does in programs.
+    """Cast floating operands by each operator's rule (meta.op.precision), as the AutoCast pass does in programs.
 
-    overrides: operator name -> "always", "never", "infer" or "keep", on top of those of the scope around this one.
+    The rules apply inside the block or decorated function, in the current thread.
+
+    overrides: operator name -> "always", "never", "infer" or "keep"; adds to the overrides of an enclosing scope.
     enabled: False switches an outer autocast off.
-    A parameter is cast once in a block, not once a use, as long as nobody writes to it. The casts are differentiable:
-    gradients of float32 arrays are float32.
+    A parameter is cast once per block, and again only after it is written. The casts are differentiable: gradients of
+    float32 arrays are float32.
     Raises ArgumentError for a dtype other than float16 and bfloat16 or an unknown rule, RegistryError for an unknown
     operator."""
-    chosen = check_policy("autocast", dtype, overrides)
+    inner = check_policy("autocast", dtype, overrides)
     outer = modes.autocast
-    rules: dict[str, Amp] = {**outer.overrides, **chosen} if isinstance(outer, _Policy) else chosen
+    rules: dict[str, Amp] = {**outer.overrides, **inner} if isinstance(outer, _Policy) else inner
     with scoped("autocast", _Policy(dtype, rules) if enabled else None):
         yield
 
 
 class _Policy:
-    """Casts the operands of a call; leaves already cast in this scope are remembered."""
+    """Casts the operands of calls and caches the casts of leaf arrays while the scope is active."""
 
     def __init__(self, low: str, overrides: Mapping[str, Amp]) -> None:
         self.low = low
@@ -43,38 +44,38 @@ class _Policy:
         self.cast_leaves: dict[tuple[int, str], tuple[weakref.ref[NDArray], Any, NDArray]] = {}
 
     def __call__(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call in schema order, those cast that its rule wants cast."""
+        """The arguments of a call in schema order, cast by the operator's rule."""
         types = tuple(map(as_type, args))
-        wanted = target_dtype(op, types, self.low, self.overrides)
-        if wanted is None:
+        dtype = target_dtype(op, types, self.low, self.overrides)
+        if dtype is None:
             return args
         out = list(args)
-        modes.autocast = None  # the casts themselves are not subject to the policy
+        modes.autocast = None  # the policy does not apply to its own casts
         try:
             for i in data_positions(op):
-                out[i] = self.cast(out[i], types[i], wanted)
+                out[i] = self.cast(out[i], types[i], dtype)
         finally:
             modes.autocast = self
         return tuple(out)
 
-    def cast(self, arg: Any, kind: Any, dtype: str) -> Any:
-        if isinstance(kind, tuple):
-            return tuple(self.cast(a, k, dtype) for a, k in zip(arg, kind, strict=True))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        if not needs_cast(kind, dtype):
+    def cast(self, arg: Any, type_: Any, dtype: str) -> Any:
+        if isinstance(type_, tuple):
+            return tuple(self.cast(a, t, dtype) for a, t in zip(arg, type_, strict=True))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if not needs_cast(type_, dtype):
             return arg
         if not isinstance(arg, NDArray) or not arg.is_leaf or modes.trace is not None:
             return cast(arg, dtype)
         key = (id(arg), dtype)
-        known = self.cast_leaves.get(key)
+        cached = self.cast_leaves.get(key)
         state = arg.version, modes.grad_enabled, arg.requires_grad
-        if known is not None and known[0]() is arg and known[1] == state and not _freed(known[2]):
-            return known[2]
-        made = cast(arg, dtype)
-        self.cast_leaves[key] = (weakref.ref(arg), state, made)
-        return made
+        if cached is not None and cached[0]() is arg and cached[1] == state and not _is_freed(cached[2]):
+            return cached[2]
+        result = cast(arg, dtype)
+        self.cast_leaves[key] = (weakref.ref(arg), state, result)
+        return result
 
 
-def _freed(x: NDArray) -> bool:
-    """Whether a backward pass went through the cast: its graph is gone, and the next use needs one of its own."""
+def _is_freed(x: NDArray) -> bool:
+    """Whether a backward pass has freed the graph of the cast; the next use then casts again."""
     node = x._node
     return node is not None and node.args is None

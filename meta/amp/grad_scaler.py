@@ -12,7 +12,7 @@ from meta.errors import ArgumentError
 
 
 class Steppable(Protocol):
-    """An optimizer: parameters whose `.grad` it reads, and a step."""
+    """An optimizer: it has parameters, and `step` reads their `.grad`."""
 
     @property
     def parameters(self) -> Sequence[NDArray]: ...
@@ -26,8 +26,9 @@ class GradScaler:
         scaler.scale(loss).backward()
         scaler.step(optimizer)
 
-    scale: the first factor.  growth: what it is multiplied by after `interval` good steps in a row.  backoff: the same
-    after an overflow.  Raises ArgumentError for a factor that is not positive, growth below 1, backoff not in (0, 1).
+    scale: the initial factor.  growth: multiplies the factor after `interval` finite steps in a row.
+    backoff: multiplies it after an overflow.
+    Raises ArgumentError unless scale > 0, growth >= 1, 0 < backoff < 1, interval >= 1.
     """
 
     def __init__(self, scale: float = 65536.0, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000) -> None:
@@ -43,14 +44,14 @@ class GradScaler:
         self.interval = int(interval)
         self.good_steps = 0
         self._unscaled: dict[int, bool] = {}
-        """id(optimizer) -> whether its gradients, already unscaled, are finite."""
+        """id(optimizer) -> whether its unscaled gradients are finite."""
 
     def scale(self, loss: Any) -> Any:
-        """The loss times the present factor."""
+        """The loss times the current factor."""
         return loss * self.factor
 
     def unscale(self, optimizer: Steppable) -> bool:
-        """Divide the gradients by the factor, to clip them before `step` for instance; returns whether all are finite.
+        """Divide the gradients by the factor, for example to clip them before `step`. Returns whether all are finite.
 
         Raises ArgumentError when called twice before `step`."""
         if id(optimizer) in self._unscaled:
@@ -64,8 +65,8 @@ class GradScaler:
         return finite
 
     def step(self, optimizer: Steppable) -> bool:
-        """Unscale the gradients (unless `unscale` did) and update, or skip the update when one of them is not finite;
-        then adapt the factor. Returns whether the update was made."""
+        """Unscale the gradients (unless `unscale` did), update if all of them are finite, and adapt the factor. Returns
+        whether the parameters were updated."""
         if id(optimizer) not in self._unscaled:
             self.unscale(optimizer)
         finite = self._unscaled.pop(id(optimizer))
@@ -75,11 +76,11 @@ class GradScaler:
         return finite
 
     def state_dict(self) -> dict[str, float | int]:
-        """What has to be saved to go on later."""
+        """The state to save with a checkpoint."""
         return {"factor": self.factor, "good_steps": self.good_steps}
 
     def load_state_dict(self, state: Mapping[str, float | int]) -> None:
-        """Go on from a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`."""
+        """Restore a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`."""
         if set(state) != {"factor", "good_steps"}:
             raise ArgumentError("GradScaler", f"the state has {sorted(state)}", "factor and good_steps")
         self.factor, self.good_steps = float(state["factor"]), int(state["good_steps"])
@@ -96,7 +97,7 @@ class GradScaler:
 
 
 def _all_finite(arrays: Sequence[NDArray]) -> bool:
-    """One answer for all, so that a device is waited for once."""
+    """Whether all arrays are finite; one result for all of them waits for the device once."""
     if not arrays:
         return True
     flags = [meta.all(meta.isfinite(x)) for x in arrays]

@@ -1,4 +1,4 @@
-"""Models: parameters and sub-models with a forward function."""
+"""Models: classes with parameters, sub-models and a forward function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers: models with the usual parameters and initialisation."""
+"""Neural-network layers: models with the usual parameters and initialisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Self-attention and the transformer encoder layer (Vaswani et al. 2017), from matrix products and softmax."""
+"""Self-attention and the transformer encoder layer (Vaswani et al. 2017), built from matrix products and softmax."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from meta.nn.layers import Dropout, LayerNorm, Linear
 
 
 class MultiHeadAttention(Model):
-    """Self-attention over (batch, length, features); features divide into `heads`.
+    """Self-attention over (batch, length, features). `heads` divides `features`.
 
-    mask: added to the scores before softmax, broadcast to (batch, heads, length, length); None for none."""
+    mask: added to the scores before softmax, broadcasts to (batch, heads, length, length); None for no mask."""
 
     def build(self, features: int, heads: int, dropout: float = 0.0) -> None:
         self.heads = heads
@@ -29,12 +29,12 @@ class MultiHeadAttention(Model):
         scores = meta.matmul(q, k, transpose_b=True) * (1 / math.sqrt(size))
         weights = meta.softmax(scores if mask is None else scores + mask)
         weights = weights if self.dropout is None else self.dropout(weights)
-        mixed = (weights @ v).transpose((0, 2, 1, 3)).reshape((batch, length, features))
-        return self.out(mixed)
+        attended = (weights @ v).transpose((0, 2, 1, 3)).reshape((batch, length, features))
+        return self.out(attended)
 
 
 class TransformerEncoderLayer(Model):
-    """Attention and a two-layer GELU network, each with a residual connection and layer norm before it."""
+    """Attention, then a two-layer GELU network. Layer norm precedes each, and a residual connection goes around it."""
 
     def build(self, features: int, heads: int, hidden: int, dropout: float = 0.0) -> None:
         self.attention = MultiHeadAttention(features, heads, dropout)

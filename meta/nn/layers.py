@@ -1,4 +1,4 @@
-"""Layers with parameters initialised as torch.nn initialises them, so that results compare."""
+"""Layers. Parameters are initialised as in torch.nn, so that results are comparable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
 class Linear(Model):
     """y = x @ w^T + b; x: (..., in_features), w: (out_features, in_features), b: (out_features,).
 
-    Initialised uniformly in +-1/sqrt(in_features)."""
+    w and b are initialised uniformly in +-1/sqrt(in_features)."""
 
     def build(self, in_features: int, out_features: int, bias: bool = True) -> None:
         bound = 1 / math.sqrt(in_features)
@@ -37,7 +37,7 @@ class Linear(Model):
 class Conv2d(Model):
     """2-d convolution; x: (n, in_channels, h, w), w: (out_channels, in_channels / groups, kh, kw).
 
-    Initialised uniformly in +-1/sqrt(fan in)."""
+    w and b are initialised uniformly in +-1/sqrt(fan in)."""
 
     def build(
         self,
@@ -62,7 +62,7 @@ class Conv2d(Model):
 
 
 class BatchNorm2d(Model):
-    """Normalises each channel of (n, c, h, w): by the batch in train mode, by running statistics in inference."""
+    """Normalises each channel of (n, c, h, w): by batch statistics in train mode, by running ones in inference mode."""
 
     def build(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         self.w = meta.ones((num_features,))
@@ -94,7 +94,7 @@ class LayerNorm(Model):
 
 
 class Embedding(Model):
-    """Rows of a (num_embeddings, features) table by index; initialised from the standard normal distribution."""
+    """Looks up rows of a (num_embeddings, features) table, initialised from the standard normal distribution."""
 
     def build(self, num_embeddings: int, features: int) -> None:
         self.w = random.normal((num_embeddings, features))
@@ -117,7 +117,7 @@ class Dropout(Model):
 
 
 class Sequential(Model):
-    """Layers (or functions) one after the other."""
+    """Applies layers (or functions) one after the other."""
 
     def build(self, *layers: Callable[[Any], Any]) -> None:
         self.layers = list(layers)
@@ -153,7 +153,7 @@ class Tanh(Model):
 
 
 class Flatten(Model):
-    """All axes but the first as one."""
+    """Merges all axes but the first."""
 
     def forward(self, x: Any) -> Any:
         return meta.reshape(x, (x.shape[0], -1))

@@ -1,4 +1,5 @@
-"""Optimizers. `meta.optim.SGD(parameters, ...)` for loops, `meta.optim.sgd.with_sgd(...)(model)` for whole steps."""
+"""Optimizers: `meta.optim.SGD(parameters, ...)` for a training loop, `meta.optim.sgd.with_sgd(...)(model)` for a
+training step in one callable."""
 
 from __future__ import annotations
 

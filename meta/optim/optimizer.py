@@ -1,4 +1,4 @@
-"""What optimizers share: their state as named arrays, and a training step that runs eagerly or as one program."""
+"""The base class of optimizers, with its state as named arrays, and a training step that runs eagerly or compiled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from meta.model.model import Model
 
 
 class Optimizer:
-    """Base of optimizers.
+    """Base class of optimizers.
 
-    parameters: a Model, arrays, or (name, array) pairs. Arrays that do not require gradients are refused.
-    learning_rate is a 0-d array of the optimizer's state, so changing it recompiles nothing.
+    parameters: a Model, arrays, or (name, array) pairs. Raises ArgumentError for arrays that do not require gradients.
+    learning_rate is a 0-d array of the optimizer's state, so a new value needs no recompilation.
     """
 
     def __init__(self, parameters: Model | Iterable[NDArray | tuple[str, NDArray]], learning_rate: float) -> None:
@@ -43,7 +43,7 @@ class Optimizer:
         return [x for _, x in self.named]
 
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The arrays of the optimizer and of the parameters it updates, with names."""
+        """The optimizer's arrays and the parameters it updates, with names."""
         yield "learning_rate", self._learning_rate
         yield from self.named
         for slot, arrays in self.slots.items():
@@ -51,22 +51,23 @@ class Optimizer:
                 yield f"{name}.{slot}", x
 
     def state_dict(self) -> dict[str, NDArray]:
-        """The optimizer's own arrays by name (not the parameters)."""
-        mine = {id(x) for x in self.parameters}
-        return {name: x for name, x in self.named_state() if id(x) not in mine}
+        """The optimizer's arrays by name, without the parameters."""
+        parameters = {id(x) for x in self.parameters}
+        return {name: x for name, x in self.named_state() if id(x) not in parameters}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy values into the optimizer's arrays. Raises ArgumentError, before anything is written, unless the names
-        are exactly its own and the values fit."""
-        mine = self.state_dict()
-        if set(state) != set(mine):
-            raise ArgumentError("load_state_dict", f"names differ: {sorted(set(state) ^ set(mine))}", f"{sorted(mine)}")
-        loaded = {name: asarray(state[name], device=x.device) for name, x in mine.items()}
-        for name, x in mine.items():
+        """Copy values into the optimizer's arrays. Raises ArgumentError when names or types differ and leaves the
+        optimizer unchanged."""
+        arrays = self.state_dict()
+        if set(state) != set(arrays):
+            differing = sorted(set(state) ^ set(arrays))
+            raise ArgumentError("load_state_dict", f"names differ: {differing}", f"{sorted(arrays)}")
+        loaded = {name: asarray(state[name], device=x.device) for name, x in arrays.items()}
+        for name, x in arrays.items():
             if loaded[name].type is not x.type:
-                wrong = f"'{name}' is {loaded[name].type!r}"
-                raise ArgumentError("load_state_dict", wrong, f"{x.type!r}, as in the optimizer")
-        for name, x in mine.items():
+                problem = f"'{name}' is {loaded[name].type!r}"
+                raise ArgumentError("load_state_dict", problem, f"{x.type!r}, as in the optimizer")
+        for name, x in arrays.items():
             x.update(loaded[name])
 
     def zero_grad(self) -> None:
@@ -87,7 +88,7 @@ class Optimizer:
 
 
 def hyperparameter(name: str, value: Any) -> float:
-    """A finite number that is not negative, as a float; raises ArgumentError for anything else."""
+    """A finite, nonnegative number as a float. Raises ArgumentError for any other value."""
     number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     if 0.0 <= number < math.inf:
         return number
@@ -95,12 +96,12 @@ def hyperparameter(name: str, value: Any) -> float:
 
 
 def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
-    given: Any = parameters.named_parameters() if isinstance(parameters, Model) else parameters
-    if not isinstance(given, Iterable) or isinstance(given, NDArray):
-        wrong = f"the parameters are {type(given).__name__}"
-        raise ArgumentError("optimizer", wrong, "a Model, arrays, or (name, array) pairs")
-    listed = cast("Iterable[Any]", given)
-    named: list[tuple[str, Any]] = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(listed)]
+    listed: Any = parameters.named_parameters() if isinstance(parameters, Model) else parameters
+    if not isinstance(listed, Iterable) or isinstance(listed, NDArray):
+        problem = f"the parameters are {type(listed).__name__}"
+        raise ArgumentError("optimizer", problem, "a Model, arrays, or (name, array) pairs")
+    items = cast("Iterable[Any]", listed)
+    named: list[tuple[str, Any]] = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(items)]
     for name, x in named:
         if not isinstance(x, NDArray):
             raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
@@ -113,18 +114,18 @@ def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[
             )
     if len({name for name, _ in named}) < len(named) or len({id(x) for _, x in named}) < len(named):
         names = ", ".join(name for name, _ in named)
-        raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each of them once")
+        raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each parameter once")
     if not named:
-        raise ArgumentError("optimizer", "there are no parameters", "at least one")
+        raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
     return named
 
 
 class TrainStep:
-    """Forward, backward and update as one callable that runs eagerly, and compiles to one program.
+    """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
-    model: a Model (or function). Its result is the loss, or a tuple that starts with it; the loss has one element.
-    loss: applied to the model's result and to the arguments after the first: `loss(model(x), target)`.
-    A call returns what the model (or loss) returned.
+    model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
+    loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
+    A call returns the result of `loss` or, without it, of the model.
     """
 
     def __init__(self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None) -> None:
@@ -142,7 +143,7 @@ class TrainStep:
         return detached if isinstance(result, tuple) else detached[0]
 
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The model's arrays under its own names, then the optimizer's."""
+        """The model's arrays, then the optimizer's, with the names they have there."""
         seen: set[int] = set()
         named = self.model.named_state() if isinstance(self.model, Model) else iter(())
         for name, x in [*named, *self.optimizer.named_state()]:

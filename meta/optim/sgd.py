@@ -31,7 +31,7 @@ class SGD(Optimizer):
         self.slots["velocity"] = {name: zeros(x.shape, x.dtype, x.device) for name, x in self.named}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Momentum and weight decay are numbers in traced programs, which a change makes stale."""
+        """Momentum and weight decay are constants of traced programs; a new value invalidates these programs."""
         if name in ("momentum", "weight_decay") and self.__dict__.get(name, value) != value:
             tracing.invalidate()
         object.__setattr__(self, name, value)
@@ -42,9 +42,9 @@ class SGD(Optimizer):
 
 
 def with_sgd(learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0) -> Callable[..., TrainStep]:
-    """`with_sgd(0.1, 0.9)(model)` is a training step: forward, backward and update in one callable.
+    """`with_sgd(0.1, 0.9)(model)` returns a training step: forward, backward and update in one callable.
 
-    The model returns its loss; or pass `loss`: `with_sgd(...)(model, loss=meta.cross_entropy)`."""
+    The model returns its loss, or `loss` computes it: `with_sgd(...)(model, loss=meta.cross_entropy)`."""
 
     def wrap(model: Any, loss: Callable[..., Any] | None = None) -> TrainStep:
         return TrainStep(model, SGD(model, learning_rate, momentum, weight_decay), loss)

@@ -1,13 +1,12 @@
-"""Random numbers: arrays of them, seeds, and the keys that random operators take.
+"""Random arrays, seeds, and the keys of random operators.
 
     meta.random.seed(0)
     x = meta.random.normal((2, 3))
     mask = meta.bernoulli(meta.random.next_key(), (2, 3), p=0.9)
 
-A key is an int64 tensor (seed, offset); operators with equal keys give equal numbers, on every device, eager and
-compiled. Every draw takes the next offset of a `Generator`. Inside a traced function keys are symbolic: each call of
-the
-program draws new ones. The default generator starts with seed 0, so that programs repeat unless they ask otherwise.
+A key is an int64 tensor (seed, offset). Operators with equal keys give equal numbers, on every device, eager and
+compiled. Every draw takes the next offset of a `Generator`. Keys are symbolic inside a traced function: each call of
+the program draws new ones. The default generator starts with seed 0, so programs are reproducible by default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generators: where the keys of random operators come from."""
+"""Generators, which produce the keys of random operators."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from meta.modes import modes
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
 
-_SEEDS = 2**63
+_SEED_LIMIT = 2**63
 
 
 class Generator:
-    """A stream of keys: one seed, and an offset that every draw moves on. Threads may share one.
+    """A stream of keys: one seed and an offset that every draw advances. Threads may share a generator.
 
-    Raises ArgumentError for a seed that is no 64-bit int."""
+    Raises ArgumentError for a seed that is not a 64-bit int."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = Lock()
         self.seed(seed)
 
     def seed(self, seed: int) -> Generator:
-        """Start over with another seed."""
-        if not isinstance(seed, int) or not -_SEEDS <= seed < _SEEDS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        """Restart with another seed."""
+        if not isinstance(seed, int) or not -_SEED_LIMIT <= seed < _SEED_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError("seed", f"the seed is {seed!r}", "a 64-bit int")
         with self._lock:
             self._seed, self._offset = int(seed), 0
@@ -34,7 +34,7 @@ class Generator:
 
     @property
     def state(self) -> tuple[int, int]:
-        """Seed and offset; assign them to go on from there."""
+        """Seed and offset; assign a saved pair to continue from it."""
         with self._lock:
             return self._seed, self._offset
 
@@ -44,15 +44,15 @@ class Generator:
             self._seed, self._offset = state
 
     def advance(self, count: int = 1) -> tuple[int, int]:
-        """The state, moved on by `count` draws afterwards."""
+        """Advance the offset by `count` draws; returns the state before."""
         with self._lock:
             before = self._seed, self._offset
             self._offset += count
         return before
 
     def next_key(self, device: Device | str = CPU, count: int = 1) -> NDArray:
-        """A key that no other draw gets: int64 of shape (2,). With `count`, also the offsets after it are taken: a
-        program that draws several keys adds 0 to count - 1 to this one's."""
+        """A key that no other draw gets: int64 of shape (2,). `count` reserves that many offsets: a program that draws
+        several keys adds 0 to count - 1 to the offset of this one."""
         import numpy as np
 
         from meta.eager.ndarray import array
@@ -64,18 +64,17 @@ class Generator:
 
 
 default_generator = Generator()
-"""The generator behind the functions of `meta.random`."""
+"""The generator that the functions of `meta.random` use."""
 
 
 def seed(seed: int) -> Generator:
-    """Seed the default generator; returns it. Raises ArgumentError for a seed that is no 64-bit int."""
+    """Seed the default generator; returns it. Raises ArgumentError for a seed that is not a 64-bit int."""
     return default_generator.seed(seed)
 
 
 def next_key(device: Device | str = CPU, generator: Generator | None = None) -> Any:
-    """A fresh key, int64 of shape (2,), from `generator` or the default one; in a traced function, a symbol that
-    stands for
-    a fresh key of every call."""
+    """A fresh key, int64 of shape (2,), from `generator` or the default one. In a traced function the key is a symbol;
+    every call of the program draws a fresh one."""
     if modes.trace is not None and generator is None:
         return modes.trace.random_key(device)
     return (generator or default_generator).next_key(device)

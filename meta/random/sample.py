@@ -1,4 +1,4 @@
-"""Arrays of random numbers, by a fresh key each."""
+"""Arrays of random numbers. Every call draws a fresh key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def uniform(
     shape: Shape, low: float = 0.0, high: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
-    """Numbers uniform in [low, high), of a floating dtype. Raises TypeInferenceError for low > high."""
+    """Floating-point numbers uniform in [low, high). Raises TypeInferenceError for low > high."""
     return f.uniform(next_key(device, generator), shape, low, high, dtype)
 
 
@@ -26,7 +26,7 @@ def normal(
     shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
-    """Numbers of a normal distribution, of a floating dtype. Raises TypeInferenceError for a negative std."""
+    """Floating-point numbers of a normal distribution. Raises TypeInferenceError for a negative std."""
     return f.normal(next_key(device, generator), shape, mean, std, dtype)
 
 
@@ -34,25 +34,25 @@ def randint(
     shape: Shape, low: int, high: int, dtype: Any = "int64", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
-    """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that dtype does not hold."""
+    """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that exceeds the dtype's."""
     return f.randint(next_key(device, generator), shape, low, high, dtype)
 
 
 def bernoulli(
     shape: Shape, p: float = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
 ) -> Any:
-    """Ones with probability p, else zeros. Raises TypeInferenceError for p outside of [0, 1]."""
+    """One with probability p, zero otherwise. Raises TypeInferenceError for p outside [0, 1]."""
     return f.bernoulli(next_key(device, generator), shape, p, dtype)
 
 
 def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = None) -> Any:
-    """The integers 0 to n - 1 in random order, int64. Runs on the host, and so not in traced functions."""
+    """The integers 0 to n - 1 in random order, int64. Runs on the host and cannot be traced."""
     import numpy as np
 
     from meta.eager.ndarray import array
     from meta.op.dialect.reference._random import words
 
     if n < 0:
-        raise ArgumentError("permutation", f"n is {n}", "0 and up")
+        raise ArgumentError("permutation", f"n is {n}", "an int of at least 0")
     high, low, *_ = words(next_key(CPU, generator).numpy(), (n,))
     return array(np.lexsort((low, high)).astype(np.int64), device=device)

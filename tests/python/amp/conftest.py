@@ -1,4 +1,4 @@
-"""Casts do not depend on who computes; the reference dialect has nothing to build."""
+"""Tests of casts run on the reference dialect, which builds no kernels; casts do not depend on the dialect."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,6 @@ import meta
 
 
 @pytest.fixture(autouse=True)
-def on_the_reference_dialect() -> Iterator[None]:
+def reference_dialect() -> Iterator[None]:
     with meta.with_dialect("reference"):
         yield

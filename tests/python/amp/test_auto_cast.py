@@ -1,4 +1,4 @@
-"""AutoCast: which operands are cast, which are not, and that programs stay what they were."""
+"""The AutoCast pass: which operands it casts, which it leaves, and that results and types of programs are preserved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F16, BF16, F32, F64 = "float16", "bfloat16", "float32", "float64"
 
 
 def cast(module, dtype=BF16, overrides=None):
-    """The program in mixed precision, its types unchanged."""
+    """The program in mixed precision; its parameter and result types are unchanged."""
     after = passes.auto_cast(dtype, overrides)(module)
     check_ir(after)
     assert [p.type for p in after.main.params] == [p.type for p in module.main.params]
@@ -45,7 +45,7 @@ def casts(module):
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16])
-def test_each_rule(dtype):
+def test_applies_each_rule(dtype):
     after = cast(program(lambda x, w, b: meta.softmax(meta.relu(x @ w + b)), X, (3, 4), (4,)), dtype)
     assert dtypes_of(after, "matmul") == [dtype]  # always
     assert dtypes_of(after, "add") == dtypes_of(after, "relu") == [dtype]  # infer: the bias follows
@@ -53,14 +53,14 @@ def test_each_rule(dtype):
     assert casts(after) == 4  # x, w, b and the operand of softmax
 
 
-def test_infer_follows_the_largest_operand_and_the_wider_of_equals():
+def test_infer_follows_the_largest_operand_and_on_ties_the_wider_dtype():
     x, h = tensor_type((8, 3)), tensor_type((3,), BF16)
     assert dtypes_of(cast(program(lambda x, h: x * h, x, h)), "multiply") == [F32]
     after = cast(program(lambda x, h: x * h, tensor_type((8, 3), BF16), tensor_type((8, 3))))
     assert dtypes_of(after, "multiply") == [F32]
 
 
-def test_keep_takes_operands_as_they_are():
+def test_keep_leaves_operands_unchanged():
     after = cast(program(lambda x, w: ((x @ w) > 0.1, (x @ w).cast(F32), meta.cast_like(x, w)), X, (3, 3)))
     assert dtypes_of(after, "greater") == ["bool"]
     assert op_counts(after.main)["cast"] == 3  # x, w, and the user's own
@@ -78,11 +78,11 @@ RULES = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_rules_of_operators(rule):
+def test_operators_have_expected_rules(rule):
     assert {name: get(name).amp for name in RULES[rule]} == dict.fromkeys(RULES[rule], rule)
 
 
-def test_an_operator_and_its_gradient_have_one_rule():
+def test_operator_and_its_gradient_share_a_rule():
     names = {op.name: op for op in all_ops()}
     accumulating = {"embedding_dx", "take_dx", "gather_dx", "gather_nd_dx", "max_dx", "min_dx"}
     for name, op in names.items():
@@ -91,7 +91,7 @@ def test_an_operator_and_its_gradient_have_one_rule():
             assert backward.amp == op.amp, name
 
 
-def test_data_is_what_may_be_cast():
+def test_only_data_arguments_are_cast():
     assert data_positions(get("batch_norm_train")) == (0,)
     assert data_positions(get("batch_norm_infer")) == (0,)
     assert data_positions(get("sgd")) == data_positions(get("adam")) == (1,)
@@ -100,15 +100,15 @@ def test_data_is_what_may_be_cast():
     stats = tensor_type((3,))
     assert target_dtype(get("batch_norm_train"), (low, stats, stats, stats, stats, 0.1, 1e-5, 1), BF16, {}) is None
     sgd = get("sgd")
-    for x, dx, wanted in ((F32, BF16, F32), (BF16, BF16, None), (BF16, F32, BF16), (F64, BF16, F64)):
+    for x, dx, expected in ((F32, BF16, F32), (BF16, BF16, None), (BF16, F32, BF16), (F64, BF16, F64)):
         types = (tensor_type(X, x), tensor_type(X, dx), tensor_type(X, x), 0.1, 0.0, 0.0)
-        assert target_dtype(sgd, types, BF16, {}) == wanted
+        assert target_dtype(sgd, types, BF16, {}) == expected
 
 
-# --- what stays ------------------------------------------------------------------------------------------------------
+# --- unchanged values ------------------------------------------------------------------------------------------------
 
 
-def test_float64_and_integers_stay():
+def test_leaves_float64_and_integers_unchanged():
     after = cast(program(lambda x, y: (x @ y, x * 2.0), tensor_type(X, F64), tensor_type((3, 4), F64)))
     assert casts(after) == 0
     after = cast(program(lambda n, m: (n * m, meta.take(n, m, 0)), tensor_type(X, "int64"), tensor_type(X, "int32")))
@@ -117,7 +117,7 @@ def test_float64_and_integers_stay():
     assert dtypes_of(after, "matmul") == [BF16]
 
 
-def test_keys_are_not_touched():
+def test_leaves_random_keys_unchanged():
     def f(x, w):
         return meta.dropout(x @ w, meta.random.next_key(), 0.5)
 
@@ -128,12 +128,12 @@ def test_keys_are_not_touched():
     meta.random.seed(1)
     expected = execute(record, x, w)
     meta.random.seed(1)
-    got = execute(record, x, w, module=after)
-    assert_equal(got[0], expected[0], rtol=2e-2)
-    assert_equal(got[1], expected[1])
+    result = execute(record, x, w, module=after)
+    assert_equal(result[0], expected[0], rtol=2e-2)
+    assert_equal(result[1], expected[1])
 
 
-def test_state_that_is_written_keeps_its_type():
+def test_updated_state_keeps_its_type():
     w, v = array(3, 4, grad=True), meta.zeros((3, 4))
 
     def step(x):
@@ -150,8 +150,8 @@ def test_state_that_is_written_keeps_its_type():
     assert dtypes_of(after, "sgd") == [F32]
     assert dtypes_of(after, "matmul") == [BF16, BF16]
     x = array(2, 3)
-    given = x, *(s for _, s in record.state)
-    assert_equal(list(run(after, *given)), list(run(record.module, *given)), rtol=5e-2)
+    inputs = x, *(s for _, s in record.state)
+    assert_equal(list(run(after, *inputs)), list(run(record.module, *inputs)), rtol=5e-2)
 
 
 def test_running_statistics_keep_their_type():
@@ -169,14 +169,14 @@ def test_running_statistics_keep_their_type():
 # --- casts -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_is_cast_once():
+def test_casts_each_value_once():
     after = cast(program(lambda x, w: (x @ w) + (meta.tanh(x) @ w) * meta.sum(x @ w), X, (3, 4)))
     weights = [b for b in walk(after.main) if isinstance(b.value, Call) and b.value.op_name == "cast"
                and b.value.args[0] is after.main.params[1]]  # fmt: skip
     assert len(weights) == 1
 
 
-def test_no_pair_of_casts_cancels():
+def test_emits_no_cancelling_casts():
     for module in (
         program(lambda x, w: meta.softmax(x @ w) @ meta.exp(x @ w).transpose(), X, (3, 4)),
         program(lambda x, w: (meta.exp((x @ w).cast(F32)) @ w.transpose()) @ w, X, (3, 4)),
@@ -190,7 +190,7 @@ def test_no_pair_of_casts_cancels():
                 assert not pair
 
 
-def test_what_was_widened_is_not_narrowed_again():
+def test_does_not_narrow_widened_values():
     # exp widens the product; the second matmul takes the product itself
     after = cast(program(lambda x, w: (meta.exp(x @ w), (x @ w) @ w), X, (3, 3)))
     products = [b for b in walk(after.main) if isinstance(b.value, Call) and b.value.op_name == "matmul"]
@@ -200,7 +200,7 @@ def test_what_was_widened_is_not_narrowed_again():
     assert all(c.args[0] in after.main.params for c in narrowed)
 
 
-def test_lists_and_tuples():
+def test_casts_items_of_lists_and_tuples():
     def f(x, w):
         parts = meta.split(x @ w, 2, 1)
         return meta.concatenate([parts[0], x[:, :2], parts[1]], 1), parts
@@ -224,7 +224,7 @@ def main(%x: T, %w: Tensor[(3, 3), "float32"], %c: BOOL) -> T {{
 }}"""
 
 
-def test_conditionals_stay_low_where_both_branches_are():
+def test_conditional_results_stay_low_if_both_branches_are():
     after = cast(parsed(BRANCH.format("%a")))
     assert casts(after) == 3  # x, w and the result
     after = cast(parsed(BRANCH.format("%d = exp(%a)\n    %d")))
@@ -271,7 +271,7 @@ def test_overrides_replace_rules():
     assert dtypes_of(cast(module), "matmul") == [BF16]
 
 
-def test_options_are_checked():
+def test_rejects_invalid_options():
     with pytest.raises(ArgumentError, match=r"\[auto_cast\] dtype is 'float64'; expected 'float16', 'bfloat16'"):
         passes.auto_cast("float64")
     with pytest.raises(RegistryError, match="did you mean 'matmul'"):
@@ -280,7 +280,7 @@ def test_options_are_checked():
         passes.auto_cast(overrides={"matmul": "newer"})
 
 
-def test_mixed_precision_before_and_after_gradients():
+def test_composes_with_auto_diff_in_either_order():
     module = program(lambda x, w: meta.tanh(x @ w).sum(), X, (3, 4))
     x, w, dy = array(*X), array(3, 4, seed=1), meta.ones(())
     exact = run(passes.auto_diff()(module), x, w, dy)
@@ -288,7 +288,7 @@ def test_mixed_precision_before_and_after_gradients():
         out = module
         for each in pipeline:
             out = check_ir(each(out))
-        found = run(passes.standard()(out), x, w, dy)
-        assert [y.dtype for y in found] == [F32] * 3
-        assert_equal(list(found), list(exact), rtol=5e-2)
+        results = run(passes.standard()(out), x, w, dy)
+        assert [y.dtype for y in results] == [F32] * 3
+        assert_equal(list(results), list(exact), rtol=5e-2)
     assert np.isfinite(exact[0].item())

@@ -1,4 +1,4 @@
-"""Eager autocast: op for op what the AutoCast pass makes of the same function."""
+"""Eager autocast runs the same operators on the same dtypes as the AutoCast pass."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.python.recorded import array, assert_equal
 BF16, F16, F32 = "bfloat16", "float16", "float32"
 
 
-def observed(function, *args):
-    """The operators that ran, each with its result dtype, and the result."""
-    seen = []
+def run_observed(function, *args):
+    """The operators that ran, each with its result dtypes, and the result."""
+    steps = []
 
     def observe(call, candidate):
-        seen.append((call.op.name, tuple(t.dtype for t in call.outputs())))
+        steps.append((call.op.name, tuple(t.dtype for t in call.outputs())))
 
     modes.observers = (observe,)
     try:
-        return seen, function(*args)
+        return steps, function(*args)
     finally:
         modes.observers = ()
 
@@ -55,7 +55,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_same_operators_run_on_the_same_dtypes(name, dtype):
+def test_eager_autocast_runs_the_same_operators_as_the_pass(name, dtype):
     function, shapes = PROGRAMS[name]
     arrays = [array(*s, seed=i) * 0.5 for i, s in enumerate(shapes)]
 
@@ -64,14 +64,14 @@ def test_the_same_operators_run_on_the_same_dtypes(name, dtype):
             return function(*arrays)
 
     module = passes.auto_cast(dtype)(program(function, *shapes))
-    seen, result = observed(eager)
-    listed, expected = observed(lambda: run(module, *arrays))
+    eager_steps, result = run_observed(eager)
+    program_steps, expected = run_observed(lambda: run(module, *arrays))
     results = result if isinstance(result, tuple) else (result,)
-    assert [step for step in seen if step[0] != "cast"] == [step for step in listed if step[0] != "cast"]
+    assert [s for s in eager_steps if s[0] != "cast"] == [s for s in program_steps if s[0] != "cast"]
     assert_equal([r.cast(F32) for r in results], list(expected), rtol=1e-6)
 
 
-def test_gradients_arrive_in_float32():
+def test_gradients_of_float32_arrays_are_float32():
     x, w, b = array(4, 3), array(3, 2, seed=1, grad=True), array(2, seed=2, grad=True)
 
     def loss():
@@ -88,7 +88,7 @@ def test_gradients_arrive_in_float32():
     assert_equal([w.grad, b.grad], exact, rtol=3e-2)
 
 
-def test_scopes_nest_and_end():
+def test_scopes_nest_and_restore_the_outer_one():
     x, w = array(2, 3), array(3, 4)
     before = scopes.active
     with meta.amp.autocast(BF16):
@@ -103,7 +103,7 @@ def test_scopes_nest_and_end():
     assert scopes.active == before
 
 
-def test_as_a_decorator():
+def test_works_as_a_decorator():
     @meta.amp.autocast(BF16)
     def f(x):
         return x @ x.transpose()
@@ -111,7 +111,7 @@ def test_as_a_decorator():
     assert [f(array(2, 3)).dtype for _ in range(2)] == [BF16, BF16]
 
 
-def test_overrides_hold_in_the_scope_and_in_scopes_inside():
+def test_inner_scopes_inherit_overrides():
     x = array(3, 3)
     with meta.amp.autocast(BF16, {"matmul": "never", "exp": "always"}):
         assert (x @ x).dtype == F32
@@ -124,7 +124,7 @@ def test_overrides_hold_in_the_scope_and_in_scopes_inside():
         assert (x @ x).dtype == BF16
 
 
-def test_options_are_checked():
+def test_rejects_invalid_options():
     with pytest.raises(ArgumentError, match=r"\[autocast\] dtype is 'int8'; expected 'float16', 'bfloat16'"):
         meta.amp.autocast("int8").__enter__()
     with pytest.raises(RegistryError, match=r"none of .* operators is called 'matmull'"):
@@ -133,18 +133,18 @@ def test_options_are_checked():
         meta.amp.autocast(overrides={"matmul": 3}).__enter__()
 
 
-def test_it_belongs_to_a_thread():
+def test_scope_applies_to_its_thread_only():
     x = array(3, 3)
-    seen = []
+    dtypes = []
     with meta.amp.autocast(BF16):
-        thread = threading.Thread(target=lambda: seen.append((x @ x).dtype))
+        thread = threading.Thread(target=lambda: dtypes.append((x @ x).dtype))
         thread.start()
         thread.join()
         assert (x @ x).dtype == BF16
-    assert seen == [F32]
+    assert dtypes == [F32]
 
 
-def test_an_error_inside_ends_the_scope():
+def test_exceptions_end_the_scope():
     x = array(3, 3)
     with pytest.raises(ZeroDivisionError), meta.amp.autocast(BF16):
         raise ZeroDivisionError
@@ -155,33 +155,33 @@ def test_an_error_inside_ends_the_scope():
     assert modes.autocast is None
 
 
-def count_casts(monkeypatch):
-    """The operands that autocast casts from now on."""
+def collect_casts(monkeypatch):
+    """A list that collects the operands autocast casts from now on."""
     module = sys.modules["meta.amp.autocast"]
-    real, made = module.cast, []
+    original, operands = module.cast, []
 
     def cast(arg, dtype):
-        made.append(arg)
-        return real(arg, dtype)
+        operands.append(arg)
+        return original(arg, dtype)
 
     monkeypatch.setattr(module, "cast", cast)
-    return made
+    return operands
 
 
-def test_a_parameter_is_cast_once_a_scope(monkeypatch):
-    made = count_casts(monkeypatch)
+def test_casts_each_parameter_once_per_scope(monkeypatch):
+    casts = collect_casts(monkeypatch)
     w, x = array(3, 3, grad=True), array(2, 3, dtype=BF16)
     with meta.amp.autocast(BF16):
         for _ in range(3):
             x @ w
-        assert len(made) == 1
+        assert len(casts) == 1
     with meta.amp.autocast(BF16):
         x @ w
-    assert len(made) == 2
+    assert len(casts) == 2
 
 
-def test_a_parameter_that_is_written_is_cast_again(monkeypatch):
-    made = count_casts(monkeypatch)
+def test_casts_parameters_again_after_a_write(monkeypatch):
+    casts = collect_casts(monkeypatch)
     w, x = array(3, 3), array(2, 3, dtype=BF16)
     with meta.amp.autocast(BF16):
         first = x @ w
@@ -190,12 +190,12 @@ def test_a_parameter_that_is_written_is_cast_again(monkeypatch):
         v = meta.zeros((3, 3))
         meta.sgd(w, w * 1.0, v, 0.5, 0.0, 0.0)
         third = x @ w
-    assert len(made) == 3
+    assert len(casts) == 3
     assert w.dtype == v.dtype == F32
     assert_equal([second.cast(F32), third.cast(F32)], [first.cast(F32) * 2.0, first.cast(F32)], rtol=1e-2)
 
 
-def test_gradient_modes_have_casts_of_their_own():
+def test_casts_are_not_shared_between_gradient_modes():
     w, x = array(3, 3, grad=True), array(2, 3)
     with meta.amp.autocast(BF16):
         with meta.no_grad():
@@ -208,7 +208,7 @@ def test_gradient_modes_have_casts_of_their_own():
     assert w.grad is not None
 
 
-def test_several_steps_in_one_scope():
+def test_runs_several_training_steps_in_one_scope():
     w, v, x = array(3, 2, grad=True), meta.zeros((3, 2)), array(4, 3)
     losses = []
     with meta.amp.autocast(BF16):
@@ -222,7 +222,7 @@ def test_several_steps_in_one_scope():
     assert losses == sorted(losses, reverse=True)
 
 
-def test_two_backward_passes_through_one_parameter():
+def test_backward_runs_twice_through_one_parameter():
     w, x = array(3, 2, grad=True), array(4, 3)
     with meta.amp.autocast(BF16):
         (x @ w).sum().backward()
@@ -238,16 +238,16 @@ def test_casts_do_not_keep_arrays_alive():
     with meta.amp.autocast(BF16):
         w = array(3, 3)
         x @ w
-        gone = weakref.ref(w)
+        reference = weakref.ref(w)
         del w
         gc.collect()
-        assert gone() is None
-        for i in range(20):  # arrays at the address of old ones are not taken for them
+        assert reference() is None
+        for i in range(20):  # a new array at the address of a freed one gets its own cast
             w = array(3, 3, seed=i)
             assert_equal((x @ w).cast(F32), (x.cast(BF16) @ w.cast(BF16)).cast(F32))
 
 
-def test_in_place_operators_write_their_arrays():
+def test_in_place_operators_update_their_arrays():
     w, dx, v = array(3, dtype=BF16), array(3, seed=1, dtype=BF16), meta.zeros((3,), BF16)
     before = w.numpy().astype(F32)
     with meta.amp.autocast(BF16):
@@ -255,7 +255,7 @@ def test_in_place_operators_write_their_arrays():
     assert np.abs(w.numpy().astype(F32) - before).max() > 0.1
 
 
-def test_traced_code_records_the_casts():
+def test_tracing_records_the_casts():
     x, w = array(2, 3), array(3, 4)
 
     def f(x, w):

@@ -1,4 +1,4 @@
-"""Loss scaling: small gradients survive float16, overflows are skipped, the factor adapts."""
+"""Loss scaling: small gradients do not vanish in float16, overflows skip the step, the factor adapts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def optimizer_of(w):
     return SGD([("w", w)], learning_rate=0.5)
 
 
-def test_gradients_are_those_without_scaling():
+def test_step_unscales_gradients():
     w, x = array(3, grad=True), array(3, seed=1)
     expected = w.detach() - x * 0.5
     scaler = meta.amp.GradScaler(scale=1024.0)
@@ -25,7 +25,7 @@ def test_gradients_are_those_without_scaling():
     assert_equal(w.detach(), expected)
 
 
-def test_small_float16_gradients_survive():
+def test_scaling_keeps_small_float16_gradients():
     w, x = array(4, grad=True), meta.full((4,), 1e-4)
 
     def gradient(scale):
@@ -41,7 +41,7 @@ def test_small_float16_gradients_survive():
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_an_overflow_skips_the_step_and_lowers_the_factor(bad):
+def test_overflow_skips_the_step_and_lowers_the_factor(bad):
     w, b = array(3, grad=True), array(2, grad=True)
     before = w.detach().numpy().copy()
     optimizer = SGD([("w", w), ("b", b)], learning_rate=0.5, momentum=0.9)
@@ -54,7 +54,7 @@ def test_an_overflow_skips_the_step_and_lowers_the_factor(bad):
     assert_equal(optimizer.slots["velocity"]["b"], meta.zeros((2,)))
 
 
-def test_the_factor_grows_after_good_steps_in_a_row():
+def test_factor_grows_after_consecutive_finite_steps():
     w = array(3, grad=True)
     scaler = meta.amp.GradScaler(scale=2.0, growth=4.0, backoff=0.25, interval=2)
     factors = []
@@ -65,7 +65,7 @@ def test_the_factor_grows_after_good_steps_in_a_row():
     assert factors == [2.0, 8.0, 8.0, 2.0, 2.0, 8.0]
 
 
-def test_unscale_comes_before_clipping_and_once():
+def test_unscale_runs_once_per_step():
     w = array(3, grad=True)
     optimizer = optimizer_of(w)
     scaler = meta.amp.GradScaler(scale=4.0)
@@ -81,12 +81,12 @@ def test_unscale_comes_before_clipping_and_once():
     assert scaler.unscale(optimizer)
 
 
-def test_parameters_without_gradients_do_not_count():
+def test_ignores_parameters_without_gradients():
     w = array(3, grad=True)
     assert meta.amp.GradScaler().step(optimizer_of(w))
 
 
-def test_the_state_is_saved_and_loaded():
+def test_saves_and_restores_state():
     scaler = meta.amp.GradScaler(scale=2.0, interval=3)
     w = array(3, grad=True)
     w.grad = meta.ones((3,))
@@ -99,12 +99,12 @@ def test_the_state_is_saved_and_loaded():
 
 
 @pytest.mark.parametrize("options", [{"scale": 0}, {"growth": 0.5}, {"backoff": 1.0}, {"backoff": 0}, {"interval": 0}])
-def test_options_are_checked(options):
+def test_rejects_invalid_options(options):
     with pytest.raises(ArgumentError, match=r"\[GradScaler\] scale="):
         meta.amp.GradScaler(**options)
 
 
-def test_training_in_float16_reaches_what_float32_reaches():
+def test_float16_training_matches_float32():
     rng = np.random.default_rng(0)
     x = meta.array(rng.standard_normal((64, 4)).astype("float32"))
     t = x @ meta.array(rng.standard_normal((4, 1)).astype("float32"))

@@ -1,4 +1,4 @@
-"""`python -m meta env`: what is there, and why the rest is not."""
+"""`python -m meta env`: devices and dialects, on or off with the reason."""
 
 import re
 
@@ -8,7 +8,7 @@ from meta.cli import main
 from meta.op.dispatch import DIALECTS, dialect
 
 
-def test_every_dialect_is_on_or_off_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_every_dialect_with_its_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name in DIALECTS:
@@ -17,7 +17,7 @@ def test_every_dialect_is_on_or_off_with_its_reason(capsys: pytest.CaptureFixtur
         assert (f"off: {off}" if off else f"on, plevel {dialect(name).plevel}") in line
 
 
-def test_devices_that_are_missing_say_why(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_why_a_device_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meta.op.dialect.tvm._driver.probe", lambda: "no such thing")
     main(["env"])
     out = capsys.readouterr().out

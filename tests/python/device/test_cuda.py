@@ -21,7 +21,7 @@ def randoms(*shape: int, seed: int = 0, device: str = "cuda") -> Any:
     return meta.array(np.random.default_rng(seed).standard_normal(shape).astype(np.float32), device=device)
 
 
-def test_copies_there_and_back() -> None:
+def test_copies_to_the_device_and_back() -> None:
     host = np.random.default_rng(0).standard_normal((300, 7)).astype(np.float32)
     x = meta.array(host, device="cuda")
     assert str(x.device) == "cuda"
@@ -33,7 +33,7 @@ def test_copies_there_and_back() -> None:
     assert (x.numpy()[2:4] == 1).all()
 
 
-def test_results_follow_their_operands_and_gradients_too() -> None:
+def test_results_and_gradients_are_on_the_device_of_their_operands() -> None:
     x, w = randoms(4, 8), randoms(8, 3, seed=1)
     w.requires_grad = True
     y = meta.relu(meta.matmul(x, w)).sum()
@@ -46,7 +46,7 @@ def test_results_follow_their_operands_and_gradients_too() -> None:
         meta.add(x, meta.array(np.ones((4, 8), np.float32)))
 
 
-def test_no_driver_calls_on_the_hot_path() -> None:
+def test_repeated_calls_make_no_driver_calls() -> None:
     x = randoms(256, 256)
     y = meta.tanh(x + x)
     before = meta.device_memory_stats("cuda").driver_calls
@@ -56,7 +56,7 @@ def test_no_driver_calls_on_the_hot_path() -> None:
     np.testing.assert_allclose(y.numpy(), np.tanh(2 * x.numpy()), rtol=1e-5, atol=1e-6)
 
 
-def test_memory_is_given_back() -> None:
+def test_frees_memory() -> None:
     x = meta.zeros((64, 1 << 20), device="cuda")
     assert meta.device_memory_stats("cuda").in_use >= x.nbytes
     size = x.nbytes
@@ -66,13 +66,13 @@ def test_memory_is_given_back() -> None:
     assert meta.device_memory_stats("cuda").cached < size
 
 
-def test_out_of_memory_is_an_error_and_no_more() -> None:
+def test_recovers_from_running_out_of_memory() -> None:
     with pytest.raises(DeviceError, match=r"cannot allocate 4,194,304\.0 MiB on cuda: .* in use, .* cached"):
         meta.zeros((1 << 20, 1 << 20), device="cuda")
     assert meta.ones((2,), device="cuda").numpy().tolist() == [1, 1]
 
 
-def test_work_is_queued_and_streams_are_kept_in_order() -> None:
+def test_work_runs_in_stream_order() -> None:
     torch = pytest.importorskip("torch")
     stream = torch.cuda.Stream()
     x = randoms(2000, 2000)
@@ -85,7 +85,7 @@ def test_work_is_queued_and_streams_are_kept_in_order() -> None:
     np.testing.assert_array_equal(result, x.numpy())
 
 
-def test_dlpack_with_torch_waits_for_the_right_stream() -> None:
+def test_dlpack_synchronises_with_the_stream_of_torch() -> None:
     torch = pytest.importorskip("torch")
     stream = torch.cuda.Stream()
     x = randoms(3000, 3000)
@@ -126,7 +126,7 @@ def net(device: str, p: float) -> Net:
 
 @pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("p", [0.0, 0.3])
-def test_training_steps_agree_with_the_cpu(graphs: bool, p: float) -> None:
+def test_training_steps_match_the_cpu(graphs: bool, p: float) -> None:
     steps = {d: with_sgd(0.05, 0.9)(net(d, p), loss=meta.cross_entropy) for d in ("cpu", "cuda")}
     runs = {d: meta.vm.compile(s, device=d, graphs=graphs) for d, s in steps.items()}
     for seed in range(6):
@@ -140,7 +140,7 @@ def test_training_steps_agree_with_the_cpu(graphs: bool, p: float) -> None:
         np.testing.assert_allclose(b.detach().numpy(), a.detach().numpy(), atol=2e-4, rtol=1e-3, err_msg=name)
 
 
-def test_a_graph_is_recorded_and_results_are_kept() -> None:
+def test_records_a_graph_and_keeps_earlier_results() -> None:
     executor = meta.vm.compile(meta.trace(lambda x, y: (meta.softmax(x @ y), x + 1.0)), device="cuda")
     results = []
     for seed in range(6):
@@ -153,11 +153,11 @@ def test_a_graph_is_recorded_and_results_are_kept() -> None:
     assert machine.graph, machine.why_not
 
 
-def test_sizes_that_are_not_known() -> None:
+def test_runs_programs_without_graphs() -> None:
     x = randoms(6, 5)
     executor = meta.vm.compile(meta.trace(lambda x: meta.softmax(x) * 2.0), device="cuda", graphs=False)
     np.testing.assert_allclose(executor(x).numpy(), meta.softmax(x).numpy() * 2, rtol=1e-5)
 
 
-def test_streams_of_arrays_are_those_of_their_thread() -> None:
+def test_current_stream_is_the_default_one() -> None:
     assert storage.stream(meta.array([1.0], device="cuda").device)() == 0

@@ -41,7 +41,7 @@ def ran(function: Any, vm: bool, *arrays: Any) -> Any:
 
 @VM
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
-def test_sums(shape: tuple[int, ...], axes: tuple[int, ...], vm: bool) -> None:
+def test_sums_match_float64(shape: tuple[int, ...], axes: tuple[int, ...], vm: bool) -> None:
     x = drawn(*shape)
     with meta.with_dialect("tvm"):
         result = ran(lambda x: meta.sum(x, axes) * 2.0, vm, x).numpy()
@@ -52,7 +52,7 @@ def test_sums(shape: tuple[int, ...], axes: tuple[int, ...], vm: bool) -> None:
 
 @VM
 @pytest.mark.parametrize("shape", [(1000, 100), (4096, 7)])
-def test_other_reductions(shape: tuple[int, ...], vm: bool) -> None:
+def test_other_reductions_match_float64(shape: tuple[int, ...], vm: bool) -> None:
     x = drawn(*shape)
     wide = x.astype(np.float64)
     with meta.with_dialect("tvm"):
@@ -67,7 +67,7 @@ def test_other_reductions(shape: tuple[int, ...], vm: bool) -> None:
 
 @VM
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_is_summed_in_single(dtype: str, vm: bool) -> None:
+def test_sums_half_precision_in_float32(dtype: str, vm: bool) -> None:
     x = np.ones((5000, 64), np.float32)
     with meta.with_dialect("tvm"):
         result = ran(lambda x: meta.sum(meta.cast(x, dtype), 0), vm, x)
@@ -75,7 +75,7 @@ def test_half_precision_is_summed_in_single(dtype: str, vm: bool) -> None:
 
 
 @VM
-def test_gradients_of_layer_norm(vm: bool) -> None:
+def test_layer_norm_gradients_match_float64(vm: bool) -> None:
     x, dy = drawn(4000, 96), drawn(4000, 96, seed=1)
     with meta.with_dialect("tvm"):
         dscale, dbias = ran(lambda x, dy: meta.layer_norm_dwb(x, dy), vm, x, dy)

@@ -48,7 +48,7 @@ def ran(function: Any, vm: bool, *arrays: Any) -> Any:
 @VM
 @DTYPES
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_each_element_is_computed(shape: tuple[int, ...], dtype: str, vm: bool) -> None:
+def test_computes_every_element(shape: tuple[int, ...], dtype: str, vm: bool) -> None:
     """Sums, choices (whose sides are read before the condition), comparisons."""
     x, y = drawn(shape, dtype), drawn(shape, dtype, 1)
     a, b = x.astype(np.float32), y.astype(np.float32)
@@ -60,7 +60,7 @@ def test_each_element_is_computed(shape: tuple[int, ...], dtype: str, vm: bool) 
 @VM
 @DTYPES
 @pytest.mark.parametrize("shape", [s for s in SHAPES if len(s) > 1], ids=str)
-def test_axes_are_found(shape: tuple[int, ...], dtype: str, vm: bool) -> None:
+def test_indexes_axes_correctly(shape: tuple[int, ...], dtype: str, vm: bool) -> None:
     """Broadcasting along the second axis, reversed axes, and a slice."""
     x, bias = drawn(shape, dtype), drawn(shape[1:2], dtype, 1)
     a, along = x.astype(np.float32), bias.astype(np.float32).reshape(-1, *[1] * (len(shape) - 2))

@@ -16,15 +16,15 @@ HAS_CUDA = "cuda" in get_testable_devices()
 if HAS_CUDA:
 
     @cases(others=OTHER_DTYPES)
-    def test_on_cuda(sample: Sample, dtype: str) -> None:
+    def test_matches_the_reference_on_cuda(sample: Sample, dtype: str) -> None:
         check_device(sample, dtype, "cuda")
 
     @pytest.mark.parametrize("sample", [e for row in samples() for e in emptied(row)[:1]], ids=repr)
-    def test_without_elements_on_cuda(sample: Sample) -> None:
+    def test_matches_the_reference_on_empty_operands(sample: Sample) -> None:
         check_empty(sample, "cuda")
 
 else:
 
     @pytest.mark.skip(reason="this machine has no CUDA device")
-    def test_on_cuda() -> None:
+    def test_matches_the_reference_on_cuda() -> None:
         """Stands for all the rows."""

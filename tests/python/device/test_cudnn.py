@@ -74,7 +74,7 @@ def rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("sample", "dtype"), rows())
-def test_rows(sample: Sample, dtype: str) -> None:
+def test_samples_match_the_reference(sample: Sample, dtype: str) -> None:
     host = call_of(sample, dtype)
     call = host.to_meta("cuda")
     with meta.with_dialect("cudnn"):
@@ -83,7 +83,7 @@ def test_rows(sample: Sample, dtype: str) -> None:
     check_values(sample, host, dtype, result, f"cudnn.{sample.op}")
 
 
-def test_which_operators_no_row_reaches() -> None:
+def test_samples_reach_all_other_operators() -> None:
     """Those that tests below run: rows of adaptive pooling of one and three axes do not divide into equal windows, of
     conv1d are padded on one side, of the gradient of attention are not in halves."""
     reached = {row.values[0].op for row in rows()}
@@ -180,7 +180,7 @@ def test_large_convolutions(x: Any, w: Any, attributes: dict[str, Any], dtype: s
     )
 
 
-def test_tf32_is_a_choice() -> None:
+def test_tf32_can_be_switched_off() -> None:
     x, w = values(4, 64, 28, 28), values(64, 64, 3, 3, seed=1)
     exact = reference("conv2d", [x, w], padding=1)[0]
     errors = {}
@@ -224,7 +224,7 @@ def test_running_statistics_are_updated_in_place() -> None:
     np.testing.assert_allclose(mean.numpy(), 0.75 * before + 0.25 * batch_mean.numpy(), 1e-5, 1e-6)
 
 
-def test_new_statistics_may_have_memory_of_their_own() -> None:
+def test_new_statistics_may_be_separate_arrays() -> None:
     """As programs may give them."""
     x, mean, var = values(4, 8, 5, 5), values(8, seed=1), np.ones(8, "float32")
     op = get("batch_norm_train")
@@ -237,7 +237,7 @@ def test_new_statistics_may_have_memory_of_their_own() -> None:
     np.testing.assert_array_equal(operands[1].numpy(), mean)
 
 
-def test_programs() -> None:
+def test_compiled_programs_match_the_reference() -> None:
     """A compiled program: its first call, the recorded one, and one with new inputs."""
 
     @meta.trace
@@ -259,7 +259,7 @@ def test_programs() -> None:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_max_pool_sends_each_gradient_to_the_first_of_equals(ties: bool) -> None:
+def test_max_pool_gradient_goes_to_the_first_of_equal_elements(ties: bool) -> None:
     x = values(2, 8, 33, 33)
     x = np.maximum(np.round(x), 0) if ties else x
     y = reference("max_pool2d", [x], 3, 2, 1)
@@ -283,7 +283,7 @@ def test_attention(shape: Any, dtype: str, causal: bool) -> None:
     close(run(f"{name}_dx", saved, causal=causal), reference(f"{name}_dx", saved, causal=causal), LIMITS[dtype], 16)
 
 
-def test_threads_and_streams() -> None:
+def test_concurrent_threads_and_streams_match_one_thread() -> None:
     """Threads on streams of their own run the same operators at once and get what one thread gets."""
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
 
@@ -307,7 +307,7 @@ def test_threads_and_streams() -> None:
                 np.testing.assert_array_equal(result, expected)
 
 
-def test_capture_and_replay() -> None:
+def test_replays_captured_kernels_on_new_values() -> None:
     """Kernels recorded in a CUDA graph run again on new values, their scratch memory with them."""
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
     gamma = meta.array(values(28, seed=2), device="cuda")
@@ -347,7 +347,7 @@ def test_capture_and_replay() -> None:
     close([out[3].numpy()], expected, LIMITS["float32"], 28 * 28 * 4 * 288)
 
 
-def test_a_first_call_in_capture_says_what_to_do() -> None:
+def test_rejects_a_first_call_during_capture() -> None:
     x, w = meta.array(values(2, 8, 11, 13), device="cuda"), meta.array(values(8, 8, 3, 3, seed=1), device="cuda")
     out = meta.array(values(2, 8, 9, 11), device="cuda")
     op = get("conv2d")
@@ -361,7 +361,7 @@ def test_a_first_call_in_capture_says_what_to_do() -> None:
             kernel(x._data, w._data, out._data)
 
 
-def test_rows_run_in_every_float_dtype() -> None:
+def test_convolution_samples_run_in_every_float_dtype() -> None:
     """Of the convolutions' first row."""
     sample = next(s for s in samples() if s.op == "conv2d")
     assert {p.values[1] for p in rows() if p.values[0] is sample} >= set(FLOAT_DTYPES) - {"float64"}

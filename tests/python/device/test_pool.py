@@ -35,14 +35,14 @@ def maker(count: int, stream: Callable[[], int] = lambda: 0) -> Callable[[], Any
 
 
 @pytest.mark.parametrize("count", [1, 512, 513, 5000, MEBI, MEBI + 1, 100 * MEBI + 7])
-def test_sizes_are_rounded_by_little(count: int) -> None:
+def test_rounding_wastes_at_most_an_eighth(count: int) -> None:
     assert count <= _pool.rounded(count) <= max(512, count + max(512, count // 8) + MEBI // 4)
     assert _pool.rounded(_pool.rounded(count)) == _pool.rounded(count)
     assert _pool.rounded(count) % 512 == 0
 
 
 @pytest.mark.usefixtures("waits")
-def test_freed_memory_is_used_again() -> None:
+def test_reuses_freed_memory() -> None:
     for count, most in ((1000, 64), (3 * MEBI, 2)):
         new = maker(count)
         before = _pool.pools(CPU).driver_calls
@@ -52,7 +52,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 @pytest.mark.usefixtures("waits")
-def test_memory_in_use_is_left_alone() -> None:
+def test_does_not_reuse_memory_in_use() -> None:
     new = maker(4096)
     held = [new() for _ in range(50)]
     assert len({t.data_ptr() for t in held}) == 50
@@ -64,7 +64,7 @@ def test_memory_in_use_is_left_alone() -> None:
 
 
 @pytest.mark.usefixtures("waits")
-def test_statistics_and_empty_cache() -> None:
+def test_reports_statistics_and_empties_the_cache() -> None:
     new = maker(3 * MEBI)
     held = [new(), new()]
     stats = _pool.pools(CPU).stats()
@@ -80,7 +80,7 @@ def test_statistics_and_empty_cache() -> None:
 
 
 @pytest.mark.usefixtures("waits")
-def test_a_larger_block_serves() -> None:
+def test_reuses_a_larger_block() -> None:
     first = maker(4 * MEBI)()
     address = first.data_ptr()
     del first
@@ -88,7 +88,7 @@ def test_a_larger_block_serves() -> None:
     assert maker(MEBI + 1)().data_ptr() != address  # not one of more than twice the size
 
 
-def test_streams_have_blocks_of_their_own(waits: list[tuple[int, int]]) -> None:
+def test_streams_do_not_share_blocks(waits: list[tuple[int, int]]) -> None:
     current = [1]
     new = maker(3 * MEBI, lambda: current[0])
     first = new()
@@ -104,7 +104,7 @@ def test_streams_have_blocks_of_their_own(waits: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.usefixtures("waits")
-def test_private_memory_is_given_back_with_its_pool() -> None:
+def test_frees_private_memory_with_its_pool() -> None:
     device = _pool.pools(CPU)
     new = maker(2 * MEBI)
     pool = device.private_pool(0)
@@ -121,7 +121,7 @@ def test_private_memory_is_given_back_with_its_pool() -> None:
     assert device.reserved == 4 * MEBI  # of `other` and of what came after it
 
 
-def test_out_of_memory_says_how_much(waits: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_error_reports_statistics(waits: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     cached = maker(8 * MEBI)
     cached()
     monkeypatch.setattr(driver, "memory", lambda on: (MEBI, 1 << 40))

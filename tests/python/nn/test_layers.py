@@ -1,4 +1,4 @@
-"""Layers compute and learn what torch's do, from the same parameters, eagerly and on the VM."""
+"""Results and gradients of layers match torch's with equal parameters, eagerly and on the VM."""
 
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +79,7 @@ def residual() -> tuple[Any, Any, tuple[int, ...]]:
 
 
 class TorchEncoder(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """torch's pre-norm encoder layer, its parameters in the order of ours."""
+    """torch's pre-norm encoder layer; `ordered` lists its parameters in the order of meta's layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,57 +106,60 @@ Case = Callable[[], tuple[Any, Any, tuple[int, ...]]]
 
 
 def paired(case: Case) -> tuple[Any, Any, Any, Any]:
-    """The two layers with equal parameters, and an input for each."""
+    """The layer of meta and that of torch with equal parameters, and an input for each."""
     ours, theirs, shape = case()
-    wanted = theirs.ordered() if hasattr(theirs, "ordered") else list(theirs.parameters())
-    mine = ours.parameters()
-    assert len(mine) == len(wanted)
+    parameters, torch_parameters = ours.parameters(), ordered_parameters(theirs)
+    assert len(parameters) == len(torch_parameters)
     with torch.no_grad(), meta.no_grad():
-        for p, t in zip(mine, wanted, strict=True):
+        for p, t in zip(parameters, torch_parameters, strict=True):
             p.update(meta.array(t.numpy().reshape(p.shape)))
     host = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     return ours, theirs, meta.array(host), torch.tensor(host, requires_grad=True)
 
 
-def close(ours: Any, theirs: Any) -> None:
+def ordered_parameters(layer: Any) -> list[Any]:
+    """The parameters of a torch layer in the order of meta's."""
+    return layer.ordered() if hasattr(layer, "ordered") else list(layer.parameters())
+
+
+def assert_close(ours: Any, theirs: Any) -> None:
     np.testing.assert_allclose(np.asarray(ours), theirs.detach().numpy().reshape(ours.shape), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
-def test_forward_and_gradients(case: Case) -> None:
+def test_forward_and_gradients_match_torch(case: Case) -> None:
     ours, theirs, x, tx = paired(case)
     x.requires_grad = True
     y, ty = ours(x), theirs(tx)
-    close(y, ty)
+    assert_close(y, ty)
     (y * y).sum().backward()
     (ty * ty).sum().backward()
-    close(x.grad, tx.grad)
-    wanted = theirs.ordered() if hasattr(theirs, "ordered") else list(theirs.parameters())
-    for p, t in zip(ours.parameters(), wanted, strict=True):
-        close(p.grad, t.grad)
+    assert_close(x.grad, tx.grad)
+    for p, t in zip(ours.parameters(), ordered_parameters(theirs), strict=True):
+        assert_close(p.grad, t.grad)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
-def test_inference(case: Case) -> None:
+def test_inference_matches_torch(case: Case) -> None:
     ours, theirs, x, tx = paired(case)
-    for _ in range(2):  # running statistics move in train mode
+    for _ in range(2):  # train mode updates the running statistics
         ours(x)
         theirs(tx)
-    close(ours.infer_mode()(x), theirs.eval()(tx))
+    assert_close(ours.infer_mode()(x), theirs.eval()(tx))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
-def test_vm(case: Case) -> None:
+def test_vm_matches_torch(case: Case) -> None:
     ours, theirs, x, tx = paired(case)
     executor = meta.vm.compile(ours, device="cpu")
-    close(executor(x), theirs(tx))
+    assert_close(executor(x), theirs(tx))
     executor(x)
     theirs(tx)
     ours.infer_mode()
-    close(executor(x), theirs.eval()(tx))
+    assert_close(executor(x), theirs.eval()(tx))
 
 
-def test_dropout_keeps_the_mean_and_is_off_in_inference() -> None:
+def test_dropout_preserves_the_mean_and_is_inactive_in_inference() -> None:
     meta.random.seed(0)
     layer = nn.Dropout(0.25)
     x = meta.ones((100, 100))
@@ -166,7 +169,7 @@ def test_dropout_keeps_the_mean_and_is_off_in_inference() -> None:
     assert layer.infer_mode()(x) is x
 
 
-def test_embedding() -> None:
+def test_embedding_and_its_gradient() -> None:
     layer = nn.Embedding(5, 3)
     indices = meta.array([[0, 4], [4, 2]])
     np.testing.assert_array_equal(layer(indices).detach().numpy(), layer.w.detach().numpy()[[[0, 4], [4, 2]]])

@@ -1,4 +1,4 @@
-"""Distributions, by tests that a right generator fails with a probability below 1e-6 (the seeds are fixed besides)."""
+"""Statistical tests of the distributions. A correct generator fails with a probability below 1e-6; seeds are fixed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ N = 100_000
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def seed() -> None:
     meta.random.seed(20)
 
 
 def chi_square(observed: np.ndarray, expected: float) -> float:
-    """In standard deviations from its mean."""
+    """The chi-square statistic in standard deviations from its mean."""
     degrees = observed.size - 1
     return (((observed - expected) ** 2 / expected).sum() - degrees) / math.sqrt(2 * degrees)
 
 
 def kolmogorov(sample: np.ndarray, distribution: np.ndarray) -> float:
-    """The statistic sqrt(n) * D of sorted values with their cumulative probabilities."""
+    """The Kolmogorov-Smirnov statistic sqrt(n) * D of sorted values, given their cumulative probabilities."""
     n = sample.size
     steps = np.arange(n)
     return math.sqrt(n) * max((distribution - steps / n).max(), ((steps + 1) / n - distribution).max())
@@ -41,7 +41,7 @@ def test_uniform(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_uniform_never_reaches_its_upper_end(dtype: str) -> None:
+def test_uniform_excludes_its_upper_bound(dtype: str) -> None:
     u = meta.random.uniform((N,), 0.0, 1.0, dtype).numpy().astype(np.float64)
     assert u.min() >= 0
     assert u.max() < 1
@@ -75,7 +75,7 @@ def test_bernoulli(p: float) -> None:
     assert abs(share - p) <= 5 * math.sqrt(p * (1 - p) / N)
 
 
-def test_neighbours_and_draws_are_independent() -> None:
+def test_neighbouring_elements_and_draws_are_independent() -> None:
     draws = [meta.random.uniform((N,)).numpy().astype(np.float64) for _ in range(2)]
     bound = 5 / math.sqrt(N)
     assert abs(np.corrcoef(*draws)[0, 1]) < bound
@@ -99,7 +99,7 @@ def test_permutation() -> None:
     assert meta.random.permutation(0).shape == (0,)
 
 
-def test_errors() -> None:
+def test_rejects_invalid_arguments() -> None:
     with pytest.raises(TypeInferenceError, match="dtype is int32"):
         meta.random.uniform((2,), dtype="int32")
     with pytest.raises(ArgumentError, match="n is -1"):

@@ -22,7 +22,7 @@ def test_equal_seeds_give_equal_numbers() -> None:
     assert meta.random.normal((3,)).tolist() != first[0]
 
 
-def test_keys_are_seed_and_offset() -> None:
+def test_keys_consist_of_seed_and_offset() -> None:
     generator = Generator(-3)
     assert [generator.next_key().tolist() for _ in range(2)] == [[-3, 0], [-3, 1]]
     assert generator.next_key(count=5).tolist() == [-3, 2]
@@ -31,7 +31,7 @@ def test_keys_are_seed_and_offset() -> None:
     assert (key.dtype, key.shape) == ("int64", (2,))
 
 
-def test_generators_are_separate() -> None:
+def test_generators_are_independent() -> None:
     meta.random.seed(1)
     mine = Generator(1)
     assert meta.random.uniform((4,), generator=mine).tolist() == meta.random.uniform((4,)).tolist()
@@ -58,7 +58,7 @@ def test_threads_never_share_a_key() -> None:
 
 
 @pytest.mark.parametrize("seed", [1.5, "1", 2**63, None])
-def test_wrong_seeds(seed: object) -> None:
+def test_rejects_invalid_seeds(seed: object) -> None:
     with pytest.raises(ArgumentError, match=r"\[seed\] the seed is"):
         Generator(seed)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The bits: known answers, and the same ones from compiled kernels and NumPy."""
+"""Philox: published test vectors, and equal bits from compiled kernels and the NumPy reference."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import meta
 from meta.dtype import FLOATS
 from meta.op.dialect.reference._random import philox
 
-# The first three from the known answers that come with the paper's code (kat_vectors, philox4x32 with 10 rounds).
-KNOWN = [
+# From the known-answer tests of the paper's code (kat_vectors, philox4x32 with 10 rounds).
+TEST_VECTORS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
     (
@@ -22,8 +22,8 @@ KNOWN = [
 KEYS = [(0, 0), (1, 2), (-5, 7), (2**62 + 12345, 2**40 + 3)]
 
 
-@pytest.mark.parametrize(("counter", "key", "block"), KNOWN)
-def test_known_answers(counter: tuple[int, ...], key: tuple[int, ...], block: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("counter", "key", "block"), TEST_VECTORS)
+def test_matches_published_vectors(counter: tuple[int, ...], key: tuple[int, ...], block: tuple[int, ...]) -> None:
     words = philox([np.array([c], np.uint64) for c in counter], [np.array([k], np.uint64) for k in key])
     assert tuple(int(w[0]) for w in words) == block
 
@@ -55,7 +55,7 @@ def test_compiled_normal_agrees(dtype: str) -> None:
     assert np.abs(ours - theirs).max() < step
 
 
-def test_shape_does_not_matter_only_position() -> None:
+def test_numbers_depend_on_position_and_not_on_shape() -> None:
     k = meta.array(np.array([3, 4]))
     flat = meta.uniform(k, (24,)).numpy()
     assert np.array_equal(meta.uniform(k, (2, 3, 4)).numpy().ravel(), flat)

@@ -25,12 +25,12 @@ def test_randn_torch_gives_equal_pairs(dtype: str) -> None:
     check(ours, theirs, rtol=0, atol=0)
 
 
-def test_randn_torch_of_positive_and_scalar() -> None:
+def test_randn_torch_positive_values_and_scalars() -> None:
     assert (np.asarray(randn_torch((100,), positive=True)[0]) > 0).all()
     assert randn_torch(())[0].shape == ()
 
 
-def test_check_takes_all_kinds_and_nests() -> None:
+def test_check_compares_arrays_numbers_and_sequences() -> None:
     x = meta.array([1.0, 2.0])
     check(x, torch.tensor([1.0, 2.0]))
     check(x, [1.0, 2.0])
@@ -43,7 +43,7 @@ def test_check_takes_all_kinds_and_nests() -> None:
         check((x, x), (x,))
 
 
-def test_check_of_integers_is_exact() -> None:
+def test_check_compares_integers_exactly() -> None:
     check(meta.array([1, 2]), torch.tensor([1, 2]))
     with pytest.raises(AssertionError, match="1 of 2"):
         check(meta.array([10**6, 2]), torch.tensor([10**6 + 1, 2]), rtol=0.1)
@@ -53,15 +53,15 @@ def array(*values: float, dtype: str = "float32") -> np.ndarray:
     return np.array(values, dtype)
 
 
-def test_special_values_compare() -> None:
+def test_compare_handles_nan_and_infinity() -> None:
     compare("x", array(np.nan, np.inf, -np.inf), array(np.nan, np.inf, -np.inf))
     for actual, expected in ((np.nan, 1), (1, np.nan), (np.inf, -np.inf), (1e38, np.inf), (np.inf, 1e38)):
         with pytest.raises(AssertionError):
             compare("x", array(actual), array(expected))
 
 
-def test_the_oracle_rule() -> None:
-    """A value as near to float64 as twice the error of the reference passes; one that is farther does not."""
+def test_oracle_rule_allows_twice_the_reference_error() -> None:
+    """A value passes within twice the reference's error of the float64 result, and fails beyond it."""
     exact = array(1.0, dtype="float64")
     compare("x", array(0.9992), array(1.0004), oracle=exact)
     with pytest.raises(AssertionError, match=r"in float64 1.0"):
@@ -70,12 +70,12 @@ def test_the_oracle_rule() -> None:
         compare("x", array(0.9992), array(1.0004))
 
 
-def test_dtypes_must_agree() -> None:
+def test_compare_rejects_different_dtypes() -> None:
     with pytest.raises(AssertionError, match="dtype float32, expected float64"):
         compare("x", array(1.0), array(1.0, dtype="float64"))
 
 
-def test_with_seed_repeats_and_tells() -> None:
+def test_with_seed_is_reproducible_and_reports_the_seed() -> None:
     @with_seed(3)
     def draw() -> float:
         return float(np.random.rand())
@@ -92,7 +92,7 @@ def test_with_seed_repeats_and_tells() -> None:
         assert "META_TEST_SEED=5" in caught.value.__notes__[0]
 
 
-def test_with_seed_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_seed_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     @with_seed()
     def draw() -> float:
         return float(np.random.rand())
@@ -101,13 +101,13 @@ def test_with_seed_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert draw() == draw()
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_testable_devices_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert get_testable_devices()[0] == "cpu"
     monkeypatch.setenv("META_TEST_DEVICES", "cpu, cuda")
     assert get_testable_devices() == ["cpu", "cuda"]
 
 
-def test_values_of_a_sample_follow_from_the_row() -> None:
+def test_sample_values_depend_on_the_row_alone() -> None:
     rows = [Sample("add", T(4), T(4), ref=torch.add) for _ in range(2)]
     (a, b), _ = rows[0].numpy("float32")
     assert (a == rows[1].numpy("float32")[0][0]).all()
@@ -115,7 +115,7 @@ def test_values_of_a_sample_follow_from_the_row() -> None:
     assert rows[0].numpy("bfloat16")[0][0].dtype == meta.dtype.to_numpy("bfloat16")
 
 
-def test_values_keep_their_distance() -> None:
+def test_values_avoid_given_points() -> None:
     values = T(1000, low=-2, high=2, avoid=(0, 1)).values("float64", "")
     assert np.abs(values).min() >= 0.2
     assert np.abs(values - 1).min() >= 0.2
@@ -123,13 +123,13 @@ def test_values_keep_their_distance() -> None:
     assert np.diff(np.sort(distinct)).min() > 0.19
 
 
-def test_integers_for_floats_keep_their_signs() -> None:
+def test_integers_in_place_of_floats_keep_their_signs() -> None:
     assert T(1000, low=0.1, high=2).values("int32", "").min() >= 1
     assert T(1000).values("int32", "").min() == -8
     assert T(1000, avoid=(0,)).values("int64", "").all()
 
 
-def test_dtypes_of_a_row_come_from_the_type_function() -> None:
+def test_type_function_decides_the_dtypes_of_a_sample() -> None:
     assert Sample("softmax", T(3), ref=torch.softmax).run_dtypes(("int32",)) == (
         "float32",
         "float64",
@@ -141,7 +141,7 @@ def test_dtypes_of_a_row_come_from_the_type_function() -> None:
     assert Sample("softmax", T(3), ref=torch.softmax, dtypes=("float64",)).run_dtypes() == ("float64",)
 
 
-def test_rows_are_checked() -> None:
+def test_rejects_invalid_samples() -> None:
     with pytest.raises(ValueError, match="give either ref or check"):
         Sample("add", T(3))
     with pytest.raises(ValueError, match="need a reason"):

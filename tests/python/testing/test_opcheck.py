@@ -1,4 +1,4 @@
-"""opcheck passes right operators and says what is wrong with others."""
+"""opcheck passes correct operators and reports what is wrong with others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tensor(*shape: int) -> meta.NDArray:
 
 
 def scale(**changes: Any) -> Callable[..., Any]:
-    """x * by as an operator of its own, with some facts replaced."""
+    """Defines the operator x * by, with some facts of its declaration replaced."""
     name = f"scale_{uuid.uuid4().hex[:8]}"
     facts: dict[str, Any] = {
         "gradient": {"x": f"{name}(dy, by)"},
@@ -29,11 +29,11 @@ def scale(**changes: Any) -> Callable[..., Any]:
     }
     schema = Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", Float, 2.0, doc="Factor."))
 
-    def typed(x: Any, by: float) -> Any:
+    def result_type(x: Any, by: float) -> Any:
         """x * by."""
         return x
 
-    return meta.define(name, schema, **(facts | changes))(typed)
+    return meta.define(name, schema, **(facts | changes))(result_type)
 
 
 def _te_scale(x: Any, by: float) -> Any:
@@ -43,7 +43,7 @@ def _te_scale(x: Any, by: float) -> Any:
 
 
 @pytest.mark.parametrize("op", ["softmax", "multiply", "matmul", "sum", "reshape", "argmax", "zeros"])
-def test_operators_of_the_package(op: str) -> None:
+def test_passes_operators_of_the_package(op: str) -> None:
     args: dict[str, tuple[Any, ...]] = {
         "multiply": (tensor(2, 3), tensor(3)), "matmul": (tensor(2, 3), tensor(3, 2)),
         "reshape": (tensor(2, 3), (3, 2)), "zeros": ((2, 3),),
@@ -54,18 +54,18 @@ def test_operators_of_the_package(op: str) -> None:
     ]  # fmt: skip
 
 
-def test_an_operator_of_the_users() -> None:
+def test_passes_a_user_defined_operator() -> None:
     report = opcheck(scale(), tensor(3), by=3.0)
     assert not any(f.problem or f.skipped for f in report)
 
 
-def test_what_does_not_apply_is_said() -> None:
+def test_reports_checks_that_do_not_apply() -> None:
     report = {f.check: str(f) for f in opcheck("argmax", tensor(3))}
     assert report["gradient"].split() == ["gradient", "not", "applicable:", "it", "has", "no", "gradient"]
 
 
 def detached(by: Any, dy: Any) -> Any:
-    """The right gradient, without its own."""
+    """The correct gradient, but not differentiable itself."""
     return dy.detach() * by
 
 
@@ -78,7 +78,7 @@ def detached(by: Any, dy: Any) -> Any:
         ({"gradient": {"x": detached}}, {"second order"}),
     ],
 )
-def test_what_is_wrong_is_named(changes: dict[str, Any], checks: set[str]) -> None:
+def test_reports_the_failed_checks(changes: dict[str, Any], checks: set[str]) -> None:
     with pytest.raises(OpCheckError) as caught:
         opcheck(scale(**changes), tensor(3), by=3.0)
     lines = str(caught.value).splitlines()[1:]
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], checks: set[str]) -> No
     assert "types" not in failed
 
 
-def test_it_takes_any_name_of_an_operator() -> None:
+def test_accepts_operator_name_and_function() -> None:
     from meta.op.registry import get
 
     assert opcheck(meta.tanh, tensor(2)) == opcheck("tanh", tensor(2)) == opcheck(get("tanh"), tensor(2))
