@@ -10,22 +10,22 @@ from importlib import import_module
 from meta.errors import MetaError
 
 COMMANDS = {
-    "demo": "train a small convolutional network on real digits: eager, on the VM, and in bfloat16",
-    "env": "what this machine has: versions, devices, and each dialect, on or off, and why",
-    "ops": "list the operators, or print the reference of those named",
-    "explain": "which dialects could run an operator on given argument types, and why",
+    "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
+    "env": "print versions, devices and dialects, and why a device or dialect is off",
+    "ops": "list the operators, or print the reference of the named ones",
+    "explain": "print which dialects accept an operator on the given argument types, and why",
     "relay": "import a Relay program, run it, and print outputs and timings",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status. Errors of meta are printed without a traceback."""
+    """Run a command; returns the exit status. Prints a MetaError without a traceback."""
     parser = argparse.ArgumentParser(prog="python -m meta", description="An operator registry framework on Apache TVM.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    wanted = next((a for a in (sys.argv[1:] if argv is None else argv) if a in COMMANDS), None)
+    selected = next((a for a in (sys.argv[1:] if argv is None else argv) if a in COMMANDS), None)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        if name == wanted:
+        if name == selected:
             import_module(f"meta.cli.{name}").configure(command)
     options = parser.parse_args(argv)
     try:

@@ -1,4 +1,4 @@
-"""The data and the network of the demo: scikit-learn's bundled handwritten digits."""
+"""The demo's data, scikit-learn's handwritten digits, and its network."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from meta.model.model import Model
 from meta.nn.layers import Conv2d, Linear, MaxPool2d
 
 TRAIN = 1437
-"""Images for training; the other 360 of the 1797 are for testing."""
+"""Number of training images; the other 360 of the 1797 are test images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Images (n, 1, 8, 8) float32, standardised by the training set, and labels (n,) int64, split once and for all."""
+    """Images (n, 1, 8, 8) float32, standardised by the training set, and labels (n,) int64, in a fixed split."""
 
     train_images: Any
     train_labels: Any
@@ -25,7 +25,7 @@ class Digits:
     test_labels: Any
 
     def batches(self, epoch: int, size: int, device: str = "cpu") -> list[tuple[NDArray, NDArray]]:
-        """The training set in the order of `epoch`, in batches of exactly `size` (what is left over is dropped)."""
+        """The training set, shuffled by `epoch`, in batches of exactly `size`; drops the remainder."""
         import numpy as np
 
         order = np.random.default_rng(1000 + epoch).permutation(len(self.train_images))
@@ -34,7 +34,7 @@ class Digits:
 
 
 def load() -> Digits:
-    """The digits in a fixed order. Raises ModuleNotFoundError, saying what to install, without scikit-learn."""
+    """The digits in a fixed order. Without scikit-learn, raises ModuleNotFoundError with what to install."""
     import numpy as np
 
     try:
@@ -69,7 +69,7 @@ class DigitsNet(Model):
 
 
 def accuracy(model: Model, images: Any, labels: Any) -> tuple[float, Any]:
-    """The fraction of `images` that the model labels right, and its predictions."""
+    """The fraction of `images` that the model classifies correctly, and its predictions."""
     device = model.parameters()[0].device
     model.infer_mode()
     with meta.no_grad():

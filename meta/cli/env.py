@@ -1,4 +1,4 @@
-"""`python -m meta env`."""
+"""`python -m meta env`: versions, devices and dialects of this machine."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def run(options: argparse.Namespace) -> int:
     print(f"meta {__version__}, Python {platform.python_version()}, {platform.machine()}")
     for name in _PACKAGES:
         print(f"  {name:24} {_version(name)}")
-    absent = {kind: why for kind, why in (("cuda", _cuda_refusal()),) if why}
+    missing = {kind: reason for kind, reason in (("cuda", _cuda_refusal()),) if reason}
     print("devices")
     for kind in ("cpu", "cuda"):
-        print(f"  {kind:24} {f'off: {absent[kind]}' if kind in absent else 'on'}")
+        print(f"  {kind:24} {f'off: {missing[kind]}' if kind in missing else 'on'}")
     print("dialects")
     for name in DIALECTS:
-        print(f"  {name:24} {_state(name, absent)}")
+        print(f"  {name:24} {_dialect_state(name, missing)}")
     return 0
 
 
@@ -48,10 +48,10 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _state(name: str, absent: Mapping[str, str]) -> str:
+def _dialect_state(name: str, missing: Mapping[str, str]) -> str:
     if find_spec(f"meta.op.dialect.{name}") is None:
         return "off: not part of this version"
-    found = dialect(name)
-    off = found.unavailable()
-    where = ", ".join(f"{d} (off)" if d in absent else d for d in sorted(found.devices))
-    return f"off: {off}" if off else f"on, plevel {found.plevel}, for {where}"
+    entry = dialect(name)
+    reason = entry.unavailable()
+    devices = ", ".join(f"{d} (off)" if d in missing else d for d in sorted(entry.devices))
+    return f"off: {reason}" if reason else f"on, plevel {entry.plevel}, for {devices}"

@@ -14,26 +14,26 @@ from meta.ir.type import tensor_type
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Operator and arguments."""
-    parser.add_argument("op", help="operator")
+    """Define the options."""
+    parser.add_argument("op", help="operator name")
     parser.add_argument(
         "args", nargs="*", help='arguments in order: "(2, 3) float32" for a tensor, a Python literal otherwise'
     )
-    parser.add_argument("--device", default="cpu", help="where the tensors are (default: cpu)")
+    parser.add_argument("--device", default="cpu", help="device of the tensors (default: cpu)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print every candidate with its reason."""
-    print(explain(options.op, *(_argument(text, options.device) for text in options.args)))
+    print(explain(options.op, *(_parse_argument(text, options.device) for text in options.args)))
     return 0
 
 
-def _argument(text: str, on: str) -> Any:
-    """A TensorType for "(2, 3) float32", else the Python literal (literal_eval: nothing is executed)."""
+def _parse_argument(text: str, device_name: str) -> Any:
+    """A TensorType for "(2, 3) float32", otherwise a Python literal (read by literal_eval, which executes nothing)."""
     shape, _, dtype = text.rpartition(") ")
     try:
         if shape:
-            return tensor_type(tuple(ast.literal_eval(shape + ")")), canonical(dtype), device(on))
+            return tensor_type(tuple(ast.literal_eval(shape + ")")), canonical(dtype), device(device_name))
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         raise ArgumentError("explain", f"cannot read {text!r}", '"(2, 3) float32", or a Python literal') from None

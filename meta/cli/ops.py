@@ -1,4 +1,4 @@
-"""`python -m meta ops [NAME ...]`."""
+"""`python -m meta ops [NAME ...]`: the operators and their reference."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from meta.op.registry import Op, all_ops, get
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The operators to describe."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="operators to describe; none lists all by family")
+    """Define the options."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="operators to describe; without, list all by family")
 
 
 def run(options: argparse.Namespace) -> int:

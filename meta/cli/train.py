@@ -1,4 +1,4 @@
-"""One way of training the demo's network, measured."""
+"""Train the demo's network in one configuration and measure it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from meta.optim.sgd import with_sgd
 
 @dataclass(slots=True)
 class Result:
-    """What one way of training gave.
+    """Measurements of one training run.
 
-    losses: one a step.  seconds: one a step, wall clock.  first_call: seconds of the first step, with compilation.
-    peak_bytes: the growth of the process's resident memory while training, compilation included; on a GPU what was
-    taken of its memory.
-    planned_bytes: what the VM plans for a step: parameters, inputs, results and everything in between.
-    dialects: (operator, dialect) -> calls of one step.  reasons: the same -> why that dialect was chosen.
+    losses: one per step.  seconds: wall-clock time of each step.  first_call: seconds of the first step, with
+    compilation.
+    peak_bytes: growth of the process's resident memory while training, compilation included; on a GPU, the memory that
+    meta reserved there.
+    planned_bytes: memory that the VM plans for a step: parameters, inputs, results and intermediate values.
+    dialects: (operator, dialect) -> number of calls in one step.  reasons: (operator, dialect) -> why it was chosen.
     """
 
     name: str
@@ -50,9 +51,9 @@ class Result:
 
     @property
     def step_seconds(self) -> float:
-        """The median step, the first ten left out."""
-        rest = sorted(self.seconds[10:] or self.seconds)
-        return rest[len(rest) // 2]
+        """The median over all steps but the first ten."""
+        ordered = sorted(self.seconds[10:] or self.seconds)
+        return ordered[len(ordered) // 2]
 
 
 def train(
@@ -67,7 +68,7 @@ def train(
     device: str,
     progress: Callable[[str, float], None],
 ) -> Result:
-    """Train a fresh network from `seed`; `progress(name, loss)` is called after every step."""
+    """Train a new network initialised from `seed`; calls `progress(name, loss)` after every step."""
     meta.random.seed(seed)
     model = DigitsNet().to(device)
     trainer = with_sgd(learning_rate=0.05, momentum=0.9)(model, loss=meta.cross_entropy)
@@ -81,7 +82,7 @@ def train(
             for images, labels in data.batches(epoch, batch, device):
                 first = not result.losses
                 start = time.perf_counter()
-                with _watch(result) if first else nullcontext():
+                with _record_dialects(result) if first else nullcontext():
                     loss = step(images, labels)
                 value = float(loss.item())
                 result.seconds.append(time.perf_counter() - start)
@@ -96,8 +97,8 @@ def train(
 
 
 @contextmanager
-def _watch(result: Result) -> Generator[None, None, None]:
-    """Note which dialect runs each operator, and why, while the first step is executed or compiled."""
+def _record_dialects(result: Result) -> Generator[None, None, None]:
+    """Record which dialect runs each operator, and why, while the first step is executed or compiled."""
 
     def observe(call: CallInfo, chosen: Candidate) -> None:
         result.dialects[call.op.name, chosen.implementation.dialect.name] += 1
@@ -108,10 +109,10 @@ def _watch(result: Result) -> Generator[None, None, None]:
 
 
 def _reason(call: CallInfo) -> str:
-    """What was tried, highest plevel first: the refusals with their reasons, then what accepts."""
-    tried = candidates(call)
-    refused = [f"{_label(c)} refused: {c.refusal}" for c in tried if c.refusal is not None]
-    accepting = [_label(c) for c in tried if c.refusal is None]
+    """The candidates by descending plevel: those that refuse, with reasons, then those that accept."""
+    ranked = candidates(call)
+    refused = [f"{_label(c)} refused: {c.refusal}" for c in ranked if c.refusal is not None]
+    accepting = [_label(c) for c in ranked if c.refusal is None]
     return "; ".join([*refused, " > ".join(accepting)])
 
 
@@ -119,17 +120,17 @@ def _label(candidate: Candidate) -> str:
     return f"{candidate.implementation.dialect.name} {candidate.implementation.plevel}"
 
 
-def in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: Any) -> Result:
-    """`train` in a process of its own, so that its peak memory owes nothing to what ran before."""
+def train_in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: Any) -> Result:
+    """`train` in a separate process, so that earlier work does not count in its peak memory."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")  # the network is too small for more: threads would wait for each other
+        os.environ.setdefault(variable, "1")  # the network is too small to profit from more threads
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(there, name, data, options), daemon=True)
+    receiver, sender = context.Pipe(duplex=False)
+    worker = context.Process(target=_run_worker, args=(sender, name, data, options), daemon=True)
     worker.start()
-    there.close()
+    sender.close()
     try:
-        while isinstance(message := here.recv(), float):
+        while isinstance(message := receiver.recv(), float):
             progress(name, message)
     except EOFError:
         worker.join()
@@ -140,8 +141,8 @@ def in_process(progress: Callable[[str, float], None], name: str, data: Digits, 
     return message
 
 
-def _work(pipe: Any, name: str, data: Digits, options: dict[str, Any]) -> None:
-    # In TF32 the losses of two ways of training part after a few steps: they need not choose the same algorithm.
+def _run_worker(pipe: Any, name: str, data: Digits, options: dict[str, Any]) -> None:
+    # With TF32, losses of two runs diverge after a few steps, because cuDNN may choose different algorithms.
     settings.allow_tf32(False)
     try:
         pipe.send(train(name, data, progress=lambda _, loss: pipe.send(loss), **options))
@@ -163,7 +164,9 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join()
 
@@ -173,7 +176,7 @@ class PeakMemory:
 
 
 def _resident_bytes() -> int:
-    """Resident set size; the maximum so far where /proc is not there (macOS)."""
+    """Resident set size; on systems without /proc (macOS), its maximum so far."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         import resource
