@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meta.vm.executor import Executor as Executor
     from meta.vm.executor import compile as compile  # noqa: A004
-    from meta.vm.memory import MemoryReport as MemoryReport
+    from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
 
-_HOMES = {"Executor": "executor", "compile": "executor", "MemoryReport": "memory", "Profile": "report"}
+_HOMES = {"Executor": "executor", "compile": "executor", "MemoryReport": "report", "Profile": "report"}
 
 
 def __getattr__(name: str) -> Any:

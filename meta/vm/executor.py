@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meta import tracing
@@ -18,16 +17,15 @@ from meta.ir.type import TensorType
 from meta.modes import modes, scoped
 from meta.random.generator import default_generator
 from meta.vm import report
-from meta.vm.build import Loaded, load
-from meta.vm.choose import private_memory
-from meta.vm.memory import MemoryReport
-from meta.vm.program import Source, output_types, prepare
+from meta.vm.arguments import check_call, flatten_call, module_record, refuse_foreign
+from meta.vm.cuda_graph.setup import graph_call, repays
+from meta.vm.lower.source import Source, output_types, prepare
+from meta.vm.program import Program
+from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, builder, collector, module_runner, runner, wrapper
-from meta.vm.source import check_call, flatten_call, module_record, refuse_foreign
 
 if TYPE_CHECKING:
-    from meta.vm.destinations import Destinations
-    from meta.vm.graph import GraphCall
+    from meta.vm.cuda_graph.call import GraphCall
 
 Transform = Callable[[Module], Module]
 CACHE_LIMIT = 256
@@ -38,19 +36,6 @@ class Recordable(Protocol):
     """What can be compiled: a Model, a traced function, a training step."""
 
     def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered."""
-
-    record: tracing.Record
-    optimized: Module
-    source: Source
-    loaded: Loaded
-    constants: tuple[NDArray, ...]
-    machine: Machine | GraphCall
-    run: Runner
 
 
 class Executor:
@@ -93,7 +78,7 @@ class Executor:
         """The specialisation for arguments of these types, compiled if need be."""
         return self._specialised(args, kwargs)[0]
 
-    def memory(self, *args: Any, **kwargs: Any) -> MemoryReport:
+    def memory(self, *args: Any, **kwargs: Any) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
         program, inputs = self._specialised(args, kwargs)
         return report.memory(program, inputs)
@@ -157,12 +142,12 @@ class Executor:
         self._check_devices(record)
         source = prepare(module, self.device)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static)
-        if loaded.destinations is not None and not _repays(source, loaded.destinations):
+        if loaded.destinations is not None and not repays(source, loaded.destinations):
             loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         machine: Machine | GraphCall = Machine(loaded.module, self.device)
         if loaded.destinations is not None:
-            machine = self._recorded(machine, record, source, loaded.destinations)
+            machine = graph_call(machine, record, source, loaded.destinations)
         run = self._runner(record, source, machine, constants)
         return Program(record, module, source, loaded, constants, machine, run)
 
@@ -191,21 +176,6 @@ class Executor:
         inputs_written = [at for at in source.mutates.values() if at < first]
         return runner(machine, collect, wrap, builder(record.result), written, inputs_written)
 
-    def _recorded(
-        self, machine: Machine, record: tracing.Record, source: Source, destinations: Destinations
-    ) -> Machine | GraphCall:
-        """The machine behind a CUDA graph: inputs that are not overwritten, and the random key, move."""
-        from meta.vm.graph import GraphCall
-
-        types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]
-        written = set(source.mutates.values())
-        first = len(record.inputs)
-        moving = [i for i in range(first) if i not in written]
-        if record.random:
-            moving.append(first + len(record.state))
-        scopes = private_memory(source.choices)
-        return GraphCall(machine.main, types, moving, destinations, self.device, scopes)
-
 
 def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
     """The `record` method; raises ArgumentError for what has none."""
@@ -217,16 +187,6 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
         hint = "trace it: meta.vm.compile(meta.trace(function))"
     allowed = "a Model, a traced function, a training step or an IR Module"
     raise ArgumentError("vm", f"{type(what).__name__} cannot be compiled", allowed, hint)
-
-
-def _repays(source: Source, destinations: Destinations) -> bool:
-    """Whether starting all kernels at once saves more than copying arguments and results costs: about 2 us a kernel
-    against 2 TB/s."""
-    kept = set(source.mutates.values())
-    first = len(source.main.params) - len(source.constants)
-    inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in kept]
-    copied = sum(int(t.nbytes) for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static)
-    return copied < destinations.kernels * 4_000_000
 
 
 def compile(

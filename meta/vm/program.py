@@ -1,88 +1,29 @@
-"""Compile a module for given types, and run it: from IR to a loaded executable."""
+"""A compiled program with everything that its calls and reports need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from meta.device import Device
-from meta.ir.analysis import leaf_types
-from meta.ir.expr import MUTATES, Constant, Function
+from meta import tracing
+from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _target
-from meta.vm.choose import Choices, choose_all
-from meta.vm.lift import constants_to_params, lift_closures
-from meta.vm.lower import Lowered, lower
-from meta.vm.pipeline import Planned, finished, plan
-from meta.vm.resolve import open_calls, register
+from meta.vm.lower.source import Source
+from meta.vm.relax.executables import Loaded
+from meta.vm.runner import Machine, Runner
+
+if TYPE_CHECKING:
+    from meta.vm.cuda_graph.call import GraphCall
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """A program ready to be lowered: no closures, constants of "main" as its last parameters.
+class Program:
+    """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered."""
 
-    mutates: flat index of a result -> parameter."""
-
-    module: Module
-    constants: tuple[Constant, ...]
-    choices: Choices
-    mutates: dict[int, int]
-    device: Device
-
-    @property
-    def main(self) -> Function:
-        return self.module.main
-
-    @property
-    def static(self) -> bool:
-        types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
-        return all(t.is_static for t in types) and not any(any(open_calls(f)) for f in self.module.functions.values())
-
-
-def prepare(module: Module, device: Device) -> Source:
-    """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError."""
-    main, constants = constants_to_params(module.main)
-    lifted = lift_closures(module.with_function("main", main))
-    choices = choose_all(lifted, device)
-    return Source(lifted, constants, choices, _flat_mutates(module.main), device)
-
-
-def _flat_mutates(main: Function) -> dict[int, int]:
-    """MUTATES with the results counted after nested tuples are taken apart."""
-    starts: list[int] = []
-    total = 0
-    for atom in main.body.results:
-        starts.append(total)
-        total += len(leaf_types(atom.type))
-    return {starts[i]: at for i, at in main.attrs.get(MUTATES, {}).items()}
-
-
-def output_types(source: Source) -> tuple[Type, ...]:
-    """The types of what a call returns: the results of "main", flat, less those that replace parameters."""
-    flat = leaf_types(source.main.body.type)
-    return tuple(t for i, t in enumerate(flat) if i not in source.mutates)
-
-
-def planned(source: Source, *, fuse: bool) -> tuple[Lowered, Planned]:
-    """The Relax module before and after the passes."""
-    lowered = lower(source.module, source.choices)
-    target = _target.target(source.device.kind)
-    return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
-
-
-def executable(source: Source, made: Planned, *, mode: str = "compiled") -> Any:
-    """The runtime module of the program."""
-    target = _target.target(source.device.kind)
-    module = finished(made, target, static=source.static)
-    return tvm.relax_build(module, target=target, relax_pipeline=None, exec_mode=mode).mod
-
-
-def register_kernels(source: Source) -> None:
-    """Make the library kernels of the program known to TVM under the names that the program calls."""
-    register(source.module)
-    for name, choice in source.choices.packed().items():
-        if tvm.get_global_func(name, allow_missing=True) is None:
-            kernel = choice.implementation.dialect.kernel(choice.implementation, choice.info)
-            tvm.register_global_func(name, kernel, override=True)
+    record: tracing.Record
+    optimized: Module
+    source: Source
+    loaded: Loaded
+    constants: tuple[NDArray, ...]
+    machine: Machine | GraphCall
+    run: Runner

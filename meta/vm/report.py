@@ -5,20 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.op.dialect.tvm import _memory
-from meta.vm.choose import Choices
-from meta.vm.memory import MemoryReport
-from meta.vm.program import executable, planned
+from meta.vm.lower.choose import Choices
+from meta.vm.program import Program
+from meta.vm.relax.build import build_module, plan_source
 from meta.vm.runner import Machine
-
-if TYPE_CHECKING:
-    from meta.vm.executor import Program
 
 STAGES = ("traced", "optimized", "relax", "planned")
 
@@ -39,6 +36,31 @@ def _short(t: TensorType) -> str:
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
+    inputs, constants: those of the call.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
+    `total` is everything that lives during the call."""
+
+    state: int
+    inputs: int
+    constants: int
+    outputs: int
+    intermediates: int
+    workspace: int
+    dynamic: int
+
+    @property
+    def total(self) -> int:
+        return self.state + self.inputs + self.constants + self.outputs + self.intermediates + self.workspace
+
+    def __str__(self) -> str:
+        rows = [(name, getattr(self, name)) for name in
+                ("state", "inputs", "constants", "outputs", "intermediates", "workspace", "total")]  # fmt: skip
+        text = "\n".join(f"{name:<14}{value:>16,} bytes" for name, value in rows)
+        return text + (f"\n{self.dynamic} tensors of symbolic size are not counted" if self.dynamic else "")
 
 
 def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
@@ -65,8 +87,8 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
         raise ArgumentError(
             "ir", f"there is no stage '{stage}'", f"one of {', '.join(STAGES)}", did_you_mean(stage, STAGES)
         )
-    lowered, made = planned(program.source, fuse=fuse)
-    return str((lowered if stage == "relax" else made).module.script())
+    lowered, planned = plan_source(program.source, fuse=fuse)
+    return str((lowered if stage == "relax" else planned).module.script())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +117,9 @@ class Profile:
 
 def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
-    _, made = planned(program.source, fuse=fuse)
+    _, planned = plan_source(program.source, fuse=fuse)
     device = program.source.device
-    machine = Machine(executable(program.source, made, mode="bytecode"), device)
+    machine = Machine(build_module(program.source, planned, mode="bytecode"), device)
     arrays = [*inputs, *(x for _, x in program.record.state)]
     arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
     arrays = [_copied(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
@@ -109,11 +131,13 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
         machine.main(*data)
         _memory.synchronize(device)
         totals.append((time.perf_counter() - start) * 1e6)
-    timer = _Timer(frozenset(made.kernels), device)
+    timer = _Timer(frozenset(planned.kernels), device)
     machine.module["set_instrument"](timer)
     for _ in range(runs):
         machine.main(*data)
-    rows = [KernelTime(n, made.kernels[n], timer.calls[n] // runs, timer.seconds[n] * 1e6 / runs) for n in timer.calls]
+    rows = [
+        KernelTime(n, planned.kernels[n], timer.calls[n] // runs, timer.seconds[n] * 1e6 / runs) for n in timer.calls
+    ]
     return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])
 
 

@@ -16,7 +16,7 @@ import meta
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
-from meta.vm import build
+from meta.vm.relax.executables import clear_memory
 
 from .programs import assert_same, program, randoms
 
@@ -26,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty disk cache, and no executables in memory."""
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("META_CACHE", "1")
-    build.clear_memory()
+    clear_memory()
     return tmp_path
 
 
@@ -50,7 +50,7 @@ def test_an_executable_comes_back_from_disk(cache: Path) -> None:
     expected = executor(x, w)
     report = executor.memory(x, w)
     assert executor.program(x, w).loaded.origin == "built"
-    build.clear_memory()
+    clear_memory()
     again = meta.vm.compile(chain())
     assert again.program(x, w).loaded.origin == "disk"
     assert again.memory(x, w) == report
@@ -78,7 +78,7 @@ def test_damaged_entries_are_built_again(cache: Path, suffix: str, damage: str) 
         path.unlink()  # the old file is mapped, so it must not be written to
         if damage != "remove":
             path.write_bytes(content[:100] if damage == "truncate" else b"\x00" * 1000)
-    build.clear_memory()
+    clear_memory()
     again = meta.vm.compile(chain())
     assert again.program(x, w).loaded.origin == "built"
     assert_same(again(x, w), expected, rtol=0, atol=0)

@@ -16,7 +16,7 @@ from meta.ir.visitor import walk
 from meta.op.dialect.tvm._register import TEImplementation
 from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, flat_types, implementations
 from meta.op.registry import Op
-from meta.vm.resolve import is_open
+from meta.vm.lower.open_calls import is_open
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from meta.ir.type import TensorType, TupleType, Type
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm._generic import spec
 from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
-from meta.vm.choose import Choice, Choices, packed_name
-from meta.vm.resolve import function_name, is_open, open_sizes
-from meta.vm.sizes import Sizes, unknown
+from meta.vm.lower.choose import Choice, Choices, packed_name
+from meta.vm.lower.open_calls import function_name, is_open, open_sizes
+from meta.vm.lower.types import Sizes, unknown
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm._schedule import schedule
-from meta.vm.overlap import may_share, merged
-from meta.vm.steps import Step, Steps, is_kernel, step_of, takes
+from meta.vm.relax.overlap import may_share, merged
+from meta.vm.relax.steps import Step, Steps, is_kernel, step_of, takes
 
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""

@@ -80,7 +80,7 @@ def rebuild(module: Any, rule: Rule) -> Any:
     return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-def simplify(module: Any) -> Any:
+def remove_aliases(module: Any) -> Any:
     """Without aliases, and with the fields of tuples in place of their projections."""
     return rebuild(module, _alias)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from meta.dtype import itemsize
 from meta.op.dialect.tvm import _adapter as tvm
-from meta.vm.steps import is_kernel, op_name
+from meta.vm.relax.steps import is_kernel, op_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Destinations:
 
 
 def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
-    """A planned module (before `finished`) whose "main" takes its memory, and what it takes; None where it branches,
+    """A planned module (before `finish`) whose "main" takes its memory, and what it takes; None where it branches,
     calls other functions, or has sizes that are known only when it runs."""
     name = next(v for v in module.get_global_vars() if v.name_hint == "main")
     main = module[name]

@@ -17,7 +17,7 @@ from meta.ir.visitor import walk
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.registry import Op
 from meta.op.rules import first_tensor
-from meta.vm.sizes import size_names
+from meta.vm.lower.types import size_names
 
 
 def is_open(call: Call) -> bool:

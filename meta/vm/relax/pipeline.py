@@ -8,15 +8,15 @@ from typing import Any
 
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm._schedule import schedule
-from meta.vm.inplace import update_in_place
-from meta.vm.lower import Lowered
-from meta.vm.simplify import share_tensors, simplify
+from meta.vm.lower.translate import Lowered
+from meta.vm.relax.aliases import remove_aliases, share_tensors
+from meta.vm.relax.inplace import update_in_place
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """kernels: the operators in each PrimFunc and packed function, by name.
-    module: ready for code generation, but for `finished`."""
+    module: ready for code generation, but for `finish`."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
@@ -30,7 +30,7 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
         module, kernels = _fused(lowered, fuse)
         module = _scheduled(module, target)
         module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
-        module = _without_dead_code(simplify(module))
+        module = _without_dead_code(remove_aliases(module))
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
         module = _without_dead_code(module)
         module = _sequence("StaticPlanBlockMemory")(module)
@@ -38,7 +38,7 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
     return Planned(module, {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")})
 
 
-def finished(planned: Planned, target: Any, *, static: bool) -> Any:
+def finish(planned: Planned, target: Any, *, static: bool) -> Any:
     """The module in the form that code is generated from.
 
     static: no symbolic sizes. Then nothing needs to be freed before the end of a call, since the plan already lets

@@ -20,7 +20,7 @@ from meta.ir.type import TensorType
 from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.dialect.tvm import _driver as driver
 from meta.op.dialect.tvm import _memory
-from meta.vm.destinations import Destinations
+from meta.vm.relax.destinations import Destinations
 
 WARM_UP = 2
 """Calls that run before one is recorded."""

@@ -1,4 +1,4 @@
-"""How many bytes a call needs, known before it runs."""
+"""How many bytes a planned program allocates, known before it runs."""
 
 from __future__ import annotations
 
@@ -24,30 +24,6 @@ class PlannedBytes:
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryReport:
-    """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
-    The other fields are those of PlannedBytes; `total` is everything that lives during the call."""
-
-    state: int
-    inputs: int
-    constants: int
-    outputs: int
-    intermediates: int
-    workspace: int
-    dynamic: int
-
-    @property
-    def total(self) -> int:
-        return self.state + self.inputs + self.constants + self.outputs + self.intermediates + self.workspace
-
-    def __str__(self) -> str:
-        rows = [(name, getattr(self, name)) for name in
-                ("state", "inputs", "constants", "outputs", "intermediates", "workspace", "total")]  # fmt: skip
-        text = "\n".join(f"{name:<14}{value:>16,} bytes" for name, value in rows)
-        return text + (f"\n{self.dynamic} tensors of symbolic size are not counted" if self.dynamic else "")
 
 
 def planned_bytes(module: Any) -> PlannedBytes:

@@ -17,10 +17,12 @@ from meta.ir.printer import to_text
 from meta.op.dialect.tvm import _library as library
 from meta.op.dialect.tvm import _target
 from meta.op.dialect.tvm._register import TEImplementation, source_key
-from meta.vm.choose import Choice
-from meta.vm.destinations import Destinations, with_destinations
-from meta.vm.memory import PlannedBytes, planned_bytes
-from meta.vm.program import Source, executable, planned, register_kernels
+from meta.vm import lower
+from meta.vm.lower.choose import Choice
+from meta.vm.lower.source import Source, register_kernels
+from meta.vm.relax.allocations import PlannedBytes, planned_bytes
+from meta.vm.relax.build import build_module, plan_source
+from meta.vm.relax.destinations import Destinations, with_destinations
 
 KEEP = 64
 """Executables that stay loaded when nobody uses them any more."""
@@ -49,12 +51,12 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     key = cache_key(source, fuse) + ("_graph" if graphs else "")
     with _lock:
         register_kernels(source)
-        found = _loaded.get(key) or _from_disk(key) or _built(source, key, fuse, graphs)
-        _loaded[key] = found
+        loaded = _loaded.get(key) or _from_disk(key) or _build(source, key, fuse, graphs)
+        _loaded[key] = loaded
         _loaded.move_to_end(key)
         while len(_loaded) > KEEP:
             _loaded.popitem(last=False)
-    return found
+    return loaded
 
 
 def clear_memory() -> None:
@@ -83,9 +85,11 @@ def _choice_text(choice: Choice) -> str:
 
 @cache
 def _own_sources() -> str:
+    """A digest of the sources that decide what an executable is: those of lowering and of the Relax passes."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    for folder in (Path(lower.__file__).parent, Path(__file__).parent):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -99,8 +103,8 @@ def _from_disk(key: str) -> Loaded | None:
     if module is None or facts is None:
         return None
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    given = facts.get("destinations")
-    destinations = Destinations.from_dict(given) if given is not None else None
+    stored = facts.get("destinations")
+    destinations = Destinations.from_dict(stored) if stored is not None else None
     return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations)
 
 
@@ -112,19 +116,19 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
         return None
 
 
-def _built(source: Source, key: str, fuse: bool, graphs: bool) -> Loaded:
-    _, made = planned(source, fuse=fuse)
-    memory = planned_bytes(made.module)
-    taking = with_destinations(made.module) if graphs else None
+def _build(source: Source, key: str, fuse: bool, graphs: bool) -> Loaded:
+    _, planned = plan_source(source, fuse=fuse)
+    memory = planned_bytes(planned.module)
+    without_allocations = with_destinations(planned.module) if graphs else None
     destinations = None
-    if taking is not None:
-        made, destinations = replace(made, module=taking[0]), taking[1]
-    module = executable(source, made)
+    if without_allocations is not None:
+        planned, destinations = replace(planned, module=without_allocations[0]), without_allocations[1]
+    module = build_module(source, planned)
     disk = default_cache()
     if disk is not None:
         module = library.store(disk, key, module) or module
-        facts: dict[str, Any] = {"kernels": made.kernels, "memory": memory.as_dict()}
+        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": memory.as_dict()}
         if destinations is not None:
             facts["destinations"] = destinations.as_dict()
         disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, made.kernels, memory, "built", destinations)
+    return Loaded(module, planned.kernels, memory, "built", destinations)

@@ -1,0 +1,41 @@
+"""Whether a program runs as a CUDA graph, and the call that does so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meta import tracing
+from meta.ir.type import TensorType
+from meta.vm.lower.choose import private_memory
+from meta.vm.lower.source import Source, output_types
+from meta.vm.relax.destinations import Destinations
+from meta.vm.runner import Machine
+
+if TYPE_CHECKING:
+    from meta.vm.cuda_graph.call import GraphCall
+
+_BYTES_PER_KERNEL = 4_000_000
+"""What is copied at 2 TB/s in the 2 us that the start of a kernel takes."""
+
+
+def repays(source: Source, destinations: Destinations) -> bool:
+    """Whether starting all kernels at once saves more than copying arguments and results costs."""
+    overwritten = set(source.mutates.values())
+    first = len(source.main.params) - len(source.constants)
+    inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in overwritten]
+    copied = sum(int(t.nbytes) for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static)
+    return copied < destinations.kernels * _BYTES_PER_KERNEL
+
+
+def graph_call(machine: Machine, record: tracing.Record, source: Source, destinations: Destinations) -> GraphCall:
+    """The machine behind a CUDA graph: inputs that the program does not overwrite, and the random key, are copied in."""
+    from meta.vm.cuda_graph.call import GraphCall
+
+    types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]
+    overwritten = set(source.mutates.values())
+    first = len(record.inputs)
+    moving = [i for i in range(first) if i not in overwritten]
+    if record.random:
+        moving.append(first + len(record.state))
+    scopes = private_memory(source.choices)
+    return GraphCall(machine.main, types, moving, destinations, source.device, scopes)

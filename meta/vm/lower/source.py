@@ -1,0 +1,70 @@
+"""A program in the form that is lowered: dialects chosen, no closures, constants of "main" as parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meta.device import Device
+from meta.ir.analysis import leaf_types
+from meta.ir.expr import MUTATES, Constant, Function
+from meta.ir.module import Module
+from meta.ir.type import TensorType, Type
+from meta.op.dialect.tvm import _adapter as tvm
+from meta.vm.lower.choose import Choices, choose_all
+from meta.vm.lower.lift import constants_to_params, lift_closures
+from meta.vm.lower.open_calls import open_calls, register
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A program ready to be lowered: no closures, constants of "main" as its last parameters.
+
+    mutates: flat index of a result -> parameter."""
+
+    module: Module
+    constants: tuple[Constant, ...]
+    choices: Choices
+    mutates: dict[int, int]
+    device: Device
+
+    @property
+    def main(self) -> Function:
+        return self.module.main
+
+    @property
+    def static(self) -> bool:
+        types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
+        return all(t.is_static for t in types) and not any(any(open_calls(f)) for f in self.module.functions.values())
+
+
+def prepare(module: Module, device: Device) -> Source:
+    """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError."""
+    main, constants = constants_to_params(module.main)
+    lifted = lift_closures(module.with_function("main", main))
+    choices = choose_all(lifted, device)
+    return Source(lifted, constants, choices, _flat_mutates(module.main), device)
+
+
+def _flat_mutates(main: Function) -> dict[int, int]:
+    """MUTATES with the results counted after nested tuples are taken apart."""
+    starts: list[int] = []
+    total = 0
+    for atom in main.body.results:
+        starts.append(total)
+        total += len(leaf_types(atom.type))
+    return {starts[i]: at for i, at in main.attrs.get(MUTATES, {}).items()}
+
+
+def output_types(source: Source) -> tuple[Type, ...]:
+    """The types of what a call returns: the results of "main", flat, less those that replace parameters."""
+    flat = leaf_types(source.main.body.type)
+    return tuple(t for i, t in enumerate(flat) if i not in source.mutates)
+
+
+def register_kernels(source: Source) -> None:
+    """Make the library kernels of the program known to TVM under the names that the program calls."""
+    register(source.module)
+    for name, choice in source.choices.packed().items():
+        if tvm.get_global_func(name, allow_missing=True) is None:
+            kernel = choice.implementation.dialect.kernel(choice.implementation, choice.info)
+            tvm.register_global_func(name, kernel, override=True)
