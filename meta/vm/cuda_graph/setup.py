@@ -28,7 +28,7 @@ def repays(source: Source, destinations: Destinations) -> bool:
 
 
 def graph_call(machine: Machine, record: tracing.Record, source: Source, destinations: Destinations) -> GraphCall:
-    """The machine behind a CUDA graph: inputs that the program does not overwrite, and the random key, are copied in."""
+    """The machine behind a CUDA graph, which inputs that stay unchanged and the random key are copied into."""
     from meta.vm.cuda_graph.call import GraphCall
 
     types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]

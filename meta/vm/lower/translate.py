@@ -18,7 +18,7 @@ from meta.op.dialect.tvm._generic import spec
 from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
 from meta.vm.lower.choose import Choice, Choices, packed_name
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
-from meta.vm.lower.types import Sizes, unknown
+from meta.vm.lower.types import RelaxTypes, unsized
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
@@ -44,7 +44,7 @@ class _Scope:
     """A Relax function being made."""
 
     name: str
-    sizes: Sizes = field(default_factory=Sizes)
+    types: RelaxTypes = field(default_factory=RelaxTypes)
     values: dict[Var, Any] = field(default_factory=dict[Var, Any])
     bindings: list[Any] = field(default_factory=list[Any])
 
@@ -70,9 +70,9 @@ class _Lowering:
 
     def declare(self, name: str, function: Function) -> Any:
         """Its Relax GlobalVar; the body follows later, because functions may call each other."""
-        sizes = Sizes(open_sizes(function))
-        params = [tvm.RelaxVar(p.name or "p", sizes.type(p.type)) for p in function.params]
-        empty = tvm.RelaxFunction.create_empty(params, sizes.result(function.body.type))
+        types = RelaxTypes(open_sizes(function))
+        params = [tvm.RelaxVar(p.name or "p", types.type(p.type)) for p in function.params]
+        empty = tvm.RelaxFunction.create_empty(params, types.result_type(function.body.type))
         # The builder takes functions that look alike for one; the name tells declarations apart.
         target = self.builder.add_func(empty.with_attr("global_symbol", name), name)
         self.globals[name] = target
@@ -80,15 +80,15 @@ class _Lowering:
         return target
 
     def function(self, name: str, function: Function) -> Any:
-        scope = _Scope(name, Sizes(open_sizes(function)))
+        scope = _Scope(name, RelaxTypes(open_sizes(function)))
         for p in function.params:
-            scope.values[p] = tvm.RelaxVar(p.name or "p", scope.sizes.type(p.type))
+            scope.values[p] = tvm.RelaxVar(p.name or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
         if name == "main":
             result, kind = self.flat(scope, result, kind)
         body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
         params = [scope.values[p] for p in function.params]
-        made = tvm.RelaxFunction(params, body, scope.sizes.result(kind))
+        made = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
         return made.with_attr("global_symbol", name) if name == "main" else made
 
     def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
@@ -116,7 +116,7 @@ class _Lowering:
         return self.atom(scope, block.result)
 
     def bind(self, scope: _Scope, name: str, kind: Type, value: Any) -> Any:
-        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", scope.sizes.type(kind))
+        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", scope.types.type(kind))
         scope.bindings.append(tvm.VarBinding(var, value))
         return var
 
@@ -148,7 +148,7 @@ class _Lowering:
         )
 
     def branch(self, scope: _Scope, block: Block) -> Any:
-        inner = _Scope(scope.name, scope.sizes, dict(scope.values))
+        inner = _Scope(scope.name, scope.types, dict(scope.values))
         result = self.block(inner, block)
         return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
 
@@ -161,7 +161,7 @@ class _Lowering:
             return self.open(scope, call)
         choice = self.choices.of(call)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
-        outs = [scope.sizes.type(t) for t in choice.info.outputs()]
+        outs = [scope.types.type(t) for t in choice.info.outputs()]
         make = self.tir if choice.compiled else self.library
         made = make(choice)(tvm.RelaxTuple(tensors), outs)
         if isinstance(call.type, TupleType) and len(outs) == 1:
@@ -174,10 +174,10 @@ class _Lowering:
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
         self.ops[name] = call.op_name
-        found = tvm.RelaxVar(f"v{len(scope.bindings)}", unknown(call.type))
-        made = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unknown(call.type)])
+        found = tvm.RelaxVar(f"v{len(scope.bindings)}", unsized(call.type))
+        made = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unsized(call.type)])
         scope.bindings.append(tvm.VarBinding(found, made))
-        kind = scope.sizes.type(call.type)
+        kind = scope.types.type(call.type)
         out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.MatchCast(out, found, kind))
         return out
@@ -188,8 +188,8 @@ class _Lowering:
         if not isinstance(kind, TensorType) or kind == call.args[0].type:
             return source
         if kind.size == 0:  # in a reshape, a size of 0 means "as before" to Relax
-            return tvm.call_tir(self.empty(kind), tvm.RelaxTuple([]), [scope.sizes.type(kind)])
-        return tvm.relax.op.reshape(source, tvm.ShapeExpr(scope.sizes.shape(kind.shape)))
+            return tvm.call_tir(self.empty(kind), tvm.RelaxTuple([]), [scope.types.type(kind)])
+        return tvm.relax.op.reshape(source, tvm.ShapeExpr(scope.types.shape(kind.shape)))
 
     def empty(self, kind: TensorType) -> Any:
         """A PrimFunc that makes a tensor without elements."""

@@ -1,4 +1,4 @@
-"""Sizes and types of our IR as Relax expressions."""
+"""Types and symbolic sizes of our IR in Relax."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def size_names(kind: Type) -> frozenset[str]:
     return frozenset[str]().union(*map(names, kind.shape)) if isinstance(kind, TensorType) else frozenset()
 
 
-def unknown(kind: TensorType) -> Any:
+def unsized(kind: TensorType) -> Any:
     """The Relax type of tensors of this rank and dtype."""
     return tvm.TensorType(dtype=kind.dtype, ndim=kind.ndim)
 
 
-class Sizes:
-    """The symbolic sizes of one Relax function: each name is one variable of it.
+class RelaxTypes:
+    """Types in one Relax function, in which the name of a symbolic size is one variable.
 
     hidden: sizes that only the body of the function knows, which its signature cannot name."""
 
@@ -38,12 +38,12 @@ class Sizes:
     def shape(self, dims: tuple[Dim, ...]) -> list[Any]:
         return [self.dim(d) for d in dims]
 
-    def result(self, kind: Type) -> Any:
+    def result_type(self, kind: Type) -> Any:
         """The Relax type of what the function returns."""
         if isinstance(kind, TupleType):
-            return tvm.TupleType([self.result(field) for field in kind.fields])
+            return tvm.TupleType([self.result_type(field) for field in kind.fields])
         if isinstance(kind, TensorType) and not self._hidden.isdisjoint(size_names(kind)):
-            return unknown(kind)
+            return unsized(kind)
         return self.type(kind)
 
     def type(self, kind: Type) -> Any:

@@ -183,7 +183,9 @@ def test_text_of_every_stage(stage: str) -> None:
     x, w = randoms((64, 64), (64, 64))
     text = meta.vm.compile(chain()).ir(x, w, stage=stage)
     assert "matmul" in text
-    with pytest.raises(ArgumentError, match=r"\[ir\] no stage 'plan'; expected one of .*did you mean 'planned'"):
+    with pytest.raises(
+        ArgumentError, match=r"\[ir\] there is no stage 'plan'; expected one of .*did you mean 'planned'"
+    ):
         meta.vm.compile(chain()).ir(x, w, stage="plan")
 
 
