@@ -98,7 +98,7 @@ class RegistryError(MetaError, LookupError):
 
 
 class IRError(MetaError, ValueError):
-    """IR text that does not parse or IR that breaks a rule of its level."""
+    """IR text that does not parse, or IR that is not well-formed."""
 
 
 class TraceError(MetaError, RuntimeError):

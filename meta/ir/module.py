@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from meta.errors import IRError, did_you_mean
 from meta.ir.expr import Function, GlobalVar
+from meta.ir.printer import to_text
 
 
 def _no_functions() -> dict[str, Function]:
@@ -52,6 +53,4 @@ class Module:
         return Module({name: f for name, f in self.functions.items() if name not in names})
 
     def __str__(self) -> str:
-        from meta.ir.printer import to_text
-
         return to_text(self, data=False)

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from meta.errors import IRError
 from meta.ir.expr import (
@@ -36,7 +36,6 @@ from meta.ir.expr import (
     is_atom_list,
 )
 from meta.ir.literal import attr_text, encode_data, encode_inline, tuple_text
-from meta.ir.module import Module
 from meta.ir.span import Span
 
 WIDTH = 120
@@ -44,7 +43,15 @@ WIDTH = 120
 IDENTIFIER = r"[^\W\d][\w.]*"
 """What names are made of; others are quoted (functions) or changed (variables)."""
 
-Node = Module | Function | Block | Binding | Expr | Atom
+
+class HasFunctions(Protocol):
+    """A module, as the printer sees it."""
+
+    @property
+    def functions(self) -> Mapping[str, Function]: ...
+
+
+Node = HasFunctions | Function | Block | Binding | Expr | Atom
 
 
 def to_text(node: Node, *, spans: bool = True, data: bool = True) -> str:
@@ -94,11 +101,6 @@ class Printer:
 
     def node(self, node: Node) -> None:
         match node:
-            case Module():
-                for i, (name, function) in enumerate(node.functions.items()):
-                    self.lines += [""] if i else []
-                    self.names, self.taken, self.count = {}, set(), 0
-                    self.function(f"def {_global_name(name)}", function, 0)
             case Function():
                 name = _global_name(node.name or "main") if self.hints else "main"
                 self.function(f"def {name}", node, 0)
@@ -106,8 +108,16 @@ class Printer:
                 self.block(node, 0)
             case Binding():
                 self.binding(node, 0)
-            case _:
+            case Var() | Constant() | GlobalVar() | Call() | Tuple() | TupleGetItem() | If():
                 self.lines.append(self.inline(node))
+            case _:
+                self.module(node.functions)
+
+    def module(self, functions: Mapping[str, Function]) -> None:
+        for i, (name, function) in enumerate(functions.items()):
+            self.lines += [""] if i else []
+            self.names, self.taken, self.count = {}, set(), 0
+            self.function(f"def {_global_name(name)}", function, 0)
 
     def put(self, depth: int, text: str, span: Span | None = None) -> None:
         if depth > MAX_DEPTH + 1:

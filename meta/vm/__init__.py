@@ -1,4 +1,12 @@
-"""The virtual machine: programs compiled for a device, see `compile`."""
+"""The virtual machine: programs compiled for a device, see `compile`.
+
+executor, program    compiling for the types of a call, and what comes out
+arguments, runner    what a call does in Python
+report               dialects, memory, text and time of a program
+lower                from our IR to Relax
+relax                from Relax to an executable
+cuda_graph           calls recorded as CUDA graphs
+"""
 
 from __future__ import annotations
 
