@@ -1,4 +1,4 @@
-"""NumPy versions of attention."""
+"""Attention in NumPy."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from meta.op.dialect.reference._elementwise import plain, wide
 Array = Any
 
 
-def _scores(q: Array, k: Array, causal: bool, scale: float | None) -> tuple[Array, float]:
-    """The scaled scores, -inf where a key is not seen, and the scale."""
+def _scaled_scores(q: Array, k: Array, causal: bool, scale: float | None) -> tuple[Array, float]:
+    """The scaled scores, -inf where a key is masked, and the scale."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = wide(q) @ np.swapaxes(wide(k), -1, -2) * factor
     if causal:
@@ -22,17 +22,17 @@ def _scores(q: Array, k: Array, causal: bool, scale: float | None) -> tuple[Arra
 
 
 def attention(q: Array, k: Array, v: Array, causal: bool, scale: float | None) -> tuple[Array, Array]:
-    scores, _ = _scores(q, k, causal, scale)
+    scores, _ = _scaled_scores(q, k, causal, scale)
     highest = np.max(scores, axis=-1, keepdims=True)
-    powers = np.exp(scores - highest)
-    total = np.sum(powers, axis=-1, keepdims=True)
-    return powers / total @ wide(v), (np.log(total) + highest)[..., 0]
+    exponentials = np.exp(scores - highest)
+    total = np.sum(exponentials, axis=-1, keepdims=True)
+    return exponentials / total @ wide(v), (np.log(total) + highest)[..., 0]
 
 
 def attention_dx(
     q: Array, k: Array, v: Array, y: Array, lse: Array, dy: Array, causal: bool, scale: float | None
 ) -> tuple[Array, Array, Array]:
-    scores, factor = _scores(q, k, causal, scale)
+    scores, factor = _scaled_scores(q, k, causal, scale)
     p = np.exp(scores - lse[..., None])
     grad = wide(dy)
     dp = grad @ np.swapaxes(wide(v), -1, -2)

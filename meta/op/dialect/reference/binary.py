@@ -1,4 +1,4 @@
-"""NumPy versions of elementwise operators of two operands, and of the choice between two."""
+"""Elementwise operators of two operands and `where`, in NumPy."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def power(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
 
 
-def _shift(function: Callable[[Array, Array], Array], beyond: Callable[[Array], Array]) -> Callable[..., Array]:
-    """`function` where the width allows it, `beyond(a)` elsewhere."""
+def _shift(function: Callable[[Array, Array], Array], overflow: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A shift: `function` where 0 <= b < width of a, else `overflow(a)`."""
 
     def run(a: Array, b: Array) -> Array:
-        inside = (b >= 0) & (b < a.dtype.itemsize * 8)
-        return np.where(inside, function(a, np.where(inside, b, 0)), beyond(a))
+        is_defined = (b >= 0) & (b < a.dtype.itemsize * 8)
+        return np.where(is_defined, function(a, np.where(is_defined, b, 0)), overflow(a))
 
     return run
 
 
-def _extremum_dx(better: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    return lambda a, b, dy: np.where(a == b, dy / 2, np.where(better(b, a), 0, dy))
+def _extremum_dx(is_larger: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+    return lambda a, b, dy: np.where(a == b, dy / 2, np.where(is_larger(b, a), 0, dy))
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
-    """NumPy's quotient of a remainder that is NaN, and by 0, is torch's, except that it is NaN by 0."""
+    """numpy.floor_divide; floats divided by 0 give a / b as in torch, where NumPy gives NaN."""
     out = np.floor_divide(a, b)
     return np.where(b == 0, a / b, out) if a.dtype.kind == "f" else out
 

@@ -1,4 +1,4 @@
-"""Operators on images in NumPy: resizing is a matrix product along each spatial axis."""
+"""Operators on images in NumPy. Resizing is a matrix product along each spatial axis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from meta.op.dialect.reference._precision import widen
 _ROUNDING = {
     "floor": np.floor,
     "ceil": np.ceil,
-    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
-    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "round_prefer_floor": lambda position: np.ceil(position - 0.5),
+    "round_prefer_ceil": lambda position: np.floor(position + 0.5),
 }
 
 
-def _positions(size: int, count: int, coordinates: str) -> Any:
+def _source_positions(size: int, count: int, coordinates: str) -> Any:
+    """For each of `count` result elements, its fractional position among `size` input elements."""
     i = np.arange(count)
     if coordinates == "align_corners":
         return i * (size - 1) / max(count - 1, 1)
@@ -31,7 +32,7 @@ def _positions(size: int, count: int, coordinates: str) -> Any:
 
 
 def _weight(distance: Any, method: str, alpha: float) -> Any:
-    """Of an element at a distance: a triangle, or Keys' cubic."""
+    """The weight of an element at a distance: a triangle (linear) or Keys' kernel (cubic)."""
     d = np.abs(distance)
     if method == "linear":
         return np.maximum(1 - d, 0)
@@ -40,16 +41,16 @@ def _weight(distance: Any, method: str, alpha: float) -> Any:
     return np.where(d <= 1, inner, np.where(d < 2, outer, 0))
 
 
-def _matrix(size: int, count: int, method: str, coordinates: str, rounding: str, alpha: float) -> Any:
-    """The weight (count, size) of every element of the input in every element of the result."""
-    at = _positions(size, count, coordinates)
+def _weight_matrix(size: int, count: int, method: str, coordinates: str, rounding: str, alpha: float) -> Any:
+    """The interpolation weights of input elements (columns) in result elements (rows): shape (count, size)."""
+    position = _source_positions(size, count, coordinates)
     if method == "nearest":
-        picked = np.clip(_ROUNDING[rounding](at), 0, size - 1).astype(np.int64)
-        return np.eye(size)[picked]
+        nearest = np.clip(_ROUNDING[rounding](position), 0, size - 1).astype(np.int64)
+        return np.eye(size)[nearest]
     out = np.zeros((count, size))
-    base = np.floor(at).astype(np.int64)
+    base = np.floor(position).astype(np.int64)
     for tap in range(-1, 3):
-        weight = _weight(at - (base + tap), method, alpha)
+        weight = _weight(position - (base + tap), method, alpha)
         np.add.at(out, (np.arange(count), np.clip(base + tap, 0, size - 1)), weight)
     return out
 
@@ -58,7 +59,7 @@ def resize(x: Any, size: Any, *how: Any) -> Any:
     sizes = size * (x.ndim - 2) if len(size) == 1 else size
     out = widen(x)
     for axis, count in enumerate(sizes, 2):
-        matrix = _matrix(x.shape[axis], count, *how).astype(out.dtype)
+        matrix = _weight_matrix(x.shape[axis], count, *how).astype(out.dtype)
         out = np.moveaxis(np.tensordot(matrix, out, (1, axis)), 0, axis)
     return out
 
@@ -66,7 +67,7 @@ def resize(x: Any, size: Any, *how: Any) -> Any:
 def resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
     out = widen(dy)
     for axis, size in enumerate(shape[2:], 2):
-        matrix = _matrix(size, dy.shape[axis], *how).astype(out.dtype)
+        matrix = _weight_matrix(size, dy.shape[axis], *how).astype(out.dtype)
         out = np.moveaxis(np.tensordot(matrix, out, (0, axis)), 0, axis)
     return out
 
@@ -78,20 +79,21 @@ def non_max_suppression(
     count = np.zeros(scores.shape[:1], np.int64)
     for n, (corners, score) in enumerate(zip(widen(boxes), widen(scores), strict=True)):
         kept: list[int] = []
-        for at in np.argsort(-score, kind="stable"):
-            room = max_size is None or len(kept) < max_size
+        for box in np.argsort(-score, kind="stable"):
+            has_room = max_size is None or len(kept) < max_size
             if (
-                room
-                and (score_threshold is None or score[at] > score_threshold)
-                and not any(_iou(corners[at], corners[k]) > iou_threshold for k in kept)
+                has_room
+                and (score_threshold is None or score[box] > score_threshold)
+                and not any(_overlap_ratio(corners[box], corners[k]) > iou_threshold for k in kept)
             ):
-                kept.append(int(at))
+                kept.append(int(box))
         indices[n, : len(kept)] = kept
         count[n] = len(kept)
     return indices, count
 
 
-def _iou(a: Any, b: Any) -> Any:
+def _overlap_ratio(a: Any, b: Any) -> Any:
+    """Intersection over union of two boxes; 0 where the union is empty."""
     sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
     union = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - np.prod(sides)
     return np.prod(sides) / union if union > 0 else 0

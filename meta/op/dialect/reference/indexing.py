@@ -1,4 +1,4 @@
-"""Elements by position in NumPy."""
+"""Reads and writes of elements by position, in NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Ints = tuple[int, ...]
 
 
 def _slices(begin: _Ints, end: _Ints, strides: _Ints) -> tuple[slice, ...]:
-    """Slices with the bounds of the arguments; counting down, an end before the first position is no end."""
+    """One slice per sliced axis."""
     return tuple(slice(b, e, s) for b, e, s in zip(begin, end, strides or (1,) * len(begin), strict=True))
 
 
@@ -34,85 +34,86 @@ def strided_set(x: Any, v: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any
     return out
 
 
-def _inside(indices: Any, size: int, mode: str = "clip") -> Any:
-    wide = indices.astype(np.int64)
+def _bound_indices(indices: Any, size: int, mode: str = "clip") -> Any:
+    """Indices moved into [0, size) by clipping or wrapping."""
+    positions = indices.astype(np.int64)
     if size == 0:
-        return wide
-    return wide % size if mode == "wrap" else np.clip(wide, 0, size - 1)
+        return positions
+    return positions % size if mode == "wrap" else np.clip(positions, 0, size - 1)
 
 
 def take(x: Any, indices: Any, axis: int | None, mode: str) -> Any:
     size = x.size if axis is None else x.shape[axis]
-    return np.take(x, _inside(indices, size, mode), axis)
+    return np.take(x, _bound_indices(indices, size, mode), axis)
 
 
 def take_dx(dy: Any, indices: Any, shape: _Ints, axis: int | None, mode: str) -> Any:
     if axis is None:
         flat = np.zeros(int(np.prod(shape)), widen(dy).dtype)
-        np.add.at(flat, _inside(indices, flat.size, mode), widen(dy))
+        np.add.at(flat, _bound_indices(indices, flat.size, mode), widen(dy))
         return flat.reshape(shape)
-    at = axis % len(shape)
+    axis = axis % len(shape)
     out = np.zeros(shape, widen(dy).dtype)
-    place: Any = (slice(None),) * at + (_inside(indices, shape[at], mode),)
-    np.add.at(out, place, widen(dy))
+    positions: Any = (slice(None),) * axis + (_bound_indices(indices, shape[axis], mode),)
+    np.add.at(out, positions, widen(dy))
     return out
 
 
-def _grid(indices: Any, axis: int, shape: _Ints) -> tuple[Any, ...]:
-    """The place of every element of `indices`."""
+def _positions_along(indices: Any, axis: int, shape: _Ints) -> tuple[Any, ...]:
+    """For each element of `indices`, the position in a tensor of `shape` that it names along `axis`."""
     grid = list(np.indices(indices.shape))
     if grid:
-        grid[axis] = _inside(indices, shape[axis])
+        grid[axis] = _bound_indices(indices, shape[axis])
     return tuple(grid)
 
 
 def gather(x: Any, axis: int, indices: Any) -> Any:
-    return x[_grid(indices, axis, x.shape)]
+    return x[_positions_along(indices, axis, x.shape)]
 
 
 def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
     out = widen(x).copy()
-    np.add.at(out, _grid(indices, axis, x.shape), widen(src))
+    np.add.at(out, _positions_along(indices, axis, x.shape), widen(src))
     return out
 
 
-_COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+_REDUCTIONS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def _put(x: Any, place: Any, src: Any, reduction: str) -> Any:
+def _scatter(x: Any, positions: Any, src: Any, reduction: str) -> Any:
     out = widen(x).copy()
     if reduction == "update":
-        out[place] = src
+        out[positions] = src
     else:
-        _COMBINE[reduction].at(out, place, widen(src))
+        _REDUCTIONS[reduction].at(out, positions, widen(src))
     return out
 
 
 def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str) -> Any:
-    return _put(x, _grid(indices, axis, x.shape), src, reduction)
+    return _scatter(x, _positions_along(indices, axis, x.shape), src, reduction)
 
 
 def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
-    return _put(x, _coordinates(indices, x.shape, 0), src, reduction)
+    return _scatter(x, _leading_positions(indices, x.shape, 0), src, reduction)
 
 
 def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
     return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
 
 
-def _coordinates(indices: Any, shape: _Ints, batch_dims: int) -> tuple[Any, ...]:
+def _leading_positions(indices: Any, shape: _Ints, batch_dims: int) -> tuple[Any, ...]:
     batch = np.indices(indices.shape[1:])[:batch_dims]
-    inside = (_inside(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False))
-    return (*batch, *inside)
+    positions = (_bound_indices(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False))
+    return (*batch, *positions)
 
 
 def gather_nd(x: Any, indices: Any, batch_dims: int) -> Any:
-    return x[_coordinates(indices, x.shape, batch_dims)]
+    return x[_leading_positions(indices, x.shape, batch_dims)]
 
 
 def gather_nd_dx(dy: Any, indices: Any, shape: _Ints, batch_dims: int) -> Any:
     out = np.zeros(shape, widen(dy).dtype)
-    np.add.at(out, _coordinates(indices, shape, batch_dims), widen(dy))
+    np.add.at(out, _leading_positions(indices, shape, batch_dims), widen(dy))
     return out
 
 
@@ -122,8 +123,8 @@ def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
 
 def argwhere(x: Any, size: tuple[int, ...]) -> Any:
     out = np.full((size[0], x.ndim), -1)
-    found = np.argwhere(x != 0)[: size[0]]
-    out[: len(found)] = found
+    positions = np.argwhere(x != 0)[: size[0]]
+    out[: len(positions)] = positions
     return out
 
 

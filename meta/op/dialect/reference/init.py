@@ -1,4 +1,4 @@
-"""NumPy versions of operators that create tensors."""
+"""Operators that create tensors, in NumPy."""
 
 from __future__ import annotations
 

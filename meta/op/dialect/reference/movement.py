@@ -1,4 +1,4 @@
-"""Repeated, reordered and framed elements in NumPy."""
+"""Operators that repeat, reorder, pad or mask elements, in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy versions of neural-network operators."""
+"""Neural-network operators in NumPy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def log_softmax(x: Array, axis: int) -> Array:
 
 def softmax(x: Array, axis: int) -> Array:
     x = wide(x)
-    powers = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
-    return powers / np.sum(powers, axis=axis, keepdims=True)
+    exponentials = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
+    return exponentials / np.sum(exponentials, axis=axis, keepdims=True)
 
 
 def softmax_dx(y: Array, dy: Array, axis: int) -> Array:
@@ -49,8 +49,8 @@ def dropout_dx(dy: Array, mask: Array, p: float) -> Array:
     return np.where(mask, wide(dy) * (0.0 if p == 1 else 1 / (1 - p)), 0)
 
 
-def _scalar_axis(function: Any) -> Any:
-    """A 0-d tensor is a row of one."""
+def _accept_scalars(function: Any) -> Any:
+    """`function` that also takes 0-d tensors, as rows of one element."""
 
     def run(*args: Any) -> Array:
         *arrays, axis = args
@@ -63,10 +63,10 @@ def _scalar_axis(function: Any) -> Any:
 
 plain(
     {
-        "softmax": _scalar_axis(softmax),
-        "softmax_dx": _scalar_axis(softmax_dx),
-        "log_softmax": _scalar_axis(log_softmax),
-        "log_softmax_dx": _scalar_axis(log_softmax_dx),
+        "softmax": _accept_scalars(softmax),
+        "softmax_dx": _accept_scalars(softmax_dx),
+        "log_softmax": _accept_scalars(log_softmax),
+        "log_softmax_dx": _accept_scalars(log_softmax_dx),
         "bias_add": bias_add,
         "dropout": dropout,
         "dropout_dx": dropout_dx,

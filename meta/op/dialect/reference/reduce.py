@@ -1,4 +1,4 @@
-"""NumPy versions of reductions."""
+"""Reductions in NumPy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, axis, keepdims: function(wide(x), axis=axis, keepdims=keepdims)
 
 
-def _spread(y: Array, x: Array, axis: Axis) -> Array:
-    """A reduced array with its reduced axes back, as size 1."""
+def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
+    """A reduced array with its reduced axes restored as size 1."""
     if y.ndim == x.ndim or axis == ():
         return y
     axes = range(x.ndim) if axis is None else sorted(a % x.ndim for a in axis)
@@ -27,20 +27,20 @@ def _spread(y: Array, x: Array, axis: Axis) -> Array:
 
 def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
     x = floating(wide(x))
-    highest = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    base = np.where(np.isfinite(highest), highest, 0)
-    total = np.log(np.sum(np.exp(x - base), axis=axis, keepdims=True)) + base
+    maximum = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(maximum), maximum, 0)
+    total = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
     return total if keepdims else total.reshape(np.sum(x, axis=axis).shape)
 
 
 def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     x, y, dy = wide(x), wide(y), wide(dy)
-    share = (x == _spread(y, x, axis)).astype(x.dtype)
-    return share * _spread(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
+    share = (x == _restore_axes(y, x, axis)).astype(x.dtype)
+    return share * _restore_axes(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
 
 
 def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
-    """The product of the others, element by element."""
+    """dy times the product of the other elements."""
     x, dy = wide(x), wide(dy)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     kept = tuple(a for a in range(x.ndim) if a not in axes)
@@ -48,21 +48,22 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     out = np.empty_like(rows)
     for i in range(rows.shape[-1]):
         out[..., i] = np.prod(np.delete(rows, i, axis=-1), axis=-1)
-    back = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
-    return back * _spread(dy, x, axis)
+    partial = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
+    return partial * _restore_axes(dy, x, axis)
 
 
-def scan(function: Callable[..., Array], nothing: int) -> Callable[..., Array]:
-    """`function`, a cumulation, from either end, with or without the element itself."""
+def scan(function: Callable[..., Array], start: int) -> Callable[..., Array]:
+    """A scan by a cumulative `function`, from either end. An exclusive scan begins with `start` and omits the last
+    element."""
 
     def run(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
         if x.ndim == 0:
-            return np.full_like(x, nothing) if exclusive else x
+            return np.full_like(x, start) if exclusive else x
         x = wide(x)
         x = np.moveaxis(x if x.dtype.kind == "f" else x.astype(np.int64), axis, -1)
         x = x[..., ::-1] if reverse else x
         if exclusive:
-            x = np.concatenate([np.full((*x.shape[:-1], 1), nothing, x.dtype), x], -1)[..., : x.shape[-1]]
+            x = np.concatenate([np.full((*x.shape[:-1], 1), start, x.dtype), x], -1)[..., : x.shape[-1]]
         out = function(x, axis=-1)
         return np.moveaxis(out[..., ::-1] if reverse else out, -1, axis)
 

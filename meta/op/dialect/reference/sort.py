@@ -16,7 +16,7 @@ def argsort(x: Any, axis: int, descending: bool) -> Any:
     x = wide(x)
     if not descending:
         return np.argsort(x, axis, kind="stable")
-    # From behind and reversed, so that equal elements stay in their order.
+    # Sorted from the end and reversed: equal elements keep their order.
     return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
 
 

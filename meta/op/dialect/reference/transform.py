@@ -1,4 +1,4 @@
-"""Changes of shape and type in NumPy."""
+"""Operators that change shape, dtype or device, join or split, in NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta.op.dialect.reference import DIALECT
 
 
 def cast(x: Any, dtype: str) -> Any:
-    with np.errstate(invalid="ignore", over="ignore"):  # the values that do not fit are the caller's business
+    with np.errstate(invalid="ignore", over="ignore"):  # values out of range are converted as NumPy does
         return x.astype(dtypes.to_numpy(dtype))
 
 
