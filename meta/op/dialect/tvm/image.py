@@ -12,59 +12,65 @@ from meta.op.dialect.tvm._elementwise import cast
 from meta.op.dialect.tvm._precision import wide
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm._scan import Index, nest
-from meta.op.dialect.tvm.sort import order as sorted_positions
+from meta.op.dialect.tvm.sort import sort_positions
 
 Expr = Any
 Taps = list[tuple[Expr, Expr]]
-"""Positions and weights of what an element is interpolated from along an axis."""
+"""Along one axis: (position, weight) of each element that a result element is interpolated from."""
 
 
-def _position(i: Expr, size: Expr, count: Expr, coordinates: str, dtype: str) -> Expr:
-    """Where element i of `count` lies among `size`: a quotient of whole numbers, rounded once."""
+def _source_position(i: Expr, size: Expr, count: Expr, coordinates: str, dtype: str) -> Expr:
+    """The fractional position of element i of `count` among `size` elements: a quotient of integers, rounded once."""
     if coordinates == "align_corners":
-        above, below = i * (size - 1), tirx.max(count - 1, _int(1))
+        numerator, denominator = i * (size - 1), tirx.max(count - 1, _int(1))
     elif coordinates == "asymmetric":
-        above, below = i * size, count
+        numerator, denominator = i * size, count
     else:
-        above, below = (2 * i + 1) * size, 2 * count
+        numerator, denominator = (2 * i + 1) * size, 2 * count
         if coordinates != "tf_half_pixel_for_nn":
-            above = above - count
+            numerator = numerator - count
         if coordinates == "pytorch_half_pixel":
-            above = tirx.if_then_else(count > 1, above, _int(0))
-    return above.astype(dtype) / below.astype(dtype)
+            numerator = tirx.if_then_else(count > 1, numerator, _int(0))
+    return numerator.astype(dtype) / denominator.astype(dtype)
 
 
-def _taps(i: Expr, size: Expr, count: Expr, how: tuple[str, str, str, float], dtype: str) -> Taps:
-    method, coordinates, rounding, alpha = how
-    at = _position(i, size, count, coordinates, dtype)
+def _taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float], dtype: str) -> Taps:
+    """The taps of element i of `count` along an axis of `size` elements."""
+    method, coordinates, rounding, alpha = options
+    position = _source_position(i, size, count, coordinates, dtype)
     half, one = tirx.const(0.5, dtype), tirx.const(1, dtype)
     if method == "nearest":
         rounded = {
-            "floor": lambda: tirx.floor(at),
-            "ceil": lambda: tirx.ceil(at),
-            "round_prefer_floor": lambda: tirx.ceil(at - half),
-            "round_prefer_ceil": lambda: tirx.floor(at + half),
+            "floor": lambda: tirx.floor(position),
+            "ceil": lambda: tirx.ceil(position),
+            "round_prefer_floor": lambda: tirx.ceil(position - half),
+            "round_prefer_ceil": lambda: tirx.floor(position + half),
         }[rounding]()
-        return [(_inside(rounded, 0, size), one)]
-    first = tirx.floor(at)
-    t = at - first
+        return [(_clip_position(rounded, 0, size), one)]
+    first = tirx.floor(position)
+    t = position - first
     if method == "linear":
-        return [(_inside(first, 0, size), one - t), (_inside(first, 1, size), t)]
-    weights = (_outer(t + one, alpha), _inner(t, alpha), _inner(one - t, alpha), _outer(2 * one - t, alpha))
-    return [(_inside(first, n - 1, size), weight) for n, weight in enumerate(weights)]
+        return [(_clip_position(first, 0, size), one - t), (_clip_position(first, 1, size), t)]
+    weights = (
+        _outer_cubic(t + one, alpha),
+        _inner_cubic(t, alpha),
+        _inner_cubic(one - t, alpha),
+        _outer_cubic(2 * one - t, alpha),
+    )
+    return [(_clip_position(first, n - 1, size), weight) for n, weight in enumerate(weights)]
 
 
-def _inner(d: Expr, alpha: float) -> Expr:
+def _inner_cubic(d: Expr, alpha: float) -> Expr:
     """The weight at a distance of up to 1: (a + 2) d^3 - (a + 3) d^2 + 1."""
     return ((alpha + 2) * d - (alpha + 3)) * d * d + 1
 
 
-def _outer(d: Expr, alpha: float) -> Expr:
+def _outer_cubic(d: Expr, alpha: float) -> Expr:
     """The weight at a distance of 1 to 2: a (d^3 - 5 d^2 + 8 d - 4)."""
     return (((d - 5) * d + 8) * d - 4) * alpha
 
 
-def _inside(position: Expr, offset: int, size: Expr) -> Expr:
+def _clip_position(position: Expr, offset: int, size: Expr) -> Expr:
     return tirx.max(tirx.min(position.astype("int64") + _int(offset), size - 1), _int(0))
 
 
@@ -74,65 +80,66 @@ def _int(value: int) -> Expr:
 
 def _resize(name: str) -> None:
     @compute(name, sizes=("size",))
-    def resize(x: Any, size: Any, *how: Any, out: Any) -> Any:
+    def resize(x: Any, size: Any, *options: Any, out: Any) -> Any:
         shape, dtype = out[0].shape, wide(x.dtype) if "float" in str(x.dtype) else "float32"
 
         def element(*i: Any) -> Any:
             taps = [
-                _taps(o, before, after, how, dtype)
+                _taps(o, before, after, options, dtype)
                 for o, before, after in zip(i[2:], x.shape[2:], shape[2:], strict=True)
             ]
-            if how[0] == "nearest":
-                return x(*i[:2], *(found[0][0] for found in taps))
-            return cast(_interpolated(x, i[:2], taps, dtype), x.dtype)
+            if options[0] == "nearest":
+                return x(*i[:2], *(axis_taps[0][0] for axis_taps in taps))
+            return cast(_interpolate(x, i[:2], taps, dtype), x.dtype)
 
         return te.compute(shape, element, name)
 
     @compute(f"{name}_dx", sizes=("shape",))
-    def resize_dx(dy: Any, shape: Any, *how: Any, out: Any) -> Any:
+    def resize_dx(dy: Any, shape: Any, *options: Any, out: Any) -> Any:
         full, dtype = out[0].shape, wide(dy.dtype)
 
         def image(index: Index, buffers: list[Any]) -> None:
             source, target = buffers
             with ExitStack() as loops:
-                target[(*index, *_loops(loops, full[2:]))] = tirx.const(0, dtype)
+                target[(*index, *_open_loops(loops, full[2:]))] = tirx.const(0, dtype)
             with ExitStack() as loops:
-                i = _loops(loops, dy.shape[2:])
-                taps = [_taps(*of_axis, how, dtype) for of_axis in zip(i, full[2:], dy.shape[2:], strict=True)]
-                for chosen in product(*taps):
-                    at = (*index, *(position for position, _ in chosen))
+                i = _open_loops(loops, dy.shape[2:])
+                taps = [_taps(*axis, options, dtype) for axis in zip(i, full[2:], dy.shape[2:], strict=True)]
+                for combination in product(*taps):
+                    target_index = (*index, *(position for position, _ in combination))
                     part = source[(*index, *i)].astype(dtype)
-                    for _, weight in chosen:
+                    for _, weight in combination:
                         part = part * weight
-                    target[at] = target[at] + part
+                    target[target_index] = target[target_index] + part
 
         total = te.extern([full], [dy], nest(full[:2], image), dtype=dtype, name=f"{name}_dx")
         return te.compute(full, lambda *i: cast(total(*i), dy.dtype), f"{name}_dx_cast")
 
 
-def _interpolated(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:
-    """The weighted sum over the taps of the axes that `index` does not cover yet."""
+def _interpolate(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:
+    """The weighted sum over `taps`, those of the axes after `index`."""
     if not taps:
         return cast(x(*index), dtype)
-    parts = [_interpolated(x, (*index, position), taps[1:], dtype) * weight for position, weight in taps[0]]
+    parts = [_interpolate(x, (*index, position), taps[1:], dtype) * weight for position, weight in taps[0]]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     return total
 
 
-def _loops(opened: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(opened.enter_context(script_tirx.serial(0, size)) for size in shape)
+def _open_loops(stack: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Open a serial loop per axis of `shape` and return the loop variables."""
+    return tuple(stack.enter_context(script_tirx.serial(0, size)) for size in shape)
 
 
 @compute("non_max_suppression")
 def non_max_suppression(
     boxes: Any, scores: Any, iou_threshold: float, score_threshold: float | None, max_size: int | None
 ) -> Any:
-    """Box by box in the order of the scores: kept unless it overlaps one of those kept before."""
-    order, _ = sorted_positions(scores, 1, True)
+    """Visit boxes by descending score and keep each that overlaps no kept box."""
+    order, _ = sort_positions(scores, 1, True)
     batch, size = scores.shape
-    most = size if max_size is None else tirx.min(size, _int(max(max_size, 0)))
+    limit = size if max_size is None else tirx.min(size, _int(max(max_size, 0)))
     dtype = wide(boxes.dtype)
 
     def image(index: Index, buffers: list[Any]) -> None:
@@ -140,24 +147,26 @@ def non_max_suppression(
         (n,) = index
         overlaps = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "bool", scope="local"))
 
-        def box(at: Expr) -> list[Expr]:
-            return [corners[n, at, corner].astype(dtype) for corner in range(4)]
+        def box(position: Expr) -> list[Expr]:
+            return [corners[n, position, corner].astype(dtype) for corner in range(4)]
 
         count[n] = _int(0)
         with script_tirx.serial(0, size) as i:
             kept[n, i] = _int(-1)
         with script_tirx.serial(0, size) as i:
-            at = ordered[n, i]
-            wanted = count[n] < most
+            position = ordered[n, i]
+            is_candidate = count[n] < limit
             if score_threshold is not None:
-                wanted = tirx.all(wanted, score[n, at].astype(dtype) > tirx.const(score_threshold, dtype))
-            with script_tirx.If(wanted), script_tirx.Then():
+                is_candidate = tirx.all(
+                    is_candidate, score[n, position].astype(dtype) > tirx.const(score_threshold, dtype)
+                )
+            with script_tirx.If(is_candidate), script_tirx.Then():
                 overlaps[0] = tirx.const(False, "bool")
                 with script_tirx.serial(0, count[n]) as j:
-                    much = _iou(box(at), box(kept[n, j]), dtype) > tirx.const(iou_threshold, dtype)
-                    overlaps[0] = tirx.Or(overlaps[0], much)
+                    ratio = _overlap_ratio(box(position), box(kept[n, j]), dtype)
+                    overlaps[0] = tirx.Or(overlaps[0], ratio > tirx.const(iou_threshold, dtype))
                 with script_tirx.If(tirx.Not(overlaps[0])), script_tirx.Then():
-                    kept[n, count[n]] = at
+                    kept[n, count[n]] = position
                     count[n] = count[n] + 1
 
     return tuple(
@@ -167,12 +176,13 @@ def non_max_suppression(
     )
 
 
-def _iou(a: list[Expr], b: list[Expr], dtype: str) -> Expr:
+def _overlap_ratio(a: list[Expr], b: list[Expr], dtype: str) -> Expr:
+    """Intersection over union of two boxes; 0 where the union is empty."""
     zero = tirx.const(0, dtype)
     sides = [tirx.max(tirx.min(a[k + 2], b[k + 2]) - tirx.max(a[k], b[k]), zero) for k in (0, 1)]
-    common = sides[0] * sides[1]
-    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common
-    return tirx.if_then_else(union > zero, common / union, zero)
+    intersection = sides[0] * sides[1]
+    union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - intersection
+    return tirx.if_then_else(union > zero, intersection / union, zero)
 
 
 for _rank in (1, 2, 3):

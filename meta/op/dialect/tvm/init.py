@@ -12,73 +12,75 @@ from meta.op.dialect.tvm._register import compute
 Expr = Any
 
 
-def _constant(value: float, out: Any, name: str) -> Any:
+def _fill_constant(value: float, out: Any, name: str) -> Any:
     return te.compute(out.shape, lambda *i: tirx.const(value, out.dtype), name)
 
 
 @compute("zeros", sizes=("shape",))
 def zeros(shape: tuple[int, ...], dtype: str, device: Any, *, out: Any) -> Any:
-    return _constant(0, out[0], "zeros")
+    return _fill_constant(0, out[0], "zeros")
 
 
 @compute("ones", sizes=("shape",))
 def ones(shape: tuple[int, ...], dtype: str, device: Any, *, out: Any) -> Any:
-    return _constant(1, out[0], "ones")
+    return _fill_constant(1, out[0], "ones")
 
 
 @compute("zeros_like")
 def zeros_like(x: Any, dtype: str | None, *, out: Any) -> Any:
-    return _constant(0, out[0], "zeros_like")
+    return _fill_constant(0, out[0], "zeros_like")
 
 
 @compute("ones_like")
 def ones_like(x: Any, dtype: str | None, *, out: Any) -> Any:
-    return _constant(1, out[0], "ones_like")
+    return _fill_constant(1, out[0], "ones_like")
 
 
-def _filled(value: Any, out: Any, name: str) -> Any:
-    """`value` is a number, or a 0-d tensor where the kernel takes it at run time."""
+def _fill(value: Any, out: Any, name: str) -> Any:
+    """A tensor like `out` of one value: a number, or a 0-d tensor that the kernel reads at run time."""
     if is_number(value):
-        return _constant(value, out, name)
+        return _fill_constant(value, out, name)
     return te.compute(out.shape, lambda *i: element(value, i, out.dtype), name)
 
 
 @compute("full", sizes=("shape",), lift=("fill_value",))
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Any, *, out: Any) -> Any:
-    return _filled(fill_value, out[0], "full")
+    return _fill(fill_value, out[0], "full")
 
 
 @compute("full_like", lift=("fill_value",))
 def full_like(x: Any, fill_value: Any, dtype: str | None, *, out: Any) -> Any:
-    return _filled(fill_value, out[0], "full_like")
+    return _fill(fill_value, out[0], "full_like")
 
 
 @compute("arange", generic=False)
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Any) -> Any:
     first = 0 if stop is None else start
-    kind = _counting(out[0].dtype, first, step)
+    value_dtype = _arange_dtype(out[0].dtype, first, step)
     return te.compute(
         out[0].shape,
-        lambda i: cast(tirx.const(first, kind) + i.astype(kind) * tirx.const(step, kind), out[0].dtype),
+        lambda i: cast(
+            tirx.const(first, value_dtype) + i.astype(value_dtype) * tirx.const(step, value_dtype), out[0].dtype
+        ),
         "arange",
     )
 
 
-def _counting(dtype: str, *values: float) -> str:
-    """What values are computed in: exact integers, or double precision, rounded once."""
+def _arange_dtype(dtype: str, *values: float) -> str:
+    """The dtype that values are computed in: int64 if all are integers, else float64, rounded once."""
     return "float64" if "float" in dtype or any(isinstance(v, float) for v in values) else "int64"
 
 
 @compute("linspace", generic=False)
 def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, out: Any) -> Any:
-    gaps = max(num - 1, 1)
+    intervals = max(num - 1, 1)
 
     def value(i: Any) -> Expr:
-        # From the nearer end, so that both ends are exact.
+        # Computed from the nearer end: both ends are exact.
         x = i.astype("float64")
-        step = const(x, (stop - start) / gaps)
-        upper = const(x, stop) - (const(x, gaps) - x) * step
-        return cast(select(x < const(x, (gaps + 1) / 2), const(x, start) + x * step, upper), out[0].dtype)
+        step = const(x, (stop - start) / intervals)
+        upper = const(x, stop) - (const(x, intervals) - x) * step
+        return cast(select(x < const(x, (intervals + 1) / 2), const(x, start) + x * step, upper), out[0].dtype)
 
     return te.compute(out[0].shape, value, "linspace")
 
@@ -91,11 +93,11 @@ def eye(n: int, m: int | None, dtype: str, device: Any, *, out: Any) -> Any:
 
 @compute("one_hot")
 def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any:
-    at = axis % (len(indices.shape) + 1)
+    axis = axis % (len(indices.shape) + 1)
     one, zero = tirx.const(1, wide(out[0].dtype)), tirx.const(0, wide(out[0].dtype))
 
     def value(*i: Any) -> Expr:
-        found = indices(*i[:at], *i[at + 1 :]).astype("int64")
-        return cast(select(tirx.EQ(found, i[at].astype("int64")), one, zero), out[0].dtype)
+        index = indices(*i[:axis], *i[axis + 1 :]).astype("int64")
+        return cast(select(tirx.EQ(index, i[axis].astype("int64")), one, zero), out[0].dtype)
 
     return te.compute(out[0].shape, value, "one_hot")

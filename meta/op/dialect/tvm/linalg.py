@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.op.dialect.tvm._adapter import te
+from meta.op.dialect.tvm._precision import narrow, wide
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm.transform import is_one
 
@@ -13,41 +14,34 @@ from meta.op.dialect.tvm.transform import is_one
 def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) -> Any:
     row, column = len(x1.shape) == 1, len(x2.shape) == 1
     k = te.reduce_axis((0, x1.shape[-2 if transpose_a else -1]), "k")
-    wide = _wide(x1.dtype)
+    accumulator = wide(x1.dtype)
 
     def element(*i: Any) -> Any:
         batch = list(i[: len(i) - (not row) - (not column)])
         m, n = i[len(batch)] if not row else None, i[-1] if not column else None
-        a = x1(k) if row else x1(*_batch(x1, batch), *((k, m) if transpose_a else (m, k)))
-        b = x2(k) if column else x2(*_batch(x2, batch), *((n, k) if transpose_b else (k, n)))
-        return te.sum(a.astype(wide) * b.astype(wide), k)
+        a = x1(k) if row else x1(*_batch_index(x1, batch), *((k, m) if transpose_a else (m, k)))
+        b = x2(k) if column else x2(*_batch_index(x2, batch), *((n, k) if transpose_b else (k, n)))
+        return te.sum(a.astype(accumulator) * b.astype(accumulator), k)
 
-    return _narrow(te.compute(out[0].shape, element, "matmul"), x1.dtype)
+    return narrow(te.compute(out[0].shape, element, "matmul"), x1.dtype)
 
 
 @compute("dense")
 def dense(x: Any, w: Any, bias: Any, *, out: Any) -> Any:
     k = te.reduce_axis((0, w.shape[1]), "k")
-    wide = _wide(x.dtype)
+    accumulator = wide(x.dtype)
     product = te.compute(
-        out[0].shape, lambda *i: te.sum(x(*i[:-1], k).astype(wide) * w(i[-1], k).astype(wide), k), "dense"
+        out[0].shape, lambda *i: te.sum(x(*i[:-1], k).astype(accumulator) * w(i[-1], k).astype(accumulator), k), "dense"
     )
     if bias is None:
-        return _narrow(product, x.dtype)
-    return te.compute(out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(wide)).astype(x.dtype), "dense_bias")
+        return narrow(product, x.dtype)
+    return te.compute(
+        out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias"
+    )
 
 
-def _wide(dtype: str) -> str:
-    """The dtype that products are accumulated in."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-def _narrow(x: Any, dtype: str) -> Any:
-    return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), "narrow")
-
-
-def _batch(x: Any, index: list[Any]) -> list[Any]:
-    """The batch part of an index into `x`, whose batch axes may be fewer or of size 1."""
+def _batch_index(x: Any, index: list[Any]) -> list[Any]:
+    """The batch part of an index into `x`, whose batch axes broadcast."""
     axes = len(x.shape) - 2
-    mine = index[len(index) - axes :]
-    return [0 if is_one(d) else i for d, i in zip(x.shape, mine, strict=False)]
+    own_index = index[len(index) - axes :]
+    return [0 if is_one(d) else i for d, i in zip(x.shape, own_index, strict=False)]

@@ -6,77 +6,72 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from meta.op.declare.loss import class_axis
 from meta.op.dialect.tvm import _math
 from meta.op.dialect.tvm._adapter import te, tirx
 from meta.op.dialect.tvm._elementwise import cast, const, element, select
 from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._reduce import Value, at, count, finish, reduced, widened
+from meta.op.dialect.tvm._reduce import Value, at, axes_of, count, finish, reduced, widened
 from meta.op.dialect.tvm._register import compute
 from meta.op.dialect.tvm.nn import exponentials
+from meta.op.dialect.tvm.unary import softplus
 
 Expr = Any
 
 
-def _all_axes(x: Any) -> tuple[int, ...]:
-    return tuple(range(len(x.shape)))
-
-
 def _reduce(losses: Any, reduction: str, divisor: Callable[[], Expr], out: Any, name: str) -> Any:
-    """The losses, their sum, or their sum over a divisor."""
+    """The stored losses reduced: each, their sum, or their sum divided by `divisor()`."""
     if reduction == "none":
         return te.compute(losses.shape, lambda *i: cast(losses(*i), out.dtype), name)
-    axes = _all_axes(losses)
+    axes = axes_of(None, len(losses.shape))
     total = reduced(losses, axes, te.sum, lambda *i: losses(*i), "total")
     return finish(total, axes, out, name, lambda v: v / divisor() if reduction == "mean" else v)
 
 
-def _reduced_elements(value: Value, like: Any, reduction: str, out: Any, name: str) -> Any:
-    """The same of `value` at each position of `like`, without storing all of them first."""
+def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: str) -> Any:
+    """The losses `value(*index)` over the shape of `like`, reduced without storing them."""
     if reduction == "none":
         return te.compute(like.shape, lambda *i: cast(value(*i), out.dtype), name)
-    axes, number = _all_axes(like), count(like, _all_axes(like), wide(out.dtype))
+    axes = axes_of(None, len(like.shape))
+    divisor = count(like, axes, wide(out.dtype))
     total = reduced(like, axes, te.sum, value, "total")
-    return finish(total, axes, out, name, lambda v: v / number if reduction == "mean" else v)
+    return finish(total, axes, out, name, lambda v: v / divisor if reduction == "mean" else v)
 
 
-def _incoming(dy: Any, like: Any, reduction: str) -> Value:
-    """The gradient that reaches each element of `like`."""
+def _element_gradient(dy: Any, like: Any, reduction: str) -> Value:
+    """The gradient with respect to each loss, over the shape of `like`."""
     dtype = wide(dy.dtype)
     if reduction == "none":
         return widened(dy)
     if reduction == "sum":
         return lambda *_: cast(dy(), dtype)
-    return lambda *_: cast(dy(), dtype) / count(like, _all_axes(like), dtype)
+    return lambda *_: cast(dy(), dtype) / count(like, axes_of(None, len(like.shape)), dtype)
 
 
-# --- losses of pairs of numbers
-
-
-def _absolute(d: Expr) -> Expr:
-    return tirx.abs(d)
+# --- losses of a prediction and a target per element
 
 
 def _sign(d: Expr) -> Expr:
-    """-1, 0 or 1; NaN of NaN."""
+    """-1, 0 or 1; NaN for NaN."""
     one, zero = const(d, 1), const(d, 0)
     return select(d > zero, one, select(d < zero, -one, d * zero))
 
 
-def _smooth(d: Expr, beta: float) -> Expr:
+def _smooth_l1(d: Expr, beta: float) -> Expr:
     if beta == 0:
-        return _absolute(d)
+        return tirx.abs(d)
     quadratic = d * d * const(d, 0.5 / beta)
     return select(tirx.abs(d) < const(d, beta), quadratic, tirx.abs(d) - const(d, 0.5 * beta))
 
 
-def _smooth_slope(d: Expr, beta: float) -> Expr:
+def _smooth_l1_slope(d: Expr, beta: float) -> Expr:
     if beta == 0:
         return _sign(d)
     return select(tirx.abs(d) < const(d, beta), d / const(d, beta), _sign(d))
 
 
-def _pairwise(name: str, value: Callable[..., Expr], slope: Callable[..., Expr]) -> None:
-    """Register a loss of the difference of two numbers and its gradient; both functions get the attributes too."""
+def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[..., Expr]) -> None:
+    """Register the loss `value(x - target, *attributes)` and its gradient, with `slope` the derivative of `value`."""
 
     def difference(x: Any, target: Any) -> Value:
         a, b = widened(x), widened(target)
@@ -85,50 +80,44 @@ def _pairwise(name: str, value: Callable[..., Expr], slope: Callable[..., Expr])
     @compute(name)
     def forward(x: Any, target: Any, reduction: str, *attributes: Any, out: Any) -> Any:
         d = difference(x, target)
-        return _reduced_elements(lambda *i: value(d(*i), *attributes), x, reduction, out[0], name)
+        return _reduce_elements(lambda *i: value(d(*i), *attributes), x, reduction, out[0], name)
 
     @compute(f"{name}_dx")
     def backward(x: Any, target: Any, dy: Any, reduction: str, *attributes: Any, out: Any) -> Any:
-        d, grad = difference(x, target), _incoming(dy, x, reduction)
+        d, grad = difference(x, target), _element_gradient(dy, x, reduction)
         return te.compute(x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx")
 
 
-_pairwise("mse_loss", lambda d: d * d, lambda d: d + d)
-_pairwise("l1_loss", _absolute, _sign)
-_pairwise("smooth_l1_loss", _smooth, _smooth_slope)
-
-
-def _softplus(x: Expr) -> Expr:
-    """log(1 + e**x); NaN of NaN."""
-    zero = const(x, 0)
-    return select(x < zero, zero, x) + _math.log1p(_math.exp(-tirx.abs(x)))
+_difference_loss("mse_loss", lambda d: d * d, lambda d: d + d)
+_difference_loss("l1_loss", tirx.abs, _sign)
+_difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
 
 
 @compute("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
 ) -> Any:
-    dtype, logit, wanted = wide(x.dtype), widened(x), widened(target)
+    dtype, logit, label = wide(x.dtype), widened(x), widened(target)
     one = tirx.const(1, dtype)
 
     def value(*i: Any) -> Expr:
-        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * wanted(*i)
-        loss = (one - wanted(*i)) * logit(*i) + positive * _softplus(-logit(*i))
+        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
+        loss = (one - label(*i)) * logit(*i) + positive * softplus(-logit(*i))
         return loss if weight is None else loss * element(weight, i, dtype)
 
-    return _reduced_elements(value, x, reduction, out[0], "binary_cross_entropy")
+    return _reduce_elements(value, x, reduction, out[0], "binary_cross_entropy")
 
 
 @compute("binary_cross_entropy_with_logits_dx")
 def binary_cross_entropy_with_logits_dx(
     x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
 ) -> Any:
-    dtype, logit, wanted, grad = wide(x.dtype), widened(x), widened(target), _incoming(dy, x, reduction)
+    dtype, logit, label, grad = wide(x.dtype), widened(x), widened(target), _element_gradient(dy, x, reduction)
     one = tirx.const(1, dtype)
 
     def value(*i: Any) -> Expr:
-        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * wanted(*i)
-        slope = (one - wanted(*i) - positive * _math.sigmoid(-logit(*i))) * grad(*i)
+        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
+        slope = (one - label(*i) - positive * _math.sigmoid(-logit(*i))) * grad(*i)
         return cast(slope if weight is None else slope * element(weight, i, dtype), out[0].dtype)
 
     return te.compute(x.shape, value, "binary_cross_entropy_dx")
@@ -138,9 +127,9 @@ def binary_cross_entropy_with_logits_dx(
 
 
 class _Targets:
-    """The distribution that each target stands for: how much of each class, times the weight of the class.
+    """The class distribution of each target, times the class weights.
 
-    A target that is no class has NaN of everything, one that is ignored has nothing."""
+    Invalid targets give NaN, ignored ones 0."""
 
     def __init__(self, target: Any, weight: Any, classes: Any, ignore: int, smoothing: float, dtype: str) -> None:
         self.target, self.weight, self.dtype, self.smoothing = target, weight, dtype, smoothing
@@ -150,8 +139,8 @@ class _Targets:
     def index(self, *row: Any) -> Expr:
         return cast(self.target(*row), "int64")
 
-    def counts(self, *row: Any) -> Expr:
-        """Whether a target is not the ignored one."""
+    def is_counted(self, *row: Any) -> Expr:
+        """Whether a target differs from ignore_index."""
         return tirx.NE(self.index(*row), tirx.const(self.ignore, "int64"))
 
     def is_class(self, *row: Any) -> Expr:
@@ -160,73 +149,72 @@ class _Targets:
     def weight_of(self, c: Any) -> Expr:
         return tirx.const(1, self.dtype) if self.weight is None else cast(self.weight(c), self.dtype)
 
-    def own_weight(self, *row: Any) -> Expr:
-        """The weight of the right class."""
-        known = tirx.if_then_else(self.is_class(*row), self.weight_of(self.index(*row)), self.nan)
-        return select(self.counts(*row), known, self.zero)
+    def target_weight(self, *row: Any) -> Expr:
+        """The weight of the target class."""
+        weight = tirx.if_then_else(self.is_class(*row), self.weight_of(self.index(*row)), self.nan)
+        return select(self.is_counted(*row), weight, self.zero)
 
-    def even_share(self) -> Expr:
-        """What label smoothing gives to every class."""
+    def smoothing_share(self) -> Expr:
+        """The share that label smoothing gives to every class."""
         return tirx.const(self.smoothing, self.dtype) / self.classes.astype(self.dtype)
 
     def amount(self, c: Any, *row: Any) -> Expr:
-        """How much of class c there is."""
-        known = tirx.const(1 - self.smoothing, self.dtype)
+        """The share of class c times its weight."""
+        target_share = tirx.const(1 - self.smoothing, self.dtype)
         if self.weight is not None:
-            known = known * self.weight_of(c)
-        hit = select(tirx.EQ(self.index(*row), cast(_plain(c), "int64")), known, self.zero)
+            target_share = target_share * self.weight_of(c)
+        share = select(tirx.EQ(self.index(*row), cast(_as_expr(c), "int64")), target_share, self.zero)
         if self.smoothing:
-            hit = hit + self.even_share() * self.weight_of(c)
-        return select(self.counts(*row), select(self.is_class(*row), hit, self.nan), self.zero)
+            share = share + self.smoothing_share() * self.weight_of(c)
+        return select(self.is_counted(*row), select(self.is_class(*row), share, self.nan), self.zero)
 
 
-def _plain(index: Any) -> Expr:
-    """An index as an expression, also that of a reduction."""
+def _as_expr(index: Any) -> Expr:
+    """An index as an expression: the variable of a reduction axis."""
     return index.var if isinstance(index, tirx.IterVar) else index
 
 
-def _class_axis(x: Any) -> int:
-    return 0 if len(x.shape) == 1 else 1
-
-
-def _place(row: tuple[Any, ...], axis: int, c: Any) -> tuple[Any, ...]:
-    """The index into x of class c in a row."""
+def _insert_class(row: tuple[Any, ...], axis: int, c: Any) -> tuple[Any, ...]:
+    """The index into x of class c in a row: c inserted at `axis`."""
     return (*row[:axis], c, *row[axis:])
 
 
-def _row_of(i: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+def _drop_class(i: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """The row of an index into x: the index without `axis`."""
     return (*i[:axis], *i[axis + 1 :])
 
 
 def _targets(shape: Any, target: Any, weight: Any, options: tuple[Any, ...], dtype: str) -> _Targets:
-    classes = shape[0 if len(shape) == 1 else 1]
+    classes = shape[class_axis(len(shape))]
     classes = tirx.const(classes, "int64") if isinstance(classes, int) else cast(classes, "int64")
     _, ignore, smoothing = options
     return _Targets(target, weight, classes, ignore, smoothing, dtype)
 
 
 def _total_weight(targets: _Targets) -> Expr:
-    """What the mean is divided by."""
-    axes = _all_axes(targets.target)
-    return reduced(targets.target, axes, te.sum, lambda *i: targets.own_weight(*i), "total_weight")(*[0] * len(axes))
+    """The sum of the weights of the targets, by which the mean is divided."""
+    axes = axes_of(None, len(targets.target.shape))
+    return reduced(targets.target, axes, te.sum, lambda *i: targets.target_weight(*i), "total_weight")(*[0] * len(axes))
 
 
 def _class_loss(
     log_probability: Value, x: Any, target: Any, weight: Any, options: tuple[Any, ...], out: Any, name: str
 ) -> Any:
-    axis, dtype = _class_axis(x), wide(x.dtype)
+    axis, dtype = class_axis(len(x.shape)), wide(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
-    every = None
+    class_total = None
     if targets.smoothing:
-        every = reduced(x, (axis,), te.sum, lambda *i: targets.weight_of(i[axis]) * log_probability(*i), "every")
+        class_total = reduced(x, (axis,), te.sum, lambda *i: targets.weight_of(i[axis]) * log_probability(*i), "every")
 
     def row_loss(*row: Any) -> Expr:
-        own = log_probability(*_place(row, axis, targets.index(*row)))
-        known = tirx.if_then_else(targets.is_class(*row), own * targets.weight_of(targets.index(*row)), targets.nan)
-        if every is not None:
-            rest = every(*_place(row, axis, 0)) * targets.even_share()
-            known = known * tirx.const(1 - targets.smoothing, dtype) + rest
-        return tirx.if_then_else(targets.counts(*row), -known, targets.zero)
+        target_log = log_probability(*_insert_class(row, axis, targets.index(*row)))
+        value = tirx.if_then_else(
+            targets.is_class(*row), target_log * targets.weight_of(targets.index(*row)), targets.nan
+        )
+        if class_total is not None:
+            smoothed = class_total(*_insert_class(row, axis, 0)) * targets.smoothing_share()
+            value = value * tirx.const(1 - targets.smoothing, dtype) + smoothed
+        return tirx.if_then_else(targets.is_counted(*row), -value, targets.zero)
 
     losses = te.compute(target.shape, row_loss, "losses")
     return _reduce(losses, options[0], lambda: _total_weight(targets), out, name)
@@ -239,33 +227,33 @@ def nll_loss(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
 
 @compute("nll_loss_dx", sizes=("shape",))
 def nll_loss_dx(dy: Any, target: Any, weight: Any, shape: Any, *options: Any, out: Any) -> Any:
-    dtype, axis = wide(dy.dtype), 0 if len(out[0].shape) == 1 else 1
+    dtype, axis = wide(dy.dtype), class_axis(len(out[0].shape))
     targets = _targets(out[0].shape, target, weight, options, dtype)
     grad = _row_gradient(dy, targets, options[0])
 
     def value(*i: Any) -> Expr:
-        row = _row_of(i, axis)
+        row = _drop_class(i, axis)
         return cast(-grad(targets.amount(i[axis], *row), *row), out[0].dtype)
 
     return te.compute(out[0].shape, value, "nll_loss_dx")
 
 
 def _row_gradient(dy: Any, targets: _Targets, reduction: str) -> Callable[..., Expr]:
-    """`scale(value, *row)`: value times the gradient that reaches the row, 0 where the target is ignored."""
+    """`scale(value, *row)`: value times the gradient of the loss of the row; 0 where the target is ignored."""
     dtype = targets.dtype
     total = _total_weight(targets) if reduction == "mean" else None
 
     def scale(value: Expr, *row: Any) -> Expr:
         incoming = cast(dy(*row) if reduction == "none" else dy(), dtype)
         result = value * incoming if total is None else value * incoming / total
-        return select(targets.counts(*row), result, targets.zero)
+        return select(targets.is_counted(*row), result, targets.zero)
 
     return scale
 
 
 @compute("cross_entropy")
 def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
-    axis = _class_axis(x)
+    axis = class_axis(len(x.shape))
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")
     return _class_loss(
@@ -275,17 +263,17 @@ def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> 
 
 @compute("cross_entropy_dx")
 def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, out: Any) -> Any:
-    axis, dtype = _class_axis(x), wide(x.dtype)
+    axis, dtype = class_axis(len(x.shape)), wide(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
-    _, powers, total = exponentials(x, axis)
+    _, exps, total = exponentials(x, axis)
     grad = _row_gradient(dy, targets, options[0])
-    # The amounts of all classes together: the weight of the right one, unless smoothing brings in the others.
-    amounts = reduced(x, (axis,), te.sum, lambda *i: targets.amount(i[axis], *_row_of(i, axis)), "amounts")
+    # The amounts summed over the classes; without smoothing that is the weight of the target class.
+    amounts = reduced(x, (axis,), te.sum, lambda *i: targets.amount(i[axis], *_drop_class(i, axis)), "amounts")
 
     def value(*i: Any) -> Expr:
-        row = _row_of(i, axis)
-        whole = at(amounts, (axis,), i) if targets.smoothing else targets.own_weight(*row)
-        pull = powers(*i) / at(total, (axis,), i) * whole - targets.amount(i[axis], *row)
-        return cast(grad(pull, *row), out[0].dtype)
+        row = _drop_class(i, axis)
+        row_amount = at(amounts, (axis,), i) if targets.smoothing else targets.target_weight(*row)
+        difference = exps(*i) / at(total, (axis,), i) * row_amount - targets.amount(i[axis], *row)
+        return cast(grad(difference, *row), out[0].dtype)
 
     return te.compute(x.shape, value, "cross_entropy_dx")

@@ -1,4 +1,4 @@
-"""TE computes of operators that repeat, reorder, frame or mask the elements along axes."""
+"""TE computes of operators that repeat, reorder, pad or mask elements along axes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
     count = tirx.const(max(repeats, 1), "int64")
     if axis is None:
         return te.compute(out[0].shape, lambda i: x(*unflattened(tirx.floordiv(i, count), x.shape)), "repeat")
-    at = axis % len(x.shape)
-    return te.compute(out[0].shape, lambda *i: x(*i[:at], tirx.floordiv(i[at], count), *i[at + 1 :]), "repeat")
+    axis = axis % len(x.shape)
+    return te.compute(out[0].shape, lambda *i: x(*i[:axis], tirx.floordiv(i[axis], count), *i[axis + 1 :]), "repeat")
 
 
 def unflattened(offset: Any, shape: Any) -> list[Any]:
@@ -29,7 +29,7 @@ def unflattened(offset: Any, shape: Any) -> list[Any]:
 
 
 def modulo(offset: Any, size: Any) -> Any:
-    """`offset` modulo an extent; of an empty axis, whose elements nobody reads, just the offset."""
+    """`offset` modulo an extent; `offset` itself for an empty axis, which has no elements to read."""
     return offset if is_zero(size) else tirx.floormod(offset, size)
 
 
@@ -46,16 +46,16 @@ def tile(x: Any, reps: tuple[int, ...], *, out: Any) -> Any:
 @compute("flip")
 def flip(x: Any, axis: tuple[int, ...] | None) -> Any:
     rank = len(x.shape)
-    turned = range(rank) if axis is None else [a % rank for a in axis] if rank else []
+    flipped = range(rank) if axis is None else [a % rank for a in axis] if rank else []
     return te.compute(
         x.shape,
-        lambda *i: x(*(d - 1 - j if n in turned else j for n, (j, d) in enumerate(zip(i, x.shape, strict=True)))),
+        lambda *i: x(*(d - 1 - j if n in flipped else j for n, (j, d) in enumerate(zip(i, x.shape, strict=True)))),
         "flip",
     )
 
 
 def _shifts(call: CallInfo) -> dict[str, tuple[int, ...]]:
-    """By how many places, from 0 to the size, elements move along each axis."""
+    """The shift of each rolled axis, reduced to [0, size)."""
     x, shift, axis = call.args
     return {"shift": tuple(s % max(x.shape[a], 1) for s, a in zip(shift, axis, strict=True))}
 
@@ -63,22 +63,23 @@ def _shifts(call: CallInfo) -> dict[str, tuple[int, ...]]:
 @compute("roll", vectors=_shifts)
 def roll(x: Any, shift: Any, axis: tuple[int, ...]) -> Any:
     rank = len(x.shape)
-    moves = {a % rank: n for n, a in enumerate(axis)}
+    shift_position = {a % rank: n for n, a in enumerate(axis)}
 
-    def place(n: int, i: Any) -> Any:
-        return i if n not in moves else modulo(i - shift[moves[n]], x.shape[n])
+    def source_index(n: int, i: Any) -> Any:
+        return i if n not in shift_position else modulo(i - shift[shift_position[n]], x.shape[n])
 
-    return te.compute(x.shape, lambda *i: x(*(place(n, j) for n, j in enumerate(i))), "roll")
+    return te.compute(x.shape, lambda *i: x(*(source_index(n, j) for n, j in enumerate(i))), "roll")
 
 
-def _before(call: CallInfo) -> dict[str, tuple[int, ...]]:
+def _pad_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
+    """The widths (before, after) of all axes as one vector."""
     return {"pad_width": call.args[1]}
 
 
-@compute("pad", vectors=_before, lift=("pad_value",))
+@compute("pad", vectors=_pad_vector, lift=("pad_value",))
 def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
     if mode != "constant":
-        return _extended(x, pad_width, _EXTENSIONS[mode], out[0].shape)
+        return _pad_by_copies(x, pad_width, _COPY_POSITIONS[mode], out[0].shape)
     value = pad_value() if isinstance(pad_value, te.Tensor) else tirx.const(pad_value, x.dtype)
 
     def element(*i: Any) -> Any:
@@ -89,25 +90,27 @@ def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
     return te.compute(out[0].shape, element, "pad")
 
 
-def _extended(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:
+def _pad_by_copies(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:
+    """Padding with elements of x: `position(position in x, last)` gives the element to copy."""
+
     def element(*i: Any) -> Any:
-        inside = [position(j - pad_width[2 * n], d - 1) for n, (j, d) in enumerate(zip(i, x.shape, strict=True))]
-        return x(*inside)
+        source = [position(j - pad_width[2 * n], d - 1) for n, (j, d) in enumerate(zip(i, x.shape, strict=True))]
+        return x(*source)
 
     return te.compute(shape, element, "pad")
 
 
-def _mirrored(position: Any, last: Any, at: int) -> Any:
-    """The position of a copy of which the first element has position -at and the last 2 * last + at."""
-    return tirx.min(tirx.max(position, -at - position), 2 * last + at - tirx.max(position, -at - position))
+def _mirror(position: Any, last: Any, edge: int) -> Any:
+    """The position inside [0, last] that a position mirrors. edge: 1 if mirroring repeats the edge elements, else 0."""
+    return tirx.min(tirx.max(position, -edge - position), 2 * last + edge - tirx.max(position, -edge - position))
 
 
-_EXTENSIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+_COPY_POSITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "edge": lambda position, last: tirx.max(tirx.min(position, last), tirx.const(0, "int64")),
-    "reflect": lambda position, last: _mirrored(position, last, 0),
-    "symmetric": lambda position, last: _mirrored(position, last, 1),
+    "reflect": lambda position, last: _mirror(position, last, 0),
+    "symmetric": lambda position, last: _mirror(position, last, 1),
 }
-"""(position, which may be outside, last position) -> that of the element to repeat there."""
+"""mode -> (position, possibly outside, last position) -> position of the element to copy."""
 
 
 def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:
@@ -118,5 +121,5 @@ def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:
     compute(name)(triangle)
 
 
-_triangle("tril", lambda above, k: above <= k)
-_triangle("triu", lambda above, k: above >= k)
+_triangle("tril", lambda diagonal, k: diagonal <= k)
+_triangle("triu", lambda diagonal, k: diagonal >= k)

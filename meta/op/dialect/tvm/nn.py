@@ -16,20 +16,20 @@ Expr = Any
 
 
 def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
-    """x less its maximum along an axis, e to that, and the sums of those (with the axis kept)."""
+    """x - max(x) along an axis, its exponentials, and their sum with the axis kept."""
     axes, value = axes_of(axis, len(x.shape)), widened(x)
-    # A maximum that skips NaN will do, and so will the lowest finite number for a row of -inf: both show in the sum.
-    highest = reduced(x, axes, te.max, value, "highest")
+    # The maximum may skip NaN, and is the lowest finite number for a row of -inf: the sum is NaN or 0 all the same.
+    maximum = reduced(x, axes, te.max, value, "highest")
 
     def shifted(*i: Any) -> Expr:
-        return value(*i) - at(highest, axes, i)
+        return value(*i) - at(maximum, axes, i)
 
-    powers = te.compute(x.shape, lambda *i: _math.exp_nonpositive(shifted(*i)), "powers")
-    return shifted, powers, reduced(x, axes, te.sum, lambda *i: powers(*i), "total")
+    exps = te.compute(x.shape, lambda *i: _math.exp_nonpositive(shifted(*i)), "powers")
+    return shifted, exps, reduced(x, axes, te.sum, lambda *i: exps(*i), "total")
 
 
-def _of_scalar(x: Any, value: float, name: str) -> Any:
-    """`value`, unless x is not finite. (Written as for rows, TVM would simplify x - x to 0 and NaN would be lost.)"""
+def _scalar_result(x: Any, value: float, name: str) -> Any:
+    """The result for a 0-d x: `value`, or NaN where x is not finite. (TVM would simplify x - x to 0 and lose NaN.)"""
     dtype = str(x.dtype)
 
     def element() -> Expr:
@@ -42,12 +42,12 @@ def _of_scalar(x: Any, value: float, name: str) -> Any:
 @compute("softmax")
 def softmax(x: Any, axis: int) -> Any:
     if not len(x.shape):
-        return _of_scalar(x, 1.0, "softmax")
+        return _scalar_result(x, 1.0, "softmax")
     axes = axes_of(axis, len(x.shape))
-    _, powers, total = exponentials(x, axis)
-    # One division a row: a product with the reciprocal costs a fraction of a division an element.
-    share = te.compute(total.shape, lambda *i: tirx.const(1, total.dtype) / total(*i), "share")
-    return te.compute(x.shape, lambda *i: cast(powers(*i) * at(share, axes, i), str(x.dtype)), "softmax")
+    _, exps, total = exponentials(x, axis)
+    # One division per row; per element a multiplication, which is much cheaper than a division.
+    reciprocal = te.compute(total.shape, lambda *i: tirx.const(1, total.dtype) / total(*i), "share")
+    return te.compute(x.shape, lambda *i: cast(exps(*i) * at(reciprocal, axes, i), str(x.dtype)), "softmax")
 
 
 @compute("softmax_dx")
@@ -60,7 +60,7 @@ def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
 @compute("log_softmax")
 def log_softmax(x: Any, axis: int) -> Any:
     if not len(x.shape):
-        return _of_scalar(x, 0.0, "log_softmax")
+        return _scalar_result(x, 0.0, "log_softmax")
     axes = axes_of(axis, len(x.shape))
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")
@@ -84,7 +84,7 @@ def bias_add(x: Any, bias: Any, axis: int) -> Any:
     return te.compute(x.shape, lambda *i: x(*i) + bias(i[channel]), "bias_add")
 
 
-def _masked(x: Any, mask: Any, p: float, name: str) -> Any:
+def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
     """x / (1 - p) where the mask is true, else 0."""
     dtype = wide(x.dtype)
     scale, zero = tirx.const(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
@@ -97,15 +97,15 @@ def _masked(x: Any, mask: Any, p: float, name: str) -> Any:
 
 @compute("dropout")
 def dropout(x: Any, key: Any, p: float) -> Any:
-    def kept(*i: Any) -> Expr:
+    def is_kept(*i: Any) -> Expr:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
         return _random.happens(_random.words(key, _random.position(i, x.shape)), tirx.const(1 - p, "float32"))
 
-    mask = te.compute(x.shape, kept, "mask")
-    return _masked(x, mask, p, "dropout"), mask
+    mask = te.compute(x.shape, is_kept, "mask")
+    return _apply_mask(x, mask, p, "dropout"), mask
 
 
 @compute("dropout_dx")
 def dropout_dx(dy: Any, mask: Any, p: float) -> Any:
-    return _masked(dy, mask, p, "dropout_dx")
+    return _apply_mask(dy, mask, p, "dropout_dx")

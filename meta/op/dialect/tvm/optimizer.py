@@ -1,7 +1,7 @@
 """TE computes of optimiser steps.
 
-Results take over the memory of arguments, so each element of those is read by the block that overwrites it, or before:
-states first, then the parameter, from the new states.
+Results overwrite the memory of arguments, so each argument element is read before or by the block that overwrites it:
+first the states, then the parameter, computed from the new states.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Expr = Any
 def sgd(
     x: Any, dx: Any, v: Any, learning_rate: Any, momentum: float, weight_decay: float, nesterov: bool, *, out: Any
 ) -> Any:
-    kind = wide(out[0].dtype)
+    dtype = wide(out[0].dtype)
 
     def gradient(i: tuple[Any, ...]) -> Expr:
-        slope = element(dx, i, kind)
-        return slope + const(slope, weight_decay) * element(x, i, kind) if weight_decay else slope
+        grad = element(dx, i, dtype)
+        return grad + const(grad, weight_decay) * element(x, i, dtype) if weight_decay else grad
 
     def velocity(*i: Any) -> Expr:
-        kept = element(v, i, kind)
-        return cast(const(kept, momentum) * kept + gradient(i), out[1].dtype)
+        previous = element(v, i, dtype)
+        return cast(const(previous, momentum) * previous + gradient(i), out[1].dtype)
 
-    new = te.compute(x.shape, velocity, "sgd_v")
+    new_velocity = te.compute(x.shape, velocity, "sgd_v")
 
     def parameter(*i: Any) -> Expr:
-        step = element(new, i, kind)
+        step = element(new_velocity, i, dtype)
         if nesterov:
             step = gradient(i) + const(step, momentum) * step
-        return cast(element(x, i, kind) - element(learning_rate, (), kind) * step, out[0].dtype)
+        return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * step, out[0].dtype)
 
-    return te.compute(x.shape, parameter, "sgd_x"), new
+    return te.compute(x.shape, parameter, "sgd_x"), new_velocity
 
 
 @compute("adam")
@@ -48,37 +48,39 @@ def adam(
     x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: float, beta2: float, eps: float,
     weight_decay: float, decoupled: bool, *, out: Any,
 ) -> Any:  # fmt: skip
-    kind = wide(out[0].dtype)
-    rate = element(learning_rate, (), kind)
+    dtype = wide(out[0].dtype)
+    rate = element(learning_rate, (), dtype)
 
     def gradient(i: tuple[Any, ...]) -> Expr:
-        slope = element(dx, i, kind)
-        return slope + const(slope, weight_decay) * element(x, i, kind) if weight_decay and not decoupled else slope
+        grad = element(dx, i, dtype)
+        return grad + const(grad, weight_decay) * element(x, i, dtype) if weight_decay and not decoupled else grad
 
-    def mean(state: Any, beta: float, new: Expr, i: tuple[Any, ...]) -> Expr:
-        return const(new, beta) * element(state, i, kind) + const(new, 1 - beta) * new
+    def blend(state: Any, beta: float, value: Expr, i: tuple[Any, ...]) -> Expr:
+        return const(value, beta) * element(state, i, dtype) + const(value, 1 - beta) * value
 
-    def square(i: tuple[Any, ...]) -> Expr:
-        slope = gradient(i)
-        return slope * slope
+    def squared_gradient(i: tuple[Any, ...]) -> Expr:
+        grad = gradient(i)
+        return grad * grad
 
-    first = te.compute(x.shape, lambda *i: cast(mean(m, beta1, gradient(i), i), out[1].dtype), "adam_m")
-    second = te.compute(x.shape, lambda *i: cast(mean(v, beta2, square(i), i), out[2].dtype), "adam_v")
+    new_mean = te.compute(x.shape, lambda *i: cast(blend(m, beta1, gradient(i), i), out[1].dtype), "adam_m")
+    new_square_mean = te.compute(
+        x.shape, lambda *i: cast(blend(v, beta2, squared_gradient(i), i), out[2].dtype), "adam_v"
+    )
 
     def parameter(*i: Any) -> Expr:
-        value = element(x, i, kind)
+        value = element(x, i, dtype)
         if weight_decay and decoupled:
             value = value * (const(value, 1) - rate * const(value, weight_decay))
-        number = element(step, (), kind)
-        root = tirx.sqrt(element(second, i, kind) / _bias(beta2, number))
-        change = element(first, i, kind) / _bias(beta1, number) / (root + const(value, eps))
+        step_count = element(step, (), dtype)
+        root = tirx.sqrt(element(new_square_mean, i, dtype) / _bias_correction(beta2, step_count))
+        change = element(new_mean, i, dtype) / _bias_correction(beta1, step_count) / (root + const(value, eps))
         return cast(value - rate * change, out[0].dtype)
 
-    return te.compute(x.shape, parameter, "adam_x"), first, second
+    return te.compute(x.shape, parameter, "adam_x"), new_mean, new_square_mean
 
 
-def _bias(beta: float, step: Expr) -> Expr:
-    """1 - beta**step, by which a mean that started as 0 is too small."""
+def _bias_correction(beta: float, step: Expr) -> Expr:
+    """1 - beta**step: a running mean that started at 0 is divided by it."""
     if beta == 0:
         return const(step, 1)
     return -_math.expm1(step * const(step, math.log(beta)))

@@ -15,8 +15,8 @@ from meta.op.dialect.tvm._register import compute
 Expr = Any
 
 
-def _each(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
-    """A tensor like `out` of `value(block of random words)`."""
+def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
+    """A tensor like `out` of `value(random words)` per element."""
     return te.compute(
         out.shape, lambda *i: cast(value(_random.words(key, _random.position(i, out.shape))), out.dtype), name
     )
@@ -24,38 +24,38 @@ def _each(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: s
 
 @compute("uniform", sizes=("shape",), lift=("low", "high"))
 def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
-    kind = wide(dtype)
-    first, last = element(low, (), kind), element(high, (), kind)
+    value_dtype = wide(dtype)
+    lower, upper = element(low, (), value_dtype), element(high, (), value_dtype)
 
     def value(block: tuple[Expr, ...]) -> Expr:
-        # Rounding can reach the upper end, which does not belong.
-        x = first + _random.unit(block, dtype).astype(kind) * (last - first)
-        return select(cast(cast(x, dtype), kind) < last, x, first)
+        # Rounding can reach the upper bound, which is excluded.
+        x = lower + _random.unit(block, dtype).astype(value_dtype) * (upper - lower)
+        return select(cast(cast(x, dtype), value_dtype) < upper, x, lower)
 
-    return _each(key, out[0], value, "uniform")
+    return _generate(key, out[0], value, "uniform")
 
 
 @compute("normal", sizes=("shape",), lift=("mean", "std"))
 def normal(key: Any, shape: Any, mean: Any, std: Any, dtype: str, *, out: Any) -> Any:
-    kind = wide(dtype)
-    centre, scale = element(mean, (), kind), element(std, (), kind)
-    gauss = _gauss64 if kind == "float64" else _gauss32
-    return _each(key, out[0], lambda block: centre + gauss(block) * scale, "normal")
+    value_dtype = wide(dtype)
+    centre, scale = element(mean, (), value_dtype), element(std, (), value_dtype)
+    gaussian = _gaussian_float64 if value_dtype == "float64" else _gaussian_float32
+    return _generate(key, out[0], lambda block: centre + gaussian(block) * scale, "normal")
 
 
-def _gauss32(block: tuple[Expr, ...]) -> Expr:
-    """31 bits, none of them all zero, for the radius and 24 for the angle."""
+def _gaussian_float32(block: tuple[Expr, ...]) -> Expr:
+    """A standard normal number: 31 bits, offset to exclude 0, give the radius and 24 bits the angle."""
     bits = (block[0] >> tirx.const(1, "uint32")).astype("int32").astype("float32")
-    share = (bits + const(bits, 1)) * const(bits, 2.0**-31)
+    fraction = (bits + const(bits, 1)) * const(bits, 2.0**-31)
     turn = _random.unit(block[1:], "float32")
-    return tirx.sqrt(const(bits, -2) * _math.log(share)) * _cosine_of_turn(turn)
+    return tirx.sqrt(const(bits, -2) * _math.log(fraction)) * _cosine_of_turn(turn)
 
 
-def _gauss64(block: tuple[Expr, ...]) -> Expr:
+def _gaussian_float64(block: tuple[Expr, ...]) -> Expr:
     one = tirx.const(1, "float64")
-    share = one - _random.unit(block[:2], "float64")
+    fraction = one - _random.unit(block[:2], "float64")
     turn = _random.unit(block[2:], "float64")
-    return tirx.sqrt(const(one, -2) * _math.log(share)) * tirx.cos(const(one, 2 * math.pi) * turn)
+    return tirx.sqrt(const(one, -2) * _math.log(fraction)) * tirx.cos(const(one, 2 * math.pi) * turn)
 
 
 _SINE: Final = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8)]
@@ -63,7 +63,7 @@ _SINE: Final = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n 
 
 
 def _cosine_of_turn(turn: Expr) -> Expr:
-    """cos(2 pi turn) of a float32 in [0, 1): sin(2 pi v), v = |turn - 1/2| - 1/4, by its series, which vectorises."""
+    """cos(2 pi turn) of a float32 in [0, 1): the series of sin(2 pi v), v = |turn - 1/2| - 1/4, which vectorises."""
     v = tirx.abs(turn - const(turn, 0.5)) - const(turn, 0.25)
     square = v * v
     out = const(v, _SINE[-1])
@@ -74,11 +74,11 @@ def _cosine_of_turn(turn: Expr) -> Expr:
 
 @compute("randint", sizes=("shape",), lift=("low", "high"))
 def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
-    first, last = element(low, (), "int64"), element(high, (), "int64")
-    return _each(key, out[0], lambda block: _random.integer(block, first, last), "randint")
+    lower, upper = element(low, (), "int64"), element(high, (), "int64")
+    return _generate(key, out[0], lambda block: _random.integer(block, lower, upper), "randint")
 
 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
 def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
-    chance = element(p, (), "float32")
-    return _each(key, out[0], lambda block: _random.happens(block, chance), "bernoulli")
+    probability = element(p, (), "float32")
+    return _generate(key, out[0], lambda block: _random.happens(block, probability), "bernoulli")

@@ -31,8 +31,8 @@ from meta.op.dialect.tvm._scan import scan
 Expr = Any
 
 
-def _simple(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callable[[Any, str], Any]) -> None:
-    """Register a reduction that needs one pass; `prepare(x, result dtype)` gives the elements."""
+def _reduce_once(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callable[[Any, str], Any]) -> None:
+    """Register a reduction of one pass over the elements `prepare(x, result dtype)`."""
 
     @compute(name)
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
@@ -40,18 +40,18 @@ def _simple(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callable[[A
         return finish(reduced(x, axes, reducer, prepare(x, out[0].dtype), name), axes, out[0], f"{name}_result")
 
 
-def _in_result_dtype(x: Any, dtype: str) -> Any:
+def _as_result_dtype(x: Any, dtype: str) -> Any:
     return widened(x, wide(dtype))
 
 
-def _truth(x: Any, dtype: str) -> Any:
+def _as_truth_values(x: Any, dtype: str) -> Any:
     return lambda *i: cast(x(*i), "bool").astype("uint8")
 
 
-_simple("sum", te.sum, _in_result_dtype)
-_simple("prod", prod, _in_result_dtype)
-_simple("all", te.min, _truth)
-_simple("any", te.max, _truth)
+_reduce_once("sum", te.sum, _as_result_dtype)
+_reduce_once("prod", prod, _as_result_dtype)
+_reduce_once("all", te.min, _as_truth_values)
+_reduce_once("any", te.max, _as_truth_values)
 
 
 @compute("mean")
@@ -65,35 +65,37 @@ def _extremum(name: str, largest: bool) -> None:
     @compute(name)
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
-        best = _best_key(x, axes, largest)
-        return finish(best, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
+        extremum = _extremum_key(x, axes, largest)
+        return finish(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
 
-    # Two passes, because the reduction of pairs that one would need runs one element at a time.
+    # Two passes vectorise; one pass would reduce pairs (value, position) one element at a time.
     @compute(f"arg{name}", pattern="softmax")
     def run_arg(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
-        best = _best_key(x, axes, largest)
-        kind = _position_dtype(x, axes)
-        last = tirx.const(dtypes.int_range(kind)[1], kind)
+        extremum = _extremum_key(x, axes, largest)
+        position_dtype = _position_dtype(x, axes)
+        largest_position = tirx.const(dtypes.int_range(position_dtype)[1], position_dtype)
 
         def position(*i: Any) -> Expr:
             flat: Expr = tirx.const(0, "int64")
             for d in axes:
                 flat = flat * x.shape[d] + i[d]
-            return select(tirx.EQ(order_key(x(*i), largest), at(best, axes, i)), cast(flat, kind), last)
+            return select(
+                tirx.EQ(order_key(x(*i), largest), at(extremum, axes, i)), cast(flat, position_dtype), largest_position
+            )
 
         return finish(reduced(x, axes, te.min, position, f"{name}_position"), axes, out[0], f"arg{name}")
 
 
 def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
-    """32 bits where they are known to do: half the work, and TVM's narrowing of loop variables to 32 bits fails on
-    those whose value is used in 64."""
+    """int32 if the sizes are known to fit: half the work, and TVM fails to narrow loop variables to 32 bits where their
+    value is used as int64."""
     sizes = [x.shape[d] for d in axes]
-    known = all(isinstance(n, tirx.IntImm) for n in sizes)
-    return "int32" if known and math.prod(int(n) for n in sizes) <= dtypes.int_range("int32")[1] else "int64"
+    is_static = all(isinstance(n, tirx.IntImm) for n in sizes)
+    return "int32" if is_static and math.prod(int(n) for n in sizes) <= dtypes.int_range("int32")[1] else "int64"
 
 
-def _best_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
+def _extremum_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
     reducer = te.max if largest else te.min
     return reduced(x, axes, reducer, lambda *i: order_key(x(*i), largest), "best")
 
@@ -121,7 +123,7 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
 
 @compute("prod_dx", pattern="softmax")
 def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
-    """The product of the others: the whole one over x, or where an element is 0, the product of all that are not."""
+    """dy times the product of the other elements: the total over x, or for a 0 the product of the nonzero elements."""
     ndim, dtype = len(x.shape), wide(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), widened(x)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
@@ -129,13 +131,13 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     def is_zero(*i: Any) -> Expr:
         return tirx.EQ(value(*i), zero)
 
-    zeros = reduced(x, axes, te.sum, lambda *i: select(is_zero(*i), one, zero), "zeros")
-    rest = reduced(x, axes, prod, lambda *i: select(is_zero(*i), one, value(*i)), "rest")
+    zero_count = reduced(x, axes, te.sum, lambda *i: select(is_zero(*i), one, zero), "zeros")
+    nonzero_product = reduced(x, axes, prod, lambda *i: select(is_zero(*i), one, value(*i)), "rest")
 
     def element(*i: Any) -> Expr:
-        here, others, nulls = is_zero(*i), at(rest, axes, i), at(zeros, axes, i)
-        nonzero = select(tirx.EQ(nulls, zero), others / select(here, one, value(*i)), zero)
-        partial = select(here, select(tirx.EQ(nulls, one), others, zero), nonzero)
+        x_is_zero, others, zeros = is_zero(*i), at(nonzero_product, axes, i), at(zero_count, axes, i)
+        nonzero = select(tirx.EQ(zeros, zero), others / select(x_is_zero, one, value(*i)), zero)
+        partial = select(x_is_zero, select(tirx.EQ(zeros, one), others, zero), nonzero)
         return cast(partial * cast(spread(dy, axes, ndim, i), dtype), out[0].dtype)
 
     return te.compute(out[0].shape, element, "prod_dx")
@@ -145,35 +147,35 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     dtype = wide(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
-    # The largest finite element, so that infinities meet none and NaN shows in the sum.
+    # A row maximum of inf or NaN is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
     infinity = tirx.const(float("inf"), dtype)
-    highest = reduced(x, axes, te.max, value, "highest")
+    maximum = reduced(x, axes, te.max, value, "highest")
 
-    def base(*i: Any) -> Expr:
-        found = at(highest, axes, i)
-        return select(found < infinity, found, tirx.const(0, dtype))
+    def offset(*i: Any) -> Expr:
+        row_maximum = at(maximum, axes, i)
+        return select(row_maximum < infinity, row_maximum, tirx.const(0, dtype))
 
-    total = reduced(x, axes, te.sum, lambda *i: _math.exp(value(*i) - base(*i)), "total")
-    result = te.compute(total.shape, lambda *i: _math.log(total(*i)) + base(*i), "logarithm")
+    total = reduced(x, axes, te.sum, lambda *i: _math.exp(value(*i) - offset(*i)), "total")
+    result = te.compute(total.shape, lambda *i: _math.log(total(*i)) + offset(*i), "logarithm")
     return finish(result, axes, out[0], "logsumexp")
 
 
-def _moment(name: str, last: Callable[[Expr], Expr]) -> None:
+def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
     @compute(name, pattern="softmax")
     def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
         dtype = wide(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
-        number = count(x, axes, dtype)
+        size = count(x, axes, dtype)
         total = reduced(x, axes, te.sum, value, f"{name}_sum")
-        centre = te.compute(total.shape, lambda *i: total(*i) / number, f"{name}_mean")
+        centre = te.compute(total.shape, lambda *i: total(*i) / size, f"{name}_mean")
 
         def squared(*i: Any) -> Expr:
             difference = value(*i) - at(centre, axes, i)
             return difference * difference
 
         squares = reduced(x, axes, te.sum, squared, f"{name}_squares")
-        freedom = divisor(tirx.max(number - const(number, correction), const(number, 0)))
-        return finish(squares, axes, out[0], name, lambda value: last(value / freedom))
+        freedom = divisor(tirx.max(size - const(size, correction), const(size, 0)))
+        return finish(squares, axes, out[0], name, lambda value: transform(value / freedom))
 
 
 _moment("var", lambda value: value)
@@ -183,8 +185,8 @@ _moment("std", tirx.sqrt)
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
     @compute(name, pattern="opaque")
     def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-        wider = te.compute(x.shape, widened(x, wide(out[0].dtype)), "element")
-        total = scan(wider, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
+        elements = te.compute(x.shape, widened(x, wide(out[0].dtype)), "element")
+        total = scan(elements, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
         return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
 
 

@@ -1,4 +1,4 @@
-"""Sorting: a stable merge sort of positions, row by row, as loops."""
+"""Sorting: a stable merge sort of positions, one row at a time, written as loops."""
 
 from __future__ import annotations
 
@@ -14,59 +14,60 @@ from meta.op.dialect.tvm._scan import Index, nest
 
 @compute("argsort")
 def argsort(x: Any, axis: int, descending: bool) -> Any:
-    ordered, at = order(x, axis, descending)
-    return te.compute(x.shape, lambda *i: ordered(*_last(i, at)), "argsort")
+    positions, axis = sort_positions(x, axis, descending)
+    return te.compute(x.shape, lambda *i: positions(*_move_last(i, axis)), "argsort")
 
 
 @compute("sort")
 def sort(x: Any, axis: int, descending: bool) -> Any:
-    ordered, at = order(x, axis, descending)
-    return te.compute(x.shape, lambda *i: x(*_replaced(i, at, ordered(*_last(i, at)))), "sort")
+    positions, axis = sort_positions(x, axis, descending)
+    return te.compute(x.shape, lambda *i: x(*_replace_index(i, axis, positions(*_move_last(i, axis)))), "sort")
 
 
 @compute("topk")
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> Any:
-    ordered, at = order(x, axis, largest)
-    indices = te.compute(out[1].shape, lambda *i: ordered(*_last(i, at)), "topk_indices")
-    return te.compute(out[0].shape, lambda *i: x(*_replaced(i, at, indices(*i))), "topk_values"), indices
+    positions, axis = sort_positions(x, axis, largest)
+    indices = te.compute(out[1].shape, lambda *i: positions(*_move_last(i, axis)), "topk_indices")
+    return te.compute(out[0].shape, lambda *i: x(*_replace_index(i, axis, indices(*i))), "topk_values"), indices
 
 
-def _last(index: Index, at: int) -> Index:
-    """An index with that of axis `at` moved to the end."""
-    return (*index[:at], *index[at + 1 :], *index[at : at + 1])
+def _move_last(index: Index, axis: int) -> Index:
+    """An index with the entry of `axis` moved to the end."""
+    return (*index[:axis], *index[axis + 1 :], *index[axis : axis + 1])
 
 
-def _replaced(index: Index, at: int, position: Any) -> Index:
-    return (*index[:at], position, *index[at + 1 :]) if index else index
+def _replace_index(index: Index, axis: int, position: Any) -> Index:
+    """An index with the entry of `axis` replaced."""
+    return (*index[:axis], position, *index[axis + 1 :]) if index else index
 
 
-def order(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
-    """The positions in order, along the last axis, and the axis of x that they count along."""
+def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
+    """The sorted positions, along the last axis of the result, and the axis of x that was sorted."""
     if not x.shape:
         return te.compute((), lambda: _int(0), "order"), 0
-    at = axis % len(x.shape)
-    *others, size = _last(tuple(x.shape), at)
-    keys = te.compute((*others, size), lambda *i: _key(x(*i[:at], i[-1], *i[at:-1])), "keys")
+    axis = axis % len(x.shape)
+    *others, size = _move_last(tuple(x.shape), axis)
+    keys = te.compute((*others, size), lambda *i: _sort_key(x(*i[:axis], i[-1], *i[axis:-1])), "keys")
     merged = te.extern([[2, *others, size]], [keys], nest(others, _merge_sort(size, descending)), dtype="int64")
-    return te.compute((*others, size), lambda *i: merged(0, *i), "order"), at
+    return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
 
 
-def _key(x: Any) -> Any:
-    """An integer that sorts like x; zeros of both signs are equal."""
+def _sort_key(x: Any) -> Any:
+    """An integer that sorts like x; -0.0 equals 0.0."""
     zero = const(x, 0)
     return order_key(x if dtype_of(x) == "bool" else select(tirx.EQ(x, zero), zero, x), largest=True)
 
 
 def _merge_sort(size: Any, descending: bool) -> Any:
-    """Sort the positions of one row from the bottom up: runs of 1, 2, 4, ... elements are merged from one half of the
-    buffer into the other. Passes come in pairs, so that the result is in the first half."""
+    """Loops that sort the positions of one row bottom-up: they merge runs of 1, 2, 4, ... elements from one half of the
+    buffer into the other. Passes come in pairs, so that the result ends in the first half."""
 
     def row(index: Index, buffers: list[Any]) -> None:
         keys, order = buffers
         state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), "int64", scope="local"))
         left, right, width = range(3)
 
-        def before(b: Any, a: Any) -> Any:
+        def is_before(b: Any, a: Any) -> Any:
             first, second = keys[(*index, b)], keys[(*index, a)]
             return first > second if descending else first < second
 
@@ -79,7 +80,7 @@ def _merge_sort(size: Any, descending: bool) -> Any:
                 with script_tirx.serial(0, end - start) as step:
                     a = order[(half, *index, tirx.min(state[left], size - 1))]
                     b = order[(half, *index, tirx.min(state[right], size - 1))]
-                    from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, before(b, a)))
+                    from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, is_before(b, a)))
                     with script_tirx.If(from_right):
                         with script_tirx.Then():
                             order[(1 - half, *index, start + step)] = b

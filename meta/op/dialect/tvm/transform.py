@@ -1,4 +1,4 @@
-"""TE computes of operators that change shape, type or place."""
+"""TE computes of operators that change shape, dtype or device, join or split."""
 
 from __future__ import annotations
 
@@ -51,56 +51,57 @@ def is_one(extent: Any) -> bool:
     return extent == 1 if isinstance(extent, int) else getattr(extent, "value", None) == 1
 
 
-def _permuted(x: Any, order: tuple[int, ...]) -> Any:
-    back = [order.index(axis) for axis in range(len(order))]
-    return te.compute(tuple(x.shape[axis] for axis in order), lambda *i: x(*(i[b] for b in back)), "transpose")
+def _permute(x: Any, order: tuple[int, ...]) -> Any:
+    inverse = [order.index(axis) for axis in range(len(order))]
+    return te.compute(tuple(x.shape[axis] for axis in order), lambda *i: x(*(i[b] for b in inverse)), "transpose")
 
 
 @compute("transpose")
 def transpose(x: Any, axes: tuple[int, ...] | None) -> Any:
     rank = len(x.shape)
-    return _permuted(x, tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes))
+    return _permute(x, tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes))
 
 
 @compute("swap_axis")
 def swap_axis(x: Any, axis1: int, axis2: int) -> Any:
-    return _permuted(x, swapped(axis1, axis2, len(x.shape)))
+    return _permute(x, swapped(axis1, axis2, len(x.shape)))
 
 
 @compute("moveaxis")
 def moveaxis(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
-    return _permuted(x, moved(source, destination, len(x.shape)))
+    return _permute(x, moved(source, destination, len(x.shape)))
 
 
 @compute("concatenate")
 def concatenate(xs: list[Any], axis: int, *, out: Any) -> Any:
-    at = axis % len(xs[0].shape)
+    axis = axis % len(xs[0].shape)
 
     def element(*i: Any) -> Any:
         begins = [0]
         for x in xs[:-1]:
-            begins.append(begins[-1] + x.shape[at])
-        value = _shifted(xs[-1], i, at, begins[-1])
+            begins.append(begins[-1] + x.shape[axis])
+        value = _read_shifted(xs[-1], i, axis, begins[-1])
         for x, begin in zip(reversed(xs[:-1]), reversed(begins[:-1]), strict=True):
-            value = tirx.if_then_else(i[at] < begin + x.shape[at], _shifted(x, i, at, begin), value)
+            value = tirx.if_then_else(i[axis] < begin + x.shape[axis], _read_shifted(x, i, axis, begin), value)
         return value
 
     return te.compute(out[0].shape, element, "concatenate")
 
 
-def _shifted(x: Any, i: Any, at: int, begin: Any) -> Any:
-    return x(*i[:at], i[at] - begin, *i[at + 1 :])
+def _read_shifted(x: Any, i: Any, axis: int, begin: Any) -> Any:
+    """The element of x at index i of a result in which x begins at `begin` along `axis`."""
+    return x(*i[:axis], i[axis] - begin, *i[axis + 1 :])
 
 
 @compute("stack")
 def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
-    at = axis % len(out[0].shape)
+    axis = axis % len(out[0].shape)
 
     def element(*i: Any) -> Any:
-        rest = (*i[:at], *i[at + 1 :])
+        rest = (*i[:axis], *i[axis + 1 :])
         value = xs[-1](*rest)
         for n in reversed(range(len(xs) - 1)):
-            value = tirx.if_then_else(i[at] == n, xs[n](*rest), value)
+            value = tirx.if_then_else(i[axis] == n, xs[n](*rest), value)
         return value
 
     return te.compute(out[0].shape, element, "stack")
@@ -108,14 +109,14 @@ def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
 
 @compute("split", sizes=("indices_or_sections",))
 def split(x: Any, indices_or_sections: Any, axis: int, *, out: Any) -> Any:
-    at = axis % len(x.shape)
+    axis = axis % len(x.shape)
     begin: Any = 0
     results: list[Any] = []
-    for piece in out:
-        results.append(_piece(x, piece.shape, at, begin))
-        begin = begin + piece.shape[at]
+    for section in out:
+        results.append(_section(x, section.shape, axis, begin))
+        begin = begin + section.shape[axis]
     return tuple(results)
 
 
-def _piece(x: Any, shape: Any, at: int, begin: Any) -> Any:
-    return te.compute(shape, lambda *i: x(*i[:at], i[at] + begin, *i[at + 1 :]), "split")
+def _section(x: Any, shape: Any, axis: int, begin: Any) -> Any:
+    return te.compute(shape, lambda *i: x(*i[:axis], i[axis] + begin, *i[axis + 1 :]), "split")

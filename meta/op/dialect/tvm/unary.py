@@ -19,8 +19,8 @@ _GELU_SCALE: Final = math.sqrt(2 / math.pi)
 _GELU_CUBIC: Final = 0.044715
 
 
-def whole(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """A rounding: integers are what they are."""
+def rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """A rounding `function` that returns integers unchanged."""
     return lambda x: function(x) if is_float(x) else x
 
 
@@ -39,14 +39,14 @@ def silu_dx(x: Expr, dy: Expr) -> Expr:
     return let(_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
 
 
-def softplus(x: Expr, beta: float) -> Expr:
-    """max(z, 0) + log(1 + e**-|z|), z = beta x, which neither overflows nor cancels."""
+def softplus(x: Expr, beta: float = 1.0) -> Expr:
+    """log(1 + e**z) / beta with z = beta x, as max(z, 0) + log(1 + e**-|z|): no overflow, no cancellation."""
     scale = const(x, beta)
 
-    def body(z: Expr) -> Expr:
+    def softplus_of(z: Expr) -> Expr:
         return (select(z < const(x, 0), const(x, 0), z) + _math.log1p(_math.exp(-tirx.abs(z)))) / scale
 
-    return let(x * scale, body)
+    return let(x * scale, softplus_of)
 
 
 def elu(x: Expr, alpha: float) -> Expr:
@@ -69,15 +69,15 @@ def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
         return dy * (distribution + x * density)
     scale, cubic, three = const(x, _GELU_SCALE), const(x, _GELU_CUBIC), const(x, 3)
 
-    def body(t: Expr) -> Expr:
+    def from_tanh(t: Expr) -> Expr:
         slope = scale * (one + three * cubic * x * x)
         return dy * half * (one + t + x * (one - t * t) * slope)
 
-    return let(_math.tanh(scale * (x + cubic * x * x * x)), body)
+    return let(_math.tanh(scale * (x + cubic * x * x * x)), from_tanh)
 
 
 def clip(x: Expr, low: float | None, high: float | None) -> Expr:
-    """NaN stays NaN: comparisons with it are false."""
+    """min(max(x, low), high). NaN stays NaN: comparisons with it are false."""
     if low is not None:
         bound = const(x, low)
         x = select(x < bound, bound, x)
@@ -103,7 +103,7 @@ elementwise({
     "atan": libm("atan"),
     "atanh": libm("atanh"),
     "bitwise_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.bitwise_not(x),
-    "ceil": whole(tirx.ceil),
+    "ceil": rounding(tirx.ceil),
     "clip": clip,
     "clip_dx": clip_dx,
     "copy": lambda x: x,
@@ -116,7 +116,7 @@ elementwise({
     "exp": _math.exp,
     "exp2": libm("exp2"),
     "expm1": _math.expm1,
-    "floor": whole(tirx.floor),
+    "floor": rounding(tirx.floor),
     "gelu": gelu,
     "gelu_dx": gelu_dx,
     "isfinite": lambda x: tirx.abs(x) < const(x, math.inf) if is_float(x) else tirx.const(True, "bool"),
@@ -134,7 +134,7 @@ elementwise({
     "reciprocal_dx": lambda y, dy: -dy * y * y,
     "relu": lambda x: select(x < const(x, 0), const(x, 0), x),
     "relu_dx": lambda y, dy: select(y <= const(y, 0), const(dy, 0), dy),
-    "round": whole(tirx.nearbyint),
+    "round": rounding(tirx.nearbyint),
     "rsqrt": lambda x: const(x, 1) / tirx.sqrt(x),
     "rsqrt_dx": lambda y, dy: const(y, -0.5) * dy * y * y * y,
     "sigmoid": _math.sigmoid,
@@ -153,5 +153,5 @@ elementwise({
     "tanh_dx": lambda y, dy: dy * (const(y, 1) - y * y),
     "threshold": lambda x, threshold, value: select(x <= const(x, threshold), const(x, value), x),
     "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
-    "trunc": whole(tirx.trunc),
+    "trunc": rounding(tirx.trunc),
 })  # fmt: skip
