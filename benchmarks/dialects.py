@@ -1,8 +1,8 @@
-"""`python -m benchmarks.dialects [--device cuda] [--op NAME]`: each operator under each dialect that accepts it.
+"""`python -m benchmarks.dialects [--device cuda] [--op NAME] [--write]`: each operator by each dialect that accepts it.
 
 The calls are those of `benchmarks.problems`; for operators that are not among them, rows of the operator tests with
 every size made larger. Printed are the times, the dialect that dispatch chooses first, and at last where it is not the
-fastest.
+fastest. With `--write`, both sides of the crossover limits are measured instead, and meta/op/crossover.py is rewritten.
 """
 
 from __future__ import annotations
@@ -123,7 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--op", action="append", help="only these operators")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after about as long")
+    parser.add_argument("--write", action="store_true", help="measure the crossover limits and rewrite their table")
     options = parser.parse_args(argv)
+    if options.write:
+        return _rewrite(options.device, options.op)
     start, wrong = time.monotonic(), list[str]()
     for row, largest in rows(options.op):
         if time.monotonic() - start > options.seconds:
@@ -139,6 +142,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             wrong.append(line)
     print(f"\n{len(wrong)} calls whose first dialect is not the fastest on {options.device}:")
     print("\n".join(wrong) or "none")
+    return 0
+
+
+def _rewrite(device: str, ops: Sequence[str] | None) -> int:
+    """Measure the crossover limits of a device again and write those that moved."""
+    from benchmarks import crossovers
+
+    fresh = dict(crossovers.remeasure(device, ops, crossovers.machine_name(device)))
+    crossovers.write([fresh.get(limit, limit) for limit in crossovers.crossover.LIMITS])
+    for old, new in fresh.items():
+        print(f"{old.dialect} {old.operators} {old.unit}: {old.least}..{old.most} -> {new.least}..{new.most}")
     return 0
 
 

@@ -357,5 +357,5 @@ def test_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.tf32_allowed()
     settings.allow_tf32(None)
     monkeypatch.setenv("META_CUDNN_TF32", "maybe")
-    with pytest.raises(ArgumentError, match="META_CUDNN_TF32 is 'maybe'; 0 or 1"):
+    with pytest.raises(ArgumentError, match="META_CUDNN_TF32 is 'maybe'; expected 0 or 1"):
         settings.tf32_allowed()
