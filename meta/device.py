@@ -1,4 +1,4 @@
-"""Devices: `meta.device("cuda:1")`, interned, so that two equal devices are one object."""
+"""Devices: `meta.device("cuda:1")`. They are interned: equal devices are the same object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"(cpu|cuda)(?::(\d+)|\((\d+)\))?")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Device:
-    """A kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`."""
+    """A device kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`."""
 
     kind: str
     index: int = 0
@@ -35,16 +35,16 @@ def _intern(kind: str, index: int) -> Device:
 
 @cache
 def _parse(name: str) -> Device:
-    found = _NAME.fullmatch(name)
-    if found is None:
-        raise DeviceError("device", f"{name!r} names no device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
-    return _intern(found[1], int(found[2] or found[3] or 0))
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise DeviceError("device", f"{name!r} is not a device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
+    return _intern(match[1], int(match[2] or match[3] or 0))
 
 
 def device(name: str | Device) -> Device:
-    """The device called `name`: "cpu", "cuda", "cuda:1" or "cuda(1)". Raises DeviceError for anything else.
+    """The device with the name "cpu", "cuda", "cuda:1" or "cuda(1)". Raises DeviceError for other names.
 
-    Naming a device does not require it to exist on this machine; placing data on it does."""
+    The device need not exist on this machine until data is placed on it."""
     return name if isinstance(name, Device) else _parse(str(name))
 
 

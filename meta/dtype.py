@@ -1,8 +1,8 @@
-"""Data types, as strings: names, sizes, categories, promotion, and NumPy's view of them.
+"""Data types: names, sizes, categories, promotion and conversion to NumPy.
 
-A dtype is its name ("float32"); nothing here is a class, so types hash and compare as fast as strings do.
-The promotion rule is torch's: a Python scalar never changes the category of a tensor unless its own is higher, and
-a 0-d tensor counts as a tensor. Categories are ordered bool < integer < float.
+A dtype is a string, its name ("float32"), so dtypes hash and compare as fast as strings. Promotion follows torch: a
+Python scalar changes the category of a tensor only if its category is higher; a 0-d tensor counts as a tensor.
+Categories are ordered bool < integer < float.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _CATEGORY = {"bool": 0} | dict.fromkeys(INTS, 1) | dict.fromkeys(FLOATS, 2)
 
 
 def canonical(dtype: object, where: str = "dtype") -> str:
-    """The name of `dtype`: a name or alias, a Python scalar type, or any object that NumPy or torch prints as a dtype.
+    """The name of `dtype`, which is a name or alias, a Python scalar type, or a dtype object of NumPy or torch.
 
-    Raises ArgumentError when it names no supported dtype."""
+    Raises ArgumentError for unsupported dtypes."""
     if isinstance(dtype, str) and dtype in _BITS:
         return dtype
     try:
-        return _known[dtype.__class__, dtype]
-    except (KeyError, TypeError):  # met for the first time, or not hashable
+        return _name_cache[dtype.__class__, dtype]
+    except (KeyError, TypeError):  # not cached or not hashable
         pass
-    found = _named(dtype, where)
+    name = _canonical_name(dtype, where)
     if dtype.__class__.__hash__ is not None:
-        _known[dtype.__class__, dtype] = found
-    return found
+        _name_cache[dtype.__class__, dtype] = name
+    return name
 
 
-_known: dict[tuple[type, object], str] = {}
-"""Names of dtype objects of other libraries, which are slow to print."""
+_name_cache: dict[tuple[type, object], str] = {}
+"""Names of the dtype objects of other libraries, whose conversion to text is slow."""
 
 
-def _named(dtype: object, where: str) -> str:
+def _canonical_name(dtype: object, where: str) -> str:
     if isinstance(dtype, type) and dtype in (bool, int, float):
         return {bool: "bool", int: "int64", float: "float32"}[dtype]  # type: ignore[index]
     name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))
@@ -60,7 +60,7 @@ def _named(dtype: object, where: str) -> str:
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element."""
+    """Size of one element in bytes."""
     return _BITS[dtype] // 8
 
 
@@ -73,16 +73,16 @@ def is_int(dtype: str) -> bool:
 
 
 def category(dtype: str) -> int:
-    """0 bool, 1 integer, 2 floating."""
+    """The category of a dtype: 0 for bool, 1 for integers, 2 for floats."""
     return _CATEGORY[dtype]
 
 
 @cache
 def promote(a: str, b: str) -> str:
-    """The dtype in which two tensors of dtypes `a` and `b` meet (torch.promote_types' table).
+    """The common dtype of two tensors of dtypes `a` and `b`, as in torch.promote_types.
 
-    uint8 with a signed type takes the next wider signed type; float16 with bfloat16 gives float32; an integer or bool
-    with a float gives the float."""
+    uint8 and a signed dtype give a signed dtype that holds both; float16 and bfloat16 give float32; an integer or bool
+    and a float give the float."""
     if a == b:
         return a
     if _CATEGORY[a] != _CATEGORY[b]:
@@ -100,16 +100,16 @@ def scalar_category(value: bool | int | float) -> int:
 
 
 def promote_scalar(tensor: str, value: bool | int | float) -> str:
-    """The dtype of `tensor_of(dtype) op value`: the tensor's, unless the scalar's category is higher, when it is the
-    default of that category (int64, float32)."""
-    kind = scalar_category(value)
-    if kind <= _CATEGORY[tensor]:
+    """The result dtype of an operator on a tensor of dtype `tensor` and a Python scalar: the tensor's dtype, or the
+    default of the scalar's category (int64, float32) if that is higher."""
+    scalar = scalar_category(value)
+    if scalar <= _CATEGORY[tensor]:
         return tensor
-    return "int64" if kind == 1 else "float32"
+    return "int64" if scalar == 1 else "float32"
 
 
 def to_numpy(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype; bfloat16 is ml_dtypes.bfloat16."""
+    """The NumPy dtype; for bfloat16 that of ml_dtypes."""
     import numpy as np
 
     if dtype == "bfloat16":
@@ -119,7 +119,7 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
 
 
 def int_range(dtype: str) -> tuple[int, int]:
-    """Least and greatest value of an integer (or bool) dtype."""
+    """Smallest and largest value of an integer or bool dtype."""
     if dtype == "bool":
         return 0, 1
     bits = _BITS[dtype]

@@ -44,8 +44,8 @@ def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: 
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
     v: Values, (..., other length, value features).
-    causal: Whether query i sees the keys up to i only.
-    scale: Factor of the scores; None for 1 / sqrt(features).
+    causal: Whether query i attends only to keys 0 to i.
+    scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     try:
         run = _r_scaled_dot_product_attention[q._type, k._type, v._type, causal, causal.__class__, scale, scale.__class__]
@@ -81,8 +81,8 @@ def scaled_dot_product_attention_dx(
     y: Result of the forward operator.
     lse: Logarithms of the sums of exponentials, from the forward operator.
     dy: Gradient of the result.
-    causal: Whether query i sees the keys up to i only.
-    scale: Factor of the scores; None for 1 / sqrt(features).
+    causal: Whether query i attends only to keys 0 to i.
+    scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     try:
         run = _r_scaled_dot_product_attention_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale, scale.__class__]
@@ -426,7 +426,7 @@ _r_maximum_dx = _s_maximum_dx.fast
 def maximum_dx(x1: T | float, x2: T | float, dy: T) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
-    x1: The operand whose gradient is wanted.
+    x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
@@ -470,7 +470,7 @@ _r_minimum_dx = _s_minimum_dx.fast
 def minimum_dx(x1: T | float, x2: T | float, dy: T) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
-    x1: The operand whose gradient is wanted.
+    x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
@@ -656,9 +656,9 @@ _r_where = _s_where.fast
 
 def where(condition: T, x: T | float, y: T | float) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
-    condition: What to choose by, bool.
-    x: Taken where the condition is true: a tensor or a number.
-    y: Taken elsewhere: a tensor or a number; all three shapes broadcast.
+    condition: Condition, bool.
+    x: Values where the condition is true: a tensor or a number.
+    y: Values where it is false: a tensor or a number; all three shapes broadcast.
     """
     try:
         run = _r_where[condition._type, x._type, y._type]
@@ -691,11 +691,10 @@ def conv1d(
     narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -732,11 +731,10 @@ def conv1d_dw(
     x: Input of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's w.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -775,11 +773,10 @@ def conv1d_dx(
     w: Kernel of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -818,11 +815,11 @@ def conv1d_transpose(
     element of x adds a scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: What is cut off around the result; given as for a convolution.
+    stride: Step between windows: one int, or one per axis.
+    padding: Elements cropped around the result; as for a convolution.
     output_padding: Extra size at the end of each spatial axis of the result.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -861,11 +858,10 @@ def conv2d(
     narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -902,11 +898,10 @@ def conv2d_dw(
     x: Input of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's w.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -945,11 +940,10 @@ def conv2d_dx(
     w: Kernel of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -988,11 +982,11 @@ def conv2d_transpose(
     element of x adds a scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: What is cut off around the result; given as for a convolution.
+    stride: Step between windows: one int, or one per axis.
+    padding: Elements cropped around the result; as for a convolution.
     output_padding: Extra size at the end of each spatial axis of the result.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -1031,11 +1025,10 @@ def conv3d(
     narrow ones first. A bias is added by `bias_add`.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (out channels, channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -1072,11 +1065,10 @@ def conv3d_dw(
     x: Input of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's w.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1115,11 +1107,10 @@ def conv3d_dx(
     w: Kernel of the forward operator.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    stride: Step between windows: one int, or one an axis.
-    padding: Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom,
-        right).
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1158,11 +1149,11 @@ def conv3d_transpose(
     element of x adds a scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
-    stride: Step between windows: one int, or one an axis.
-    padding: What is cut off around the result; given as for a convolution.
+    stride: Step between windows: one int, or one per axis.
+    padding: Elements cropped around the result; as for a convolution.
     output_padding: Extra size at the end of each spatial axis of the result.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    groups: Number of independent groups that channels are divided into.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
     """
     if type(stride) is int:
         stride = (stride,)
@@ -1202,9 +1193,9 @@ def non_max_suppression(
     within classes only, move the boxes of each class apart.
     boxes: Corners (x1, y1, x2, y2) of boxes, (batch, n, 4), floating.
     scores: (batch, n), of the dtype of boxes.
-    iou_threshold: Overlap, intersection over union, above which a box is dropped.
-    score_threshold: Boxes whose score is not above it are dropped; None for none.
-    max_size: How many boxes to keep at most; None for all.
+    iou_threshold: Intersection over union above which the lower box is dropped.
+    score_threshold: Boxes are dropped up to this score; None keeps all.
+    max_size: Largest number of boxes to keep; None for all.
     """
     try:
         run = _r_non_max_suppression[boxes._type, scores._type, iou_threshold, iou_threshold.__class__, score_threshold, score_threshold.__class__, max_size, max_size.__class__]
@@ -1231,10 +1222,10 @@ def resize1d(
     (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
     1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    size: Spatial shape of the result: one int, or one per axis.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(size) is int:
@@ -1266,9 +1257,9 @@ def resize1d_dx(
     """Gradient of resizing: each element of dy shared by those that it was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(shape) is int:
@@ -1301,10 +1292,10 @@ def resize2d(
     (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
     1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    size: Spatial shape of the result: one int, or one per axis.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(size) is int:
@@ -1336,9 +1327,9 @@ def resize2d_dx(
     """Gradient of resizing: each element of dy shared by those that it was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(shape) is int:
@@ -1371,10 +1362,10 @@ def resize3d(
     (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
     1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    size: Spatial shape of the result: one int, or one per axis.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(size) is int:
@@ -1406,9 +1397,9 @@ def resize3d_dx(
     """Gradient of resizing: each element of dy shared by those that it was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
-    method: How to interpolate.
-    coordinates: Which position of x an element of the result has, as ONNX Resize names it.
-    rounding: How the method "nearest" rounds positions.
+    method: Interpolation method.
+    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if type(shape) is int:
@@ -1435,7 +1426,7 @@ def argwhere(x: T, size: int | Sequence[Dim] | None = None) -> T:
     """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
     on values, and is found out when the call runs.
     x: Input.
-    size: Number of rows of the result; missing ones are -1. None for as many as there are.
+    size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
     """
     if type(size) is int:
         size = (size,)
@@ -1455,7 +1446,7 @@ _r_embedding = _s_embedding.fast
 def embedding(weight: T, indices: T) -> T:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]. Positions outside are
     moved to the nearest inside.
-    weight: (n, ...): the table of n rows.
+    weight: Table of n rows, (n, ...).
     indices: Positions, of an integer dtype.
     """
     try:
@@ -1501,7 +1492,7 @@ def gather(x: T, axis: int, indices: T) -> T:
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     Positions outside are moved to the nearest inside.
     x: Input.
-    axis: The axis that positions count along.
+    axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
     try:
@@ -1523,7 +1514,7 @@ _r_gather_dx = _s_gather_dx.fast
 def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim]) -> T:
     """Gradient of gather: each element of dy added to the place that it was taken from.
     dy: Gradient of the result.
-    axis: The axis that positions count along.
+    axis: The axis to index.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     """
@@ -1551,7 +1542,7 @@ def gather_nd(x: T, indices: T, batch_dims: int = 0) -> T:
     are moved to the nearest inside.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
-    batch_dims: How many leading axes of x the positions share; they are not indexed.
+    batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
     try:
         run = _r_gather_nd[x._type, indices._type, batch_dims, batch_dims.__class__]
@@ -1574,7 +1565,7 @@ def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int 
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
-    batch_dims: How many leading axes of x the positions share; they are not indexed.
+    batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1597,7 +1588,7 @@ _r_index_select = _s_index_select.fast
 def index_select(x: T, axis: int, indices: T) -> T:
     """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
     x: Input.
-    axis: The axis that positions count along.
+    axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
     try:
@@ -1620,9 +1611,9 @@ def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
     """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does. Positions
     outside are moved to the nearest inside.
     x: Input.
-    axis: The axis that positions count along.
+    axis: The axis to index.
     indices: Positions, of an integer dtype.
-    src: What is added; its shape is that of indices.
+    src: Values to add, of the shape of indices.
     """
     try:
         run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
@@ -1651,10 +1642,10 @@ def scatter_elements(
     src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
     Positions outside are moved to the nearest inside.
     x: Input.
-    axis: The axis that positions count along.
+    axis: The axis to index.
     indices: Positions, of an integer dtype.
-    src: What is put; its shape is that of indices.
-    reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+    src: Values to write, of the shape of indices.
+    reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
     try:
         run = _r_scatter_elements[x._type, axis, axis.__class__, indices._type, src._type, reduction]
@@ -1678,8 +1669,8 @@ def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mu
     outside are moved to the nearest inside.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
-    src: What is put: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
-    reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+    src: Values to write: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
+    reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
     try:
         run = _r_scatter_nd[x._type, indices._type, src._type, reduction]
@@ -1706,10 +1697,10 @@ def strided_set(
 ) -> T:
     """x with x[begin:end:strides] replaced by v.
     x: Input.
-    v: What to put there; broadcasts to the slice.
+    v: New values; broadcasts to the slice.
     begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
+    end: Index after the last one of each axis; clipped to the size.
+    strides: Step along each axis, not zero; () for ones.
     """
     if type(begin) is int:
         begin = (begin,)
@@ -1737,8 +1728,8 @@ def strided_slice(x: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], st
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
     x: Input.
     begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
+    end: Index after the last one of each axis; clipped to the size.
+    strides: Step along each axis, not zero; () for ones.
     """
     if type(begin) is int:
         begin = (begin,)
@@ -1773,8 +1764,8 @@ def strided_slice_dx(
     dy: Gradient of the result.
     shape: Shape of the forward input.
     begin: First index of each axis; negative ones count from the end.
-    end: Index past the last of each axis; clipped to the size.
-    strides: Step of each axis, not zero; () for all ones.
+    end: Index after the last one of each axis; clipped to the size.
+    strides: Step along each axis, not zero; () for ones.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1806,8 +1797,8 @@ def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'
     counts from the end.
     x: Input.
     indices: Positions, of an integer dtype.
-    axis: The axis that positions count along; None for the flattened input.
-    mode: Positions outside: to the nearest inside, or modulo the size.
+    axis: The axis to index; None for the flattened input.
+    mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
     """
     try:
         run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
@@ -1836,8 +1827,8 @@ def take_dx(
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
-    axis: The axis that positions count along; None for the flattened input.
-    mode: Positions outside: to the nearest inside, or modulo the size.
+    axis: The axis to index; None for the flattened input.
+    mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1867,11 +1858,11 @@ def arange(
     device: DeviceLike = 'cpu',
 ) -> NDArray:
     """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values.
-    start: First value; with `stop` left out, the end, and the first value is 0.
-    stop: End, which is not included.
-    step: Difference of neighbours, not zero.
+    start: First value; without `stop`, the end, and the first value is 0.
+    stop: End of the range, not included.
+    step: Difference of consecutive values, not zero.
     dtype: Dtype of the result; None for int64, or float32 when a number is a float.
-    device: Where the result is.
+    device: Device of the result.
     """
     try:
         run = _r_arange[start, start.__class__, stop, stop.__class__, step, step.__class__, dtype, device]
@@ -1891,7 +1882,7 @@ def eye(n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: Devi
     n: Number of rows.
     m: Number of columns; None for as many as rows.
     dtype: Dtype of the result.
-    device: Where the result is.
+    device: Device of the result.
     """
     try:
         run = _r_eye[n, n.__class__, m, m.__class__, dtype, device]
@@ -1914,9 +1905,9 @@ def full(
 ) -> NDArray:
     """A tensor full of one value, converted to the dtype.
     shape: Shape of the result.
-    fill_value: The value of every element.
+    fill_value: Value of every element.
     dtype: Dtype of the result.
-    device: Where the result is.
+    device: Device of the result.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -1935,8 +1926,8 @@ _r_full_like = _s_full_like.fast
 
 def full_like(x: T, fill_value: float, dtype: DTypeLike | None = None) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
-    x: The tensor whose shape and device the result has.
-    fill_value: The value of every element.
+    x: Tensor that determines shape and device of the result.
+    fill_value: Value of every element.
     dtype: Dtype of the result; None for that of x.
     """
     try:
@@ -1961,10 +1952,10 @@ def linspace(
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`.
     start: First value.
-    stop: Last value, which is included.
+    stop: Last value, included.
     num: Number of values.
     dtype: Dtype of the result.
-    device: Where the result is.
+    device: Device of the result.
     """
     try:
         run = _r_linspace[start, start.__class__, stop, stop.__class__, num, num.__class__, dtype, device]
@@ -1981,10 +1972,10 @@ _r_one_hot = _s_one_hot.fast
 
 def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> T:
     """For each index a vector of zeros with a one at its place, along a new axis.
-    indices: Positions of the ones, of an integer dtype; a negative or too large one gives no one.
+    indices: Positions of the ones, of an integer dtype; out-of-range positions give zeros only.
     depth: Size of the new axis.
     dtype: Dtype of the result.
-    axis: Where the new axis goes, in the result.
+    axis: Position of the new axis in the result.
     """
     try:
         run = _r_one_hot[indices._type, depth, depth.__class__, dtype, axis, axis.__class__]
@@ -2003,7 +1994,7 @@ def ones(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: Devic
     """A tensor full of ones.
     shape: Shape of the result.
     dtype: Dtype of the result.
-    device: Where the result is.
+    device: Device of the result.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -2022,7 +2013,7 @@ _r_ones_like = _s_ones_like.fast
 
 def ones_like(x: T, dtype: DTypeLike | None = None) -> T:
     """A tensor full of ones, of the shape of another.
-    x: The tensor whose shape and device the result has.
+    x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for that of x.
     """
     try:
@@ -2042,7 +2033,7 @@ def zeros(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: Devi
     """A tensor full of zeros.
     shape: Shape of the result.
     dtype: Dtype of the result.
-    device: Where the result is.
+    device: Device of the result.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -2061,7 +2052,7 @@ _r_zeros_like = _s_zeros_like.fast
 
 def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
     """A tensor full of zeros, of the shape of another.
-    x: The tensor whose shape and device the result has.
+    x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for that of x.
     """
     try:
@@ -2107,8 +2098,8 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     accumulated in float32.
     x1: Left operand, (..., m, k), or (..., k, m) when transposed, or (k,).
     x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
-    transpose_a: Swap the last two axes of x1 first.
-    transpose_b: Swap the last two axes of x2 first.
+    transpose_a: Whether to swap the last two axes of x1 first.
+    transpose_b: Whether to swap the last two axes of x2 first.
     """
     try:
         run = _r_matmul[x1._type, x2._type, transpose_a, transpose_a.__class__, transpose_b, transpose_b.__class__]
@@ -2138,10 +2129,10 @@ def binary_cross_entropy_with_logits(
     """-weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(x), computed without
     overflow; averaged, summed or element by element.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
+    target: Target values, of the same type as x.
     weight: Multiplies the loss of each element; broadcasts to x.
-    pos_weight: Multiplies the loss's part of positive targets; broadcasts to x.
-    reduction: What becomes of the losses of all elements.
+    pos_weight: Multiplies the loss of positive targets; broadcasts to x.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_binary_cross_entropy_with_logits[x._type, target._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
@@ -2169,11 +2160,11 @@ def binary_cross_entropy_with_logits_dx(
 ) -> T:
     """Gradient of binary_cross_entropy_with_logits with respect to x.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
+    target: Target values, of the same type as x.
     dy: Gradient of the result.
     weight: Multiplies the loss of each element; broadcasts to x.
-    pos_weight: Multiplies the loss's part of positive targets; broadcasts to x.
-    reduction: What becomes of the losses of all elements.
+    pos_weight: Multiplies the loss of positive targets; broadcasts to x.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_binary_cross_entropy_with_logits_dx[x._type, target._type, dy._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
@@ -2201,12 +2192,12 @@ def cross_entropy(
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN.
-    x: A number for each class along axis 1 (the only axis of a vector).
-    target: The index of the right class, an integer for each prediction.
-    weight: Weight of each class; the mean is then the weighted one.
-    reduction: What becomes of the losses of all elements.
-    ignore_index: Predictions with this target do not count.
-    label_smoothing: Share of the target that is spread evenly over all classes, from 0 to 1.
+    x: One number per class, along axis 1 (axis 0 of a vector).
+    target: Index of the correct class for each prediction, of an integer dtype.
+    weight: Weight of each class; the mean is then weighted.
+    reduction: Reduction of the losses of all elements.
+    ignore_index: Predictions with this target are ignored.
+    label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     try:
         run = _r_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing, label_smoothing.__class__]
@@ -2235,12 +2226,12 @@ def cross_entropy_dx(
 ) -> T:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.
     x: Input of the forward operator.
-    target: The index of the right class, an integer for each prediction.
+    target: Index of the correct class for each prediction, of an integer dtype.
     dy: Gradient of the result.
-    weight: Weight of each class; the mean is then the weighted one.
-    reduction: What becomes of the losses of all elements.
-    ignore_index: Predictions with this target do not count.
-    label_smoothing: Share of the target that is spread evenly over all classes, from 0 to 1.
+    weight: Weight of each class; the mean is then weighted.
+    reduction: Reduction of the losses of all elements.
+    ignore_index: Predictions with this target are ignored.
+    label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     try:
         run = _r_cross_entropy_dx[x._type, target._type, dy._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing, label_smoothing.__class__]
@@ -2261,8 +2252,8 @@ _r_l1_loss = _s_l1_loss.fast
 def l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
     """abs(x - target), averaged, summed or element by element.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
-    reduction: What becomes of the losses of all elements.
+    target: Target values, of the same type as x.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_l1_loss[x._type, target._type, reduction]
@@ -2283,9 +2274,9 @@ _r_l1_loss_dx = _s_l1_loss_dx.fast
 def l1_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
     """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
+    target: Target values, of the same type as x.
     dy: Gradient of the result.
-    reduction: What becomes of the losses of all elements.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_l1_loss_dx[x._type, target._type, dy._type, reduction]
@@ -2306,8 +2297,8 @@ _r_mse_loss = _s_mse_loss.fast
 def mse_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
     """(x - target)**2, averaged, summed or element by element.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
-    reduction: What becomes of the losses of all elements.
+    target: Target values, of the same type as x.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_mse_loss[x._type, target._type, reduction]
@@ -2328,9 +2319,9 @@ _r_mse_loss_dx = _s_mse_loss_dx.fast
 def mse_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
     """Gradient of mse_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
+    target: Target values, of the same type as x.
     dy: Gradient of the result.
-    reduction: What becomes of the losses of all elements.
+    reduction: Reduction of the losses of all elements.
     """
     try:
         run = _r_mse_loss_dx[x._type, target._type, dy._type, reduction]
@@ -2358,12 +2349,12 @@ def nll_loss(
 ) -> T:
     """Minus the log-probability, given by x, of the right class, times the weight of that class. The mean is divided
     by the sum of these weights. A target that is no class, other than ignore_index, gives NaN.
-    x: A number for each class along axis 1 (the only axis of a vector).
-    target: The index of the right class, an integer for each prediction.
-    weight: Weight of each class; the mean is then the weighted one.
-    reduction: What becomes of the losses of all elements.
-    ignore_index: Predictions with this target do not count.
-    label_smoothing: Share of the target that is spread evenly over all classes, from 0 to 1.
+    x: One number per class, along axis 1 (axis 0 of a vector).
+    target: Index of the correct class for each prediction, of an integer dtype.
+    weight: Weight of each class; the mean is then weighted.
+    reduction: Reduction of the losses of all elements.
+    ignore_index: Predictions with this target are ignored.
+    label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     try:
         run = _r_nll_loss[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing, label_smoothing.__class__]
@@ -2392,12 +2383,12 @@ def nll_loss_dx(
 ) -> T:
     """Gradient of nll_loss with respect to x, which is the same for every x.
     dy: Gradient of the result.
-    target: The index of the right class, an integer for each prediction.
+    target: Index of the correct class for each prediction, of an integer dtype.
     weight: As in the forward operator.
     shape: Shape of the forward operator's x.
-    reduction: What becomes of the losses of all elements.
-    ignore_index: Predictions with this target do not count.
-    label_smoothing: Share of the target that is spread evenly over all classes, from 0 to 1.
+    reduction: Reduction of the losses of all elements.
+    ignore_index: Predictions with this target are ignored.
+    label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -2421,9 +2412,9 @@ def smooth_l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
     2015); averaged, summed or element by element.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
-    reduction: What becomes of the losses of all elements.
-    beta: Where the loss turns from quadratic to linear; 0 for linear everywhere.
+    target: Target values, of the same type as x.
+    reduction: Reduction of the losses of all elements.
+    beta: Difference from which on the loss is linear instead of quadratic.
     """
     try:
         run = _r_smooth_l1_loss[x._type, target._type, reduction, beta, beta.__class__]
@@ -2450,10 +2441,10 @@ def smooth_l1_loss_dx(
 ) -> T:
     """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
-    target: What they should be, of the same type as x.
+    target: Target values, of the same type as x.
     dy: Gradient of the result.
-    reduction: What becomes of the losses of all elements.
-    beta: Where the loss turns from quadratic to linear; 0 for linear everywhere.
+    reduction: Reduction of the losses of all elements.
+    beta: Difference from which on the loss is linear instead of quadratic.
     """
     try:
         run = _r_smooth_l1_loss_dx[x._type, target._type, dy._type, reduction, beta, beta.__class__]
@@ -2506,8 +2497,8 @@ def pad(
     there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
     x: Input.
     pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
-    pad_value: What they are, in mode "constant".
-    mode: One value, the element at the edge, or those mirrored at the edge element or behind it.
+    pad_value: Value of the added elements in mode "constant".
+    mode: Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.
     """
     try:
         run = _r_pad[x._type, pad_width, pad_width.__class__, pad_value, pad_value.__class__, mode]
@@ -2528,8 +2519,8 @@ _r_repeat = _s_repeat.fast
 def repeat(x: T, repeats: int, axis: int | None = None) -> T:
     """Each element several times in a row along an axis, as numpy.repeat does.
     x: Input.
-    repeats: How often each element occurs.
-    axis: Along which axis; None to repeat the elements of the flattened input.
+    repeats: Number of copies of each element.
+    axis: Axis to repeat along; None for the flattened input.
     """
     try:
         run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
@@ -2550,7 +2541,7 @@ _r_roll = _s_roll.fast
 def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> T:
     """The elements moved along axes; what leaves at one end enters at the other.
     x: Input.
-    shift: By how many places elements move towards the end of each axis; they re-enter.
+    shift: Number of positions by which elements move towards the end of each axis, cyclically.
     axis: The axis of each shift; distinct.
     """
     if type(shift) is int:
@@ -2576,7 +2567,7 @@ _r_tile = _s_tile.fast
 def tile(x: T, reps: int | Sequence[Dim]) -> T:
     """The whole tensor several times along each axis, as numpy.tile does.
     x: Input.
-    reps: How often x occurs along each axis; aligned with the axes of x at the right.
+    reps: Number of copies of x along each axis; aligned with the last axes of x.
     """
     if type(reps) is int:
         reps = (reps,)
@@ -2599,7 +2590,7 @@ _r_tril = _s_tril.fast
 def tril(x: T, k: int = 0) -> T:
     """The lower triangles of matrices: elements above diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
-    k: The diagonal that counts: 0 the main one, positive ones above it.
+    k: Index of the diagonal: 0 for the main one, positive above it.
     """
     try:
         run = _r_tril[x._type, k, k.__class__]
@@ -2620,7 +2611,7 @@ _r_triu = _s_triu.fast
 def triu(x: T, k: int = 0) -> T:
     """The upper triangles of matrices: elements below diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
-    k: The diagonal that counts: 0 the main one, positive ones above it.
+    k: Index of the diagonal: 0 for the main one, positive above it.
     """
     try:
         run = _r_triu[x._type, k, k.__class__]
@@ -2644,7 +2635,7 @@ def bias_add(x: T, bias: T, axis: int = 1) -> T:
     """x plus a bias along one axis: the channels of a convolution's result.
     x: Input.
     bias: One number for each index along `axis`, of the dtype of x.
-    axis: The axis of x that bias runs along.
+    axis: Axis of x that bias is added along.
     """
     try:
         run = _r_bias_add[x._type, bias._type, axis, axis.__class__]
@@ -2668,7 +2659,7 @@ def dropout(x: T, key: T, p: float = 0.5) -> tuple[T, T]:
     depends on the key and the position alone, not on the device.
     x: Input of any shape, floating.
     key: Key of the random numbers, int64 of shape (2,); equal keys drop the same elements.
-    p: The share of elements that are dropped, from 0 to 1.
+    p: Probability that an element is dropped, from 0 to 1.
     """
     try:
         run = _r_dropout[x._type, key._type, p, p.__class__]
@@ -2689,7 +2680,7 @@ _r_dropout_dx = _s_dropout_dx.fast
 def dropout_dx(dy: T, mask: T, p: float = 0.5) -> T:
     """Gradient of dropout: dy / (1 - p) where the mask is true, else 0.
     dy: Gradient of the result.
-    mask: The mask that the forward operator gave, bool.
+    mask: Mask returned by the forward operator, bool.
     p: As in the forward operator.
     """
     try:
@@ -2711,7 +2702,7 @@ _r_log_softmax = _s_log_softmax.fast
 def log_softmax(x: T, axis: int = -1) -> T:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
     x: Input of any shape, floating.
-    axis: The axis that sums to one.
+    axis: Axis along which the result sums to one.
     """
     try:
         run = _r_log_softmax[x._type, axis, axis.__class__]
@@ -2754,7 +2745,7 @@ _r_softmax = _s_softmax.fast
 def softmax(x: T, axis: int = -1) -> T:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow.
     x: Input of any shape, floating.
-    axis: The axis that sums to one.
+    axis: Axis along which the result sums to one.
     """
     try:
         run = _r_softmax[x._type, axis, axis.__class__]
@@ -2808,12 +2799,12 @@ def batch_norm_infer(
     """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
     no gradient flows to them.
     x: Input, floating.
-    running_mean: Mean of each channel over the past.
-    running_var: Variance of each channel over the past.
+    running_mean: Running mean of each channel.
+    running_var: Running variance of each channel.
     w: Multiplies each channel of the result.
     b: Added to each channel of the result.
     eps: Added to the variance.
-    axis: The axis of channels; all others are normalised together.
+    axis: Channel axis; all other axes are normalised together.
     """
     try:
         run = _r_batch_norm_infer[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, eps, eps.__class__, axis, axis.__class__]
@@ -2847,13 +2838,13 @@ def batch_norm_train(
     new_mean and new_var. mean and invstd (1 / sqrt(variance + eps)) of the batch are what the gradient needs;
     float32 where x is in half precision. A batch without elements leaves the running statistics as they are.
     x: Input, floating.
-    running_mean: Mean of each channel over the past.
-    running_var: Variance of each channel over the past.
+    running_mean: Running mean of each channel.
+    running_var: Running variance of each channel.
     w: Multiplies each channel of the result.
     b: Added to each channel of the result.
     momentum: Weight of this batch in the running statistics.
     eps: Added to the variance.
-    axis: The axis of channels; all others are normalised together.
+    axis: Channel axis; all other axes are normalised together.
     """
     try:
         run = _r_batch_norm_train[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, momentum, momentum.__class__, eps, eps.__class__, axis, axis.__class__]
@@ -2879,7 +2870,7 @@ def batch_norm_train_dxwb(dy: T, x: T, w: T | None, mean: T, invstd: T, axis: in
     w: As in the forward operator.
     mean: Mean of each channel, from the forward operator.
     invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
-    axis: The axis of channels; all others are normalised together.
+    axis: Channel axis; all other axes are normalised together.
     """
     try:
         run = _r_batch_norm_train_dxwb[dy._type, x._type, None if w is None else w._type, mean._type, invstd._type, axis, axis.__class__]
@@ -2909,7 +2900,7 @@ def layer_norm(
     x: Input, floating.
     scale: Multiplies the result; of the shape of the normalised axes.
     bias: Added to the result; of the shape of the normalised axes.
-    axis: The axes that are normalised together.
+    axis: Axes that are normalised together.
     eps: Added to the variance.
     """
     if type(axis) is int:
@@ -2934,7 +2925,7 @@ def layer_norm_dwb(x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 
     """Gradients of layer_norm with respect to scale and bias; float32 where x is in half precision.
     x: Input, floating.
     dy: Gradient of the result.
-    axis: The axes that are normalised together.
+    axis: Axes that are normalised together.
     eps: Added to the variance.
     """
     if type(axis) is int:
@@ -2960,7 +2951,7 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     x: Input, floating.
     scale: As in the forward operator.
     dy: Gradient of the result.
-    axis: The axes that are normalised together.
+    axis: Axes that are normalised together.
     eps: Added to the variance.
     """
     if type(axis) is int:
@@ -3005,9 +2996,9 @@ def adam(
     v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
     step: Number of this step, from 1: a number or a 0-d tensor.
     learning_rate: Step size: a number or a 0-d tensor.
-    beta1: How much of m is kept.
-    beta2: How much of v is kept.
-    eps: Added to the root of v.
+    beta1: Decay factor of m.
+    beta2: Decay factor of v.
+    eps: Added to the square root of v.
     weight_decay: Decay of the parameter towards 0.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
@@ -3043,9 +3034,9 @@ def sgd(
     dx: Its gradient, of the same type.
     v: The velocity, updated in place; of the shape of x, starting as zeros.
     learning_rate: Step size: a number or a 0-d tensor.
-    momentum: How much of the velocity is kept.
+    momentum: Decay factor of the velocity.
     weight_decay: Decay of the parameter towards 0.
-    nesterov: Step along the velocity of the next step (Y. Nesterov's method).
+    nesterov: Use Nesterov momentum: step along the velocity of the next step.
     """
     try:
         run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum, momentum.__class__, weight_decay, weight_decay.__class__, nesterov, nesterov.__class__]
@@ -3069,7 +3060,7 @@ def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim]) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3116,7 +3107,7 @@ def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim]) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3163,7 +3154,7 @@ def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim]) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3210,7 +3201,7 @@ def adaptive_max_pool1d(x: T, size: int | Sequence[Dim]) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3233,8 +3224,8 @@ _r_adaptive_max_pool1d_at = _s_adaptive_max_pool1d_at.fast
 def adaptive_max_pool1d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    size: Spatial shape of the result: one int, or one an axis.
+    v: Tensor to take the elements from; of the shape of x.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3279,7 +3270,7 @@ def adaptive_max_pool2d(x: T, size: int | Sequence[Dim]) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3302,8 +3293,8 @@ _r_adaptive_max_pool2d_at = _s_adaptive_max_pool2d_at.fast
 def adaptive_max_pool2d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    size: Spatial shape of the result: one int, or one an axis.
+    v: Tensor to take the elements from; of the shape of x.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3348,7 +3339,7 @@ def adaptive_max_pool3d(x: T, size: int | Sequence[Dim]) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
-    size: Spatial shape of the result: one int, or one an axis.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3371,8 +3362,8 @@ _r_adaptive_max_pool3d_at = _s_adaptive_max_pool3d_at.fast
 def adaptive_max_pool3d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    size: Spatial shape of the result: one int, or one an axis.
+    v: Tensor to take the elements from; of the shape of x.
+    size: Spatial shape of the result: one int, or one per axis.
     """
     if type(size) is int:
         size = (size,)
@@ -3425,12 +3416,12 @@ def avg_pool1d(
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3469,12 +3460,12 @@ def avg_pool1d_dx(
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -3514,12 +3505,12 @@ def avg_pool2d(
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3558,12 +3549,12 @@ def avg_pool2d_dx(
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -3603,12 +3594,12 @@ def avg_pool3d(
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3647,12 +3638,12 @@ def avg_pool3d_dx(
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
-    count_include_pad: Whether elements of the padding count in the mean, as zeros.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -3690,11 +3681,11 @@ def max_pool1d(
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3731,12 +3722,12 @@ def max_pool1d_at(
 ) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    v: Tensor to take the elements from; of the shape of x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3774,11 +3765,11 @@ def max_pool1d_dx(
     """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
     x: Input, (batch, channels, *spatial).
     dy: Gradient of the result.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3814,11 +3805,11 @@ def max_pool2d(
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3855,12 +3846,12 @@ def max_pool2d_at(
 ) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    v: Tensor to take the elements from; of the shape of x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3898,11 +3889,11 @@ def max_pool2d_dx(
     """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
     x: Input, (batch, channels, *spatial).
     dy: Gradient of the result.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3938,11 +3929,11 @@ def max_pool3d(
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -3979,12 +3970,12 @@ def max_pool3d_at(
 ) -> T:
     """The elements of v at the places where x has the largest elements of its windows (the first of equals).
     x: Input, (batch, channels, *spatial).
-    v: Where the elements are taken from; of the shape of x.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    v: Tensor to take the elements from; of the shape of x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -4022,11 +4013,11 @@ def max_pool3d_dx(
     """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
     x: Input, (batch, channels, *spatial).
     dy: Gradient of the result.
-    kernel: Size of the window: one int, or one an axis.
-    stride: Step between windows; () for that of the kernel, which then do not overlap.
-    padding: Padding around x, never the maximum: one int, one an axis, or all befores and then all afters.
-    dilation: Step between the elements of a window: one int, or one an axis.
-    ceil_mode: Keep a last window that is partly outside, if it starts inside.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if type(kernel) is int:
         kernel = (kernel,)
@@ -4056,7 +4047,7 @@ _r_bernoulli = _s_bernoulli.fast
 
 def bernoulli(key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32') -> T:
     """Ones with probability p, else zeros.
-    key: Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     p: Probability of a one, in [0, 1].
     dtype: Dtype of the result.
@@ -4085,7 +4076,7 @@ def normal(
 ) -> T:
     """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
     deviations from the mean in float32 and less precise dtypes, 8.6 in float64.
-    key: Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     mean: Mean.
     std: Standard deviation, not negative.
@@ -4108,11 +4099,11 @@ _r_randint = _s_randint.fast
 
 def randint(key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64') -> T:
     """Integers uniform in [low, high).
-    key: Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     low: Least value.
     high: Upper end, not included.
-    dtype: Dtype of the result; it holds all the values.
+    dtype: Dtype of the result; its range includes [low, high).
     """
     if type(shape) is int:
         shape = (shape,)
@@ -4137,7 +4128,7 @@ def uniform(
     dtype: DTypeLike = 'float32',
 ) -> T:
     """Numbers uniform in [low, high).
-    key: Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     low: Lower end, included.
     high: Upper end, not included.
@@ -4206,7 +4197,7 @@ def argmax(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
     Without an axis, the position among all elements in order.
     x: Input of any shape.
-    axis: Axis to search; None for all elements in order.
+    axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
     try:
@@ -4226,7 +4217,7 @@ def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
     Without an axis, the position among all elements in order.
     x: Input of any shape.
-    axis: Axis to search; None for all elements in order.
+    axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
     try:
@@ -4245,9 +4236,9 @@ _r_cumprod = _s_cumprod.fast
 def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
     """Products of the elements up to each one along an axis. Integers and booleans give int64.
     x: Input of any shape.
-    axis: Axis to run along.
-    exclusive: Leave each element out of its own result.
-    reverse: Run from the end.
+    axis: Axis to scan.
+    exclusive: Exclude each element from its own result.
+    reverse: Scan from the end.
     """
     try:
         run = _r_cumprod[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
@@ -4268,9 +4259,9 @@ _r_cumsum = _s_cumsum.fast
 def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
     """Sums of the elements up to each one along an axis. Integers and booleans give int64.
     x: Input of any shape.
-    axis: Axis to run along.
-    exclusive: Leave each element out of its own result.
-    reverse: Run from the end.
+    axis: Axis to scan.
+    exclusive: Exclude each element from its own result.
+    reverse: Scan from the end.
     """
     try:
         run = _r_cumsum[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
@@ -4463,7 +4454,7 @@ def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     """The standard deviation: the square root of `var`. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Taken off the number of elements: 1 for an estimate from a sample.
+    correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
     if type(axis) is int:
@@ -4536,7 +4527,7 @@ def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     that is 0. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
-    correction: Taken off the number of elements: 1 for an estimate from a sample.
+    correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
     if type(axis) is int:
@@ -4563,8 +4554,8 @@ def argsort(x: T, axis: int = -1, descending: bool = False) -> T:
     """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
     counts as larger than every number.
     x: Input of any shape.
-    axis: The axis along which to order.
-    descending: The largest first.
+    axis: Axis to sort along.
+    descending: Sort from the largest to the smallest.
     """
     try:
         run = _r_argsort[x._type, axis, axis.__class__, descending, descending.__class__]
@@ -4582,8 +4573,8 @@ _r_sort = _s_sort.fast
 def sort(x: T, axis: int = -1, descending: bool = False) -> T:
     """The elements along an axis in order. NaN counts as larger than every number.
     x: Input of any shape.
-    axis: The axis along which to order.
-    descending: The largest first.
+    axis: Axis to sort along.
+    descending: Sort from the largest to the smallest.
     """
     try:
         run = _r_sort[x._type, axis, axis.__class__, descending, descending.__class__]
@@ -4605,9 +4596,9 @@ def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
     """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements
     the first come first; NaN counts as larger than every number.
     x: Input of any shape.
-    k: How many elements to keep; at most the size of the axis.
-    axis: The axis along which to order.
-    largest: The largest elements, the largest first; else the smallest, the smallest first.
+    k: Number of elements to return; at most the size of the axis.
+    axis: Axis to sort along.
+    largest: Return the largest elements, descending; else the smallest, ascending.
     """
     try:
         run = _r_topk[x._type, k, k.__class__, axis, axis.__class__, largest, largest.__class__]
@@ -4653,7 +4644,7 @@ _r_broadcast_to_like = _s_broadcast_to_like.fast
 def broadcast_to_like(x: T, like: T) -> T:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
     x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
+    like: Tensor that determines shape or dtype of the result; its values are not used.
     """
     try:
         run = _r_broadcast_to_like[x._type, like._type]
@@ -4695,7 +4686,7 @@ _r_cast_like = _s_cast_like.fast
 def cast_like(x: T, like: T) -> T:
     """The same values in the dtype of another tensor.
     x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
+    like: Tensor that determines shape or dtype of the result; its values are not used.
     """
     try:
         run = _r_cast_like[x._type, like._type]
@@ -4716,7 +4707,7 @@ _r_concatenate = _s_concatenate.fast
 def concatenate(xs: Sequence[T], axis: int = 0) -> T:
     """Join tensors along an existing axis.
     xs: Tensors whose shapes agree except along `axis`.
-    axis: The axis to join.
+    axis: Axis to concatenate along.
     """
     try:
         run = _r_concatenate[tuple([t._type for t in xs]), axis, axis.__class__]
@@ -4737,7 +4728,7 @@ _r_device_copy = _s_device_copy.fast
 def device_copy(x: T, device: DeviceLike) -> T:
     """The tensor on another device.
     x: Input of any shape.
-    device: Where the result is.
+    device: Device of the result.
     """
     try:
         run = _r_device_copy[x._type, device]
@@ -4758,7 +4749,7 @@ _r_expand_dims = _s_expand_dims.fast
 def expand_dims(x: T, axis: int | Sequence[Dim]) -> T:
     """The same elements with new axes of size 1.
     x: Input of any shape.
-    axis: Where the new axes of size 1 are, in the result; distinct.
+    axis: Positions of the new axes of size 1 in the result; distinct.
     """
     if type(axis) is int:
         axis = (axis,)
@@ -4782,7 +4773,7 @@ def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]
     """Axes moved to other places; the rest keep their order.
     x: Input of any shape.
     source: Axes to move; distinct.
-    destination: Where each of them goes, in the result; distinct.
+    destination: Their positions in the result; distinct.
     """
     if type(source) is int:
         source = (source,)
@@ -4807,7 +4798,7 @@ _r_reshape = _s_reshape.fast
 def reshape(x: T, shape: int | Sequence[Dim]) -> T:
     """The same elements, in the same order, under another shape.
     x: Input of any shape.
-    shape: New shape; one size may be -1, and is then worked out.
+    shape: New shape; one size may be -1 and is then inferred.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -4830,7 +4821,7 @@ _r_reshape_like = _s_reshape_like.fast
 def reshape_like(x: T, like: T) -> T:
     """The same elements, in the same order, under the shape of another tensor.
     x: Input of any shape.
-    like: The tensor to be like; its values do not matter.
+    like: Tensor that determines shape or dtype of the result; its values are not used.
     """
     try:
         run = _r_reshape_like[x._type, like._type]
@@ -4863,8 +4854,8 @@ def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tupl
     """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The results
     are a tuple of as many tensors as there are sections, or of one more than there are positions.
     x: Input of any shape.
-    indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
-    axis: The axis to cut.
+    indices_or_sections: Number of equal sections, or ascending positions to split at.
+    axis: Axis to split.
     """
     try:
         run = _r_split[x._type, indices_or_sections, indices_or_sections.__class__, axis, axis.__class__]
@@ -4885,7 +4876,7 @@ _r_squeeze = _s_squeeze.fast
 def squeeze(x: T, axis: int | Sequence[Dim] | None = None) -> T:
     """The same elements without axes of size 1.
     x: Input of any shape.
-    axis: Axes of size 1 to remove; None for all of that size.
+    axis: Axes of size 1 to remove; None for all of them.
     """
     if type(axis) is int:
         axis = (axis,)
@@ -4908,7 +4899,7 @@ _r_stack = _s_stack.fast
 def stack(xs: Sequence[T], axis: int = 0) -> T:
     """Join tensors of one shape along a new axis.
     xs: Tensors of one shape.
-    axis: Where the new axis is, in the result.
+    axis: Position of the new axis in the result.
     """
     try:
         run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
@@ -4947,7 +4938,7 @@ def swap_axis(x: T, axis1: int, axis2: int) -> T:
     """Two axes change places.
     x: Input of any shape.
     axis1: First axis.
-    axis2: The axis that it changes places with.
+    axis2: Second axis.
     """
     try:
         run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
@@ -5170,8 +5161,8 @@ _r_clip = _s_clip.fast
 def clip(x: T, min: float | None = None, max: float | None = None) -> T:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound.
     x: Input of any shape.
-    min: Lower bound, None for none.
-    max: Upper bound, None for none; it wins over `min`.
+    min: Lower bound; None for no bound.
+    max: Upper bound; None for no bound. Takes precedence over `min`.
     """
     try:
         run = _r_clip[x._type, min, min.__class__, max, max.__class__]
@@ -5193,8 +5184,8 @@ def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> 
     """Gradient of clip: dy where x is within the bounds or on them, else 0.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
-    min: Lower bound, None for none.
-    max: Upper bound, None for none; it wins over `min`.
+    min: Lower bound; None for no bound.
+    max: Upper bound; None for no bound. Takes precedence over `min`.
     """
     try:
         run = _r_clip_dx[x._type, dy._type, min, min.__class__, max, max.__class__]
@@ -5275,7 +5266,7 @@ _r_elu = _s_elu.fast
 def elu(x: T, alpha: float = 1.0) -> T:
     """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
     x: Input of any shape.
-    alpha: Minus the limit far below zero.
+    alpha: Minus the limit for x -> -inf.
     """
     try:
         run = _r_elu[x._type, alpha, alpha.__class__]
@@ -5297,7 +5288,7 @@ def elu_dx(x: T, dy: T, alpha: float = 1.0) -> T:
     """Gradient of elu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
-    alpha: Minus the limit far below zero.
+    alpha: Minus the limit for x -> -inf.
     """
     try:
         run = _r_elu_dx[x._type, dy._type, alpha, alpha.__class__]
@@ -5441,7 +5432,7 @@ def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
     """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
     + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
     x: Input of any shape.
-    approximate: "none" for the exact form, "tanh" for the cheaper one.
+    approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
     try:
         run = _r_gelu[x._type, approximate]
@@ -5463,7 +5454,7 @@ def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
     """Gradient of gelu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
-    approximate: "none" for the exact form, "tanh" for the cheaper one.
+    approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
     try:
         run = _r_gelu_dx[x._type, dy._type, approximate]
@@ -5535,7 +5526,7 @@ _r_leaky_relu = _s_leaky_relu.fast
 def leaky_relu(x: T, alpha: float = 0.01) -> T:
     """x above 0, alpha * x below.
     x: Input of any shape.
-    alpha: Slope below zero.
+    alpha: Slope for negative x.
     """
     try:
         run = _r_leaky_relu[x._type, alpha, alpha.__class__]
@@ -5557,7 +5548,7 @@ def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01) -> T:
     """Gradient of leaky_relu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
-    alpha: Slope below zero.
+    alpha: Slope for negative x.
     """
     try:
         run = _r_leaky_relu_dx[x._type, dy._type, alpha, alpha.__class__]
@@ -5980,7 +5971,7 @@ _r_softplus = _s_softplus.fast
 def softplus(x: T, beta: float = 1.0) -> T:
     """log(1 + exp(beta * x)) / beta.
     x: Input of any shape.
-    beta: Sharpness of the bend at zero, not zero.
+    beta: Sharpness of the bend at zero; must not be 0.
     """
     try:
         run = _r_softplus[x._type, beta, beta.__class__]
@@ -6123,8 +6114,8 @@ _r_threshold = _s_threshold.fast
 def threshold(x: T, threshold: float = 0.0, value: float = 0.0) -> T:
     """x above `threshold`, `value` elsewhere.
     x: Input of any shape.
-    threshold: Elements up to here are replaced.
-    value: What replaces them.
+    threshold: Elements up to this value are replaced.
+    value: Value that replaces them.
     """
     try:
         run = _r_threshold[x._type, threshold, threshold.__class__, value, value.__class__]
@@ -6146,7 +6137,7 @@ def threshold_dx(x: T, dy: T, threshold: float = 0.0) -> T:
     """Gradient of threshold.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
-    threshold: Elements up to here are replaced.
+    threshold: Elements up to this value are replaced.
     """
     try:
         run = _r_threshold_dx[x._type, dy._type, threshold, threshold.__class__]

@@ -294,7 +294,7 @@ class TensorMethods(TensorLike):
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
         depends on values, and is found out when the call runs.
-        size: Number of rows of the result; missing ones are -1. None for as many as there are.
+        size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
         """
         return _generated.functions.argwhere(self, size)
 
@@ -302,14 +302,14 @@ class TensorMethods(TensorLike):
         """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
         result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
         than x. Positions outside are moved to the nearest inside.
-        axis: The axis that positions count along.
+        axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
         return _generated.functions.gather(self, axis, indices)
 
     def index_select(self, axis: int, indices: Self) -> Self:
         """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
-        axis: The axis that positions count along.
+        axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
         return _generated.functions.index_select(self, axis, indices)
@@ -317,9 +317,9 @@ class TensorMethods(TensorLike):
     def scatter_add(self, axis: int, indices: Self, src: Self) -> Self:
         """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
         Positions outside are moved to the nearest inside.
-        axis: The axis that positions count along.
+        axis: The axis to index.
         indices: Positions, of an integer dtype.
-        src: What is added; its shape is that of indices.
+        src: Values to add, of the shape of indices.
         """
         return _generated.functions.scatter_add(self, axis, indices, src)
 
@@ -333,10 +333,10 @@ class TensorMethods(TensorLike):
         """x with each element of src put at the place along `axis` that indices name, in order. y[i][indices[i][j]] =
         src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
         Positions outside are moved to the nearest inside.
-        axis: The axis that positions count along.
+        axis: The axis to index.
         indices: Positions, of an integer dtype.
-        src: What is put; its shape is that of indices.
-        reduction: What stays: the new element, the sum, the product, or the smaller or larger one.
+        src: Values to write, of the shape of indices.
+        reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
         """
         return _generated.functions.scatter_elements(self, axis, indices, src, reduction)
 
@@ -348,8 +348,8 @@ class TensorMethods(TensorLike):
     ) -> Self:
         """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
         begin: First index of each axis; negative ones count from the end.
-        end: Index past the last of each axis; clipped to the size.
-        strides: Step of each axis, not zero; () for all ones.
+        end: Index after the last one of each axis; clipped to the size.
+        strides: Step along each axis, not zero; () for ones.
         """
         return _generated.functions.strided_slice(self, begin, end, strides)
 
@@ -358,8 +358,8 @@ class TensorMethods(TensorLike):
         replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
         counts from the end.
         indices: Positions, of an integer dtype.
-        axis: The axis that positions count along; None for the flattened input.
-        mode: Positions outside: to the nearest inside, or modulo the size.
+        axis: The axis to index; None for the flattened input.
+        mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
         """
         return _generated.functions.take(self, indices, axis, mode)
 
@@ -367,7 +367,7 @@ class TensorMethods(TensorLike):
         """For each index a vector of zeros with a one at its place, along a new axis.
         depth: Size of the new axis.
         dtype: Dtype of the result.
-        axis: Where the new axis goes, in the result.
+        axis: Position of the new axis in the result.
         """
         return _generated.functions.one_hot(self, depth, dtype, axis)
 
@@ -382,8 +382,8 @@ class TensorMethods(TensorLike):
         column (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision
         products are accumulated in float32.
         x2: Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast.
-        transpose_a: Swap the last two axes of x1 first.
-        transpose_b: Swap the last two axes of x2 first.
+        transpose_a: Whether to swap the last two axes of x1 first.
+        transpose_b: Whether to swap the last two axes of x2 first.
         """
         return _generated.functions.matmul(self, x2, transpose_a, transpose_b)
 
@@ -402,52 +402,52 @@ class TensorMethods(TensorLike):
         """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
         there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
         pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
-        pad_value: What they are, in mode "constant".
-        mode: One value, the element at the edge, or those mirrored at the edge element or behind it.
+        pad_value: Value of the added elements in mode "constant".
+        mode: Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.
         """
         return _generated.functions.pad(self, pad_width, pad_value, mode)
 
     def repeat(self, repeats: int, axis: int | None = None) -> Self:
         """Each element several times in a row along an axis, as numpy.repeat does.
-        repeats: How often each element occurs.
-        axis: Along which axis; None to repeat the elements of the flattened input.
+        repeats: Number of copies of each element.
+        axis: Axis to repeat along; None for the flattened input.
         """
         return _generated.functions.repeat(self, repeats, axis)
 
     def roll(self, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> Self:
         """The elements moved along axes; what leaves at one end enters at the other.
-        shift: By how many places elements move towards the end of each axis; they re-enter.
+        shift: Number of positions by which elements move towards the end of each axis, cyclically.
         axis: The axis of each shift; distinct.
         """
         return _generated.functions.roll(self, shift, axis)
 
     def tile(self, reps: int | Sequence[Dim]) -> Self:
         """The whole tensor several times along each axis, as numpy.tile does.
-        reps: How often x occurs along each axis; aligned with the axes of x at the right.
+        reps: Number of copies of x along each axis; aligned with the last axes of x.
         """
         return _generated.functions.tile(self, reps)
 
     def tril(self, k: int = 0) -> Self:
         """The lower triangles of matrices: elements above diagonal k become zero.
-        k: The diagonal that counts: 0 the main one, positive ones above it.
+        k: Index of the diagonal: 0 for the main one, positive above it.
         """
         return _generated.functions.tril(self, k)
 
     def triu(self, k: int = 0) -> Self:
         """The upper triangles of matrices: elements below diagonal k become zero.
-        k: The diagonal that counts: 0 the main one, positive ones above it.
+        k: Index of the diagonal: 0 for the main one, positive above it.
         """
         return _generated.functions.triu(self, k)
 
     def log_softmax(self, axis: int = -1) -> Self:
         """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
-        axis: The axis that sums to one.
+        axis: Axis along which the result sums to one.
         """
         return _generated.functions.log_softmax(self, axis)
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow.
-        axis: The axis that sums to one.
+        axis: Axis along which the result sums to one.
         """
         return _generated.functions.softmax(self, axis)
 
@@ -468,7 +468,7 @@ class TensorMethods(TensorLike):
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
         Without an axis, the position among all elements in order.
-        axis: Axis to search; None for all elements in order.
+        axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.argmax(self, axis, keepdims)
@@ -476,24 +476,24 @@ class TensorMethods(TensorLike):
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
         Without an axis, the position among all elements in order.
-        axis: Axis to search; None for all elements in order.
+        axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.argmin(self, axis, keepdims)
 
     def cumprod(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Products of the elements up to each one along an axis. Integers and booleans give int64.
-        axis: Axis to run along.
-        exclusive: Leave each element out of its own result.
-        reverse: Run from the end.
+        axis: Axis to scan.
+        exclusive: Exclude each element from its own result.
+        reverse: Scan from the end.
         """
         return _generated.functions.cumprod(self, axis, exclusive, reverse)
 
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Sums of the elements up to each one along an axis. Integers and booleans give int64.
-        axis: Axis to run along.
-        exclusive: Leave each element out of its own result.
-        reverse: Run from the end.
+        axis: Axis to scan.
+        exclusive: Exclude each element from its own result.
+        reverse: Scan from the end.
         """
         return _generated.functions.cumsum(self, axis, exclusive, reverse)
 
@@ -535,7 +535,7 @@ class TensorMethods(TensorLike):
     def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Taken off the number of elements: 1 for an estimate from a sample.
+        correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.std(self, axis, correction, keepdims)
@@ -551,7 +551,7 @@ class TensorMethods(TensorLike):
         """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
         where that is 0. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
-        correction: Taken off the number of elements: 1 for an estimate from a sample.
+        correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
         """
         return _generated.functions.var(self, axis, correction, keepdims)
@@ -559,24 +559,24 @@ class TensorMethods(TensorLike):
     def argsort(self, axis: int = -1, descending: bool = False) -> Self:
         """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order;
         NaN counts as larger than every number.
-        axis: The axis along which to order.
-        descending: The largest first.
+        axis: Axis to sort along.
+        descending: Sort from the largest to the smallest.
         """
         return _generated.functions.argsort(self, axis, descending)
 
     def sort(self, axis: int = -1, descending: bool = False) -> Self:
         """The elements along an axis in order. NaN counts as larger than every number.
-        axis: The axis along which to order.
-        descending: The largest first.
+        axis: Axis to sort along.
+        descending: Sort from the largest to the smallest.
         """
         return _generated.functions.sort(self, axis, descending)
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal
         elements the first come first; NaN counts as larger than every number.
-        k: How many elements to keep; at most the size of the axis.
-        axis: The axis along which to order.
-        largest: The largest elements, the largest first; else the smallest, the smallest first.
+        k: Number of elements to return; at most the size of the axis.
+        axis: Axis to sort along.
+        largest: Return the largest elements, descending; else the smallest, ascending.
         """
         return _generated.functions.topk(self, k, axis, largest)
 
@@ -594,40 +594,40 @@ class TensorMethods(TensorLike):
 
     def device_copy(self, device: DeviceLike) -> Self:
         """The tensor on another device.
-        device: Where the result is.
+        device: Device of the result.
         """
         return _generated.functions.device_copy(self, device)
 
     def expand_dims(self, axis: int | Sequence[Dim]) -> Self:
         """The same elements with new axes of size 1.
-        axis: Where the new axes of size 1 are, in the result; distinct.
+        axis: Positions of the new axes of size 1 in the result; distinct.
         """
         return _generated.functions.expand_dims(self, axis)
 
     def moveaxis(self, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Self:
         """Axes moved to other places; the rest keep their order.
         source: Axes to move; distinct.
-        destination: Where each of them goes, in the result; distinct.
+        destination: Their positions in the result; distinct.
         """
         return _generated.functions.moveaxis(self, source, destination)
 
     def reshape(self, shape: int | Sequence[Dim]) -> Self:
         """The same elements, in the same order, under another shape.
-        shape: New shape; one size may be -1, and is then worked out.
+        shape: New shape; one size may be -1 and is then inferred.
         """
         return _generated.functions.reshape(self, shape)
 
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
         """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The
         results are a tuple of as many tensors as there are sections, or of one more than there are positions.
-        indices_or_sections: A number of equal sections, or the positions to cut at, ascending.
-        axis: The axis to cut.
+        indices_or_sections: Number of equal sections, or ascending positions to split at.
+        axis: Axis to split.
         """
         return _generated.functions.split(self, indices_or_sections, axis)
 
     def squeeze(self, axis: int | Sequence[Dim] | None = None) -> Self:
         """The same elements without axes of size 1.
-        axis: Axes of size 1 to remove; None for all of that size.
+        axis: Axes of size 1 to remove; None for all of them.
         """
         return _generated.functions.squeeze(self, axis)
 
@@ -638,7 +638,7 @@ class TensorMethods(TensorLike):
     def swap_axis(self, axis1: int, axis2: int) -> Self:
         """Two axes change places.
         axis1: First axis.
-        axis2: The axis that it changes places with.
+        axis2: Second axis.
         """
         return _generated.functions.swap_axis(self, axis1, axis2)
 
@@ -693,8 +693,8 @@ class TensorMethods(TensorLike):
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
         """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float
         bound.
-        min: Lower bound, None for none.
-        max: Upper bound, None for none; it wins over `min`.
+        min: Lower bound; None for no bound.
+        max: Upper bound; None for no bound. Takes precedence over `min`.
         """
         return _generated.functions.clip(self, min, max)
 
@@ -715,7 +715,7 @@ class TensorMethods(TensorLike):
 
     def elu(self, alpha: float = 1.0) -> Self:
         """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
-        alpha: Minus the limit far below zero.
+        alpha: Minus the limit for x -> -inf.
         """
         return _generated.functions.elu(self, alpha)
 
@@ -744,7 +744,7 @@ class TensorMethods(TensorLike):
     def gelu(self, approximate: Literal['none', 'tanh'] = 'none') -> Self:
         """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) *
         (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
-        approximate: "none" for the exact form, "tanh" for the cheaper one.
+        approximate: "none" for the exact form, "tanh" for the cheaper approximation.
         """
         return _generated.functions.gelu(self, approximate)
 
@@ -762,7 +762,7 @@ class TensorMethods(TensorLike):
 
     def leaky_relu(self, alpha: float = 0.01) -> Self:
         """x above 0, alpha * x below.
-        alpha: Slope below zero.
+        alpha: Slope for negative x.
         """
         return _generated.functions.leaky_relu(self, alpha)
 
@@ -831,7 +831,7 @@ class TensorMethods(TensorLike):
 
     def softplus(self, beta: float = 1.0) -> Self:
         """log(1 + exp(beta * x)) / beta.
-        beta: Sharpness of the bend at zero, not zero.
+        beta: Sharpness of the bend at zero; must not be 0.
         """
         return _generated.functions.softplus(self, beta)
 
@@ -853,8 +853,8 @@ class TensorMethods(TensorLike):
 
     def threshold(self, threshold: float = 0.0, value: float = 0.0) -> Self:
         """x above `threshold`, `value` elsewhere.
-        threshold: Elements up to here are replaced.
-        value: What replaces them.
+        threshold: Elements up to this value are replaced.
+        value: Value that replaces them.
         """
         return _generated.functions.threshold(self, threshold, value)
 

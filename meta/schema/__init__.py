@@ -1,7 +1,7 @@
-"""Argument schemas: what an operator is called with, said once.
+"""Argument schemas of operators: names, types, defaults and documentation.
 
-A schema lives in the module of its family (`meta/schema/nn.py`) and may serve many operators. From it are derived
-argument checking and normalisation, cache keys, printing, the generated public signatures and the reference docs.
+A schema is defined in the module of its family (`meta/schema/nn.py`) and may serve many operators. Argument checks,
+normalisation, cache keys, printing, the generated public signatures and the reference documentation follow from it.
 """
 
 from meta.schema._dsl import REQUIRED as REQUIRED

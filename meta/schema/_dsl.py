@@ -1,4 +1,4 @@
-"""`Schema` and `Arg`: the little language in which the arguments of operators are written down.
+"""`Schema` and `Arg`, which declare the arguments of operators.
 
 softmax = Schema("softmax", Arg("x", Tensor, doc="Input of any shape."), Arg("axis", Int, -1, doc="..."))
 """
@@ -24,7 +24,7 @@ REQUIRED: Final = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument: its name, kind, default (REQUIRED for none) and one sentence of documentation."""
+    """One argument: its name, type, default (REQUIRED without one) and one sentence of documentation."""
 
     name: str
     type: ArgType
@@ -33,7 +33,7 @@ class Arg:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether a tensor may be passed here."""
+        """Whether the argument takes tensors."""
         return self.type.role != "attr"
 
     @property
@@ -41,16 +41,16 @@ class Arg:
         return self.default is REQUIRED
 
     def normalize(self, op: str, value: Any) -> Any:
-        """The normal form of `value`; raises ArgumentError naming `op` and this argument."""
+        """The normal form of `value`. Raises an ArgumentError that names `op` and this argument."""
         try:
             return self.type.normalize(value)
         except Reject as hint:
-            shown = f"{type(value).__name__} {_short(value)}"
-            raise ArgumentError(op, f"argument '{self.name}' is {shown}", f"{self.type.allowed}", str(hint)) from None
+            problem = f"argument '{self.name}' is {type(value).__name__} {_short_repr(value)}"
+            raise ArgumentError(op, problem, self.type.allowed, str(hint)) from None
 
 
 class Schema:
-    """Argument names, kinds, defaults and docs of one or more operators, in call order."""
+    """The arguments of one or more operators, in call order."""
 
     __slots__ = ("args", "index", "name", "names", "tensor_positions")
 
@@ -68,7 +68,7 @@ class Schema:
     def bind(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and keyword arguments of a call of `op` -> normalised values in schema order.
 
-        Raises ArgumentError for too many, unknown, doubled or missing arguments and for values of the wrong kind."""
+        Raises ArgumentError for surplus, unknown, duplicate or missing arguments and for values of the wrong type."""
         if len(args) > len(self.args):
             raise ArgumentError(op, f"{len(args)} arguments given", f"at most {len(self.args)}: {self!r}")
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
@@ -94,13 +94,13 @@ def _arg_text(arg: Arg) -> str:
     return f"{arg.name}: {arg.type}" + ("" if arg.required else f" = {arg.default!r}")
 
 
-def _short(value: Any, limit: int = 60) -> str:
+def _short_repr(value: Any, limit: int = 60) -> str:
     text = repr(value).replace("\n", " ")
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _check_schema(schema: Schema) -> None:
-    """A schema is code of ours: its mistakes are found when it is built, not when it is used."""
+    """Check names, order and defaults of the arguments when the schema is built; raises ValueError."""
     seen_default = False
     for arg in schema.args:
         if not arg.name.isidentifier() or iskeyword(arg.name):

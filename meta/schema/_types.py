@@ -1,7 +1,7 @@
-"""The kinds of argument an operator can have, each with its normal form.
+"""The types of operator arguments, each with its normal form.
 
-A kind normalises a Python value or says what it would have accepted. Tensors are recognised by the base class
-`TensorLike`, so that a schema knows neither arrays nor traced expressions.
+An argument type normalises a Python value or rejects it with a description of the accepted values. Tensors are
+instances of `TensorLike`, so that schemas depend neither on arrays nor on traced symbols.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Role = Literal["tensor", "tensors", "scalar", "attr"]
 
 
 class TensorLike:
-    """Base of everything an operator takes as a tensor: eager arrays and traced symbols."""
+    """Base class of the tensors that operators take: eager arrays and traced symbols."""
 
     __slots__ = ()
 
 
 class Reject(Exception):
-    """A value that a kind does not take; the argument says why when `allowed` alone does not."""
+    """Rejects a value; the message adds a remedy that `allowed` does not contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgType:
-    """A kind of argument.
+    """The type of an argument.
 
-    name: the kind in error texts and docs.  annotation: its Python annotation in generated code.
-    role: "tensor", "tensors" (a list of them), "scalar" (a tensor or a Python number) or "attr" (a plain value).
-    allowed: the phrase after "expected".  normalize: value -> normal form, or raises Reject.
-    exact: whether equal values of different Python classes (1, 1.0, True) must not share a cache entry.
+    name: its name in error texts and documentation.  annotation: its Python annotation in generated code.
+    role: "tensor", "tensors" (a list of tensors), "scalar" (a tensor or a Python number) or "attr" (a plain value).
+    allowed: the noun phrase after "expected" in error texts.  normalize: value -> normal form, or raises Reject.
+    exact: whether equal values of different Python classes (1, 1.0, True) need separate cache entries.
     """
 
     name: str
@@ -52,21 +52,21 @@ class ArgType:
         return self.name
 
 
-def Optional(kind: ArgType) -> ArgType:
-    """`kind`, or None."""
-    inner = kind.normalize
+def Optional(arg_type: ArgType) -> ArgType:
+    """`arg_type`, or None."""
+    inner = arg_type.normalize
     return replace(
-        kind,
-        name=f"{kind.name}?",
-        annotation=f"{kind.annotation} | None",
-        allowed=f"{kind.allowed}, or None",
+        arg_type,
+        name=f"{arg_type.name}?",
+        annotation=f"{arg_type.annotation} | None",
+        allowed=f"{arg_type.allowed}, or None",
         normalize=lambda value: None if value is None else inner(value),  # pyright: ignore[reportUnknownLambdaType]
         optional=True,
     )
 
 
 def Choice(*options: str) -> ArgType:
-    """One of a few strings."""
+    """One of the strings `options`."""
 
     def normalize(value: Any) -> str:
         if isinstance(value, str) and value in options:
@@ -100,7 +100,7 @@ def _int(value: Any) -> Any:
     if isinstance(value, (int, SymDim)):
         return value
     if hasattr(value, "__index__") and not isinstance(value, TensorLike):
-        with suppress(TypeError):  # arrays of several numbers have the method, too
+        with suppress(TypeError):  # arrays of several numbers also have __index__
             return int(value.__index__())
     raise Reject
 

@@ -6,8 +6,8 @@ from meta.schema._types import Bool, Float, Optional, Tensor
 _Q = Arg("q", Tensor, doc="Queries, (..., length, features), floating.")
 _K = Arg("k", Tensor, doc="Keys, (..., other length, features).")
 _V = Arg("v", Tensor, doc="Values, (..., other length, value features).")
-_CAUSAL = Arg("causal", Bool, False, doc="Whether query i sees the keys up to i only.")
-_SCALE = Arg("scale", Optional(Float), None, doc="Factor of the scores; None for 1 / sqrt(features).")
+_CAUSAL = Arg("causal", Bool, False, doc="Whether query i attends only to keys 0 to i.")
+_SCALE = Arg("scale", Optional(Float), None, doc="Multiplies the scores; None for 1 / sqrt(features).")
 
 scaled_dot_product_attention = Schema("scaled_dot_product_attention", _Q, _K, _V, _CAUSAL, _SCALE)
 scaled_dot_product_attention_dx = Schema(

@@ -10,13 +10,13 @@ binary = Schema(
 )
 extremum_dx = Schema(
     "extremum_dx",
-    Arg("x1", Scalar, doc="The operand whose gradient is wanted."),
+    Arg("x1", Scalar, doc="The operand whose gradient is computed."),
     Arg("x2", Scalar, doc="The other operand."),
     Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
 )
 where = Schema(
     "where",
-    Arg("condition", Tensor, doc="What to choose by, bool."),
-    Arg("x", Scalar, doc="Taken where the condition is true: a tensor or a number."),
-    Arg("y", Scalar, doc="Taken elsewhere: a tensor or a number; all three shapes broadcast."),
+    Arg("condition", Tensor, doc="Condition, bool."),
+    Arg("x", Scalar, doc="Values where the condition is true: a tensor or a number."),
+    Arg("y", Scalar, doc="Values where it is false: a tensor or a number; all three shapes broadcast."),
 )

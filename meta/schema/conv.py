@@ -1,18 +1,18 @@
-"""Schemas of convolutions. Every one serves one, two and three spatial axes."""
+"""Schemas of convolutions. Each schema serves one, two and three spatial axes."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Int, IntTuple, Tensor
 
-_PADDING = "Zeros put around x: one int, one an axis, or all befores followed by all afters (top, left, bottom, right)."
+_PADDING = "Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right)."
 
 
 def _common(rank: int) -> tuple[Arg, ...]:
-    """The attributes that every convolution has; the defaults are in normal form, which is what the fast path finds."""
+    """The attributes of every convolution. Defaults are in normal form: the fast path uses them as cache keys."""
     return (
-        Arg("stride", IntTuple, (1,) * rank, doc="Step between windows: one int, or one an axis."),
+        Arg("stride", IntTuple, (1,) * rank, doc="Step between windows: one int, or one per axis."),
         Arg("padding", IntTuple, (0,) * rank, doc=_PADDING),
-        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one an axis."),
-        Arg("groups", Int, 1, doc="Number of independent groups that channels are divided into."),
+        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one per axis."),
+        Arg("groups", Int, 1, doc="Number of groups that the channels are divided into."),
     )
 
 
@@ -52,7 +52,7 @@ def conv_transpose(rank: int) -> Schema:
         Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
         Arg("w", Tensor, doc="Kernel, (channels, out channels / groups, *window)."),
         stride,
-        Arg("padding", IntTuple, (0,) * rank, doc="What is cut off around the result; given as for a convolution."),
+        Arg("padding", IntTuple, (0,) * rank, doc="Elements cropped around the result; as for a convolution."),
         Arg("output_padding", IntTuple, (0,) * rank, doc="Extra size at the end of each spatial axis of the result."),
         dilation,
         groups,

@@ -1,21 +1,21 @@
-"""Schemas of operators on images: tensors (batch, channels, *spatial)."""
+"""Schemas of image operators, on tensors of shape (batch, channels, *spatial)."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Choice, Float, Int, IntTuple, Optional, Tensor
 
 _how = (
-    Arg("method", Choice("nearest", "linear", "cubic"), "linear", doc="How to interpolate."),
+    Arg("method", Choice("nearest", "linear", "cubic"), "linear", doc="Interpolation method."),
     Arg(
         "coordinates",
         Choice("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"),
         "half_pixel",
-        doc="Which position of x an element of the result has, as ONNX Resize names it.",
+        doc="Maps positions of the result to positions of x; the names are those of ONNX Resize.",
     ),
     Arg(
         "rounding",
         Choice("floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
         "floor",
-        doc='How the method "nearest" rounds positions.',
+        doc='Rounding of positions by the method "nearest".',
     ),
     Arg("cubic_alpha", Float, -0.75, doc="Coefficient of the cubic convolution."),
 )
@@ -23,14 +23,14 @@ non_max_suppression = Schema(
     "non_max_suppression",
     Arg("boxes", Tensor, doc="Corners (x1, y1, x2, y2) of boxes, (batch, n, 4), floating."),
     Arg("scores", Tensor, doc="(batch, n), of the dtype of boxes."),
-    Arg("iou_threshold", Float, 0.5, doc="Overlap, intersection over union, above which a box is dropped."),
-    Arg("score_threshold", Optional(Float), None, doc="Boxes whose score is not above it are dropped; None for none."),
-    Arg("max_size", Optional(Int), None, doc="How many boxes to keep at most; None for all."),
+    Arg("iou_threshold", Float, 0.5, doc="Intersection over union above which the lower box is dropped."),
+    Arg("score_threshold", Optional(Float), None, doc="Boxes are dropped up to this score; None keeps all."),
+    Arg("max_size", Optional(Int), None, doc="Largest number of boxes to keep; None for all."),
 )
 resize = Schema(
     "resize",
     Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
-    Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one an axis."),
+    Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one per axis."),
     *_how,
 )
 resize_dx = Schema(

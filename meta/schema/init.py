@@ -5,9 +5,9 @@ from meta.schema._types import Device, DType, Int, IntTuple, Number, Optional, T
 
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")
-_device = Arg("device", Device, "cpu", doc="Where the result is.")
-_fill_value = Arg("fill_value", Number, doc="The value of every element.")
-_like = Arg("x", Tensor, doc="The tensor whose shape and device the result has.")
+_device = Arg("device", Device, "cpu", doc="Device of the result.")
+_fill_value = Arg("fill_value", Number, doc="Value of every element.")
+_like = Arg("x", Tensor, doc="Tensor that determines shape and device of the result.")
 _like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for that of x.")
 
 init = Schema("init", _shape, _dtype, _device)
@@ -16,9 +16,9 @@ like = Schema("like", _like, _like_dtype)
 full_like = Schema("full_like", _like, _fill_value, _like_dtype)
 arange = Schema(
     "arange",
-    Arg("start", Number, doc="First value; with `stop` left out, the end, and the first value is 0."),
-    Arg("stop", Optional(Number), None, doc="End, which is not included."),
-    Arg("step", Number, 1, doc="Difference of neighbours, not zero."),
+    Arg("start", Number, doc="First value; without `stop`, the end, and the first value is 0."),
+    Arg("stop", Optional(Number), None, doc="End of the range, not included."),
+    Arg("step", Number, 1, doc="Difference of consecutive values, not zero."),
     Arg(
         "dtype", Optional(DType), None, doc="Dtype of the result; None for int64, or float32 when a number is a float."
     ),
@@ -27,7 +27,7 @@ arange = Schema(
 linspace = Schema(
     "linspace",
     Arg("start", Number, doc="First value."),
-    Arg("stop", Number, doc="Last value, which is included."),
+    Arg("stop", Number, doc="Last value, included."),
     Arg("num", Int, doc="Number of values."),
     _dtype,
     _device,
@@ -41,8 +41,8 @@ eye = Schema(
 )
 one_hot = Schema(
     "one_hot",
-    Arg("indices", Tensor, doc="Positions of the ones, of an integer dtype; a negative or too large one gives no one."),
+    Arg("indices", Tensor, doc="Positions of the ones, of an integer dtype; out-of-range positions give zeros only."),
     Arg("depth", Int, doc="Size of the new axis."),
     _dtype,
-    Arg("axis", Int, -1, doc="Where the new axis goes, in the result."),
+    Arg("axis", Int, -1, doc="Position of the new axis in the result."),
 )

@@ -7,8 +7,8 @@ matmul = Schema(
     "matmul",
     Arg("x1", Tensor, doc="Left operand, (..., m, k), or (..., k, m) when transposed, or (k,)."),
     Arg("x2", Tensor, doc="Right operand, (..., k, n), or (..., n, k) when transposed, or (k,); batch axes broadcast."),
-    Arg("transpose_a", Bool, False, doc="Swap the last two axes of x1 first."),
-    Arg("transpose_b", Bool, False, doc="Swap the last two axes of x2 first."),
+    Arg("transpose_a", Bool, False, doc="Whether to swap the last two axes of x1 first."),
+    Arg("transpose_b", Bool, False, doc="Whether to swap the last two axes of x2 first."),
 )
 dense = Schema(
     "dense",

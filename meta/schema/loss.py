@@ -3,14 +3,14 @@
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Choice, Float, Int, IntTuple, OptionalTensor, Tensor
 
-_REDUCTION = Arg("reduction", Choice("mean", "sum", "none"), "mean", doc="What becomes of the losses of all elements.")
+_REDUCTION = Arg("reduction", Choice("mean", "sum", "none"), "mean", doc="Reduction of the losses of all elements.")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
 _X = Arg("x", Tensor, doc="Predictions, floating.")
-_TARGET = Arg("target", Tensor, doc="What they should be, of the same type as x.")
-_BETA = Arg("beta", Float, 1.0, doc="Where the loss turns from quadratic to linear; 0 for linear everywhere.")
+_TARGET = Arg("target", Tensor, doc="Target values, of the same type as x.")
+_BETA = Arg("beta", Float, 1.0, doc="Difference from which on the loss is linear instead of quadratic.")
 _FACTORS = (
     Arg("weight", OptionalTensor, None, doc="Multiplies the loss of each element; broadcasts to x."),
-    Arg("pos_weight", OptionalTensor, None, doc="Multiplies the loss's part of positive targets; broadcasts to x."),
+    Arg("pos_weight", OptionalTensor, None, doc="Multiplies the loss of positive targets; broadcasts to x."),
 )
 
 pairwise = Schema("pairwise_loss", _X, _TARGET, _REDUCTION)
@@ -20,17 +20,17 @@ smooth_l1_dx = Schema("smooth_l1_loss_dx", _X, _TARGET, _DY, _REDUCTION, _BETA)
 logits = Schema("binary_cross_entropy_with_logits", _X, _TARGET, *_FACTORS, _REDUCTION)
 logits_dx = Schema("binary_cross_entropy_with_logits_dx", _X, _TARGET, _DY, *_FACTORS, _REDUCTION)
 
-_CLASSES = Arg("target", Tensor, doc="The index of the right class, an integer for each prediction.")
-_WEIGHT = Arg("weight", OptionalTensor, None, doc="Weight of each class; the mean is then the weighted one.")
+_CLASSES = Arg("target", Tensor, doc="Index of the correct class for each prediction, of an integer dtype.")
+_WEIGHT = Arg("weight", OptionalTensor, None, doc="Weight of each class; the mean is then weighted.")
 _OPTIONS = (
     _REDUCTION,
-    Arg("ignore_index", Int, -100, doc="Predictions with this target do not count."),
-    Arg("label_smoothing", Float, 0.0, doc="Share of the target that is spread evenly over all classes, from 0 to 1."),
+    Arg("ignore_index", Int, -100, doc="Predictions with this target are ignored."),
+    Arg("label_smoothing", Float, 0.0, doc="Share of the target, from 0 to 1, spread evenly over all classes."),
 )
 
 class_loss = Schema(
     "class_loss",
-    Arg("x", Tensor, doc="A number for each class along axis 1 (the only axis of a vector)."),
+    Arg("x", Tensor, doc="One number per class, along axis 1 (axis 0 of a vector)."),
     _CLASSES,
     _WEIGHT,
     *_OPTIONS,

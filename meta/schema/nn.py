@@ -6,7 +6,7 @@ from meta.schema._types import Float, Int, Tensor
 softmax = Schema(
     "softmax",
     Arg("x", Tensor, doc="Input of any shape, floating."),
-    Arg("axis", Int, -1, doc="The axis that sums to one."),
+    Arg("axis", Int, -1, doc="Axis along which the result sums to one."),
 )
 softmax_dx = Schema(
     "softmax_dx",
@@ -18,17 +18,17 @@ bias_add = Schema(
     "bias_add",
     Arg("x", Tensor, doc="Input."),
     Arg("bias", Tensor, doc="One number for each index along `axis`, of the dtype of x."),
-    Arg("axis", Int, 1, doc="The axis of x that bias runs along."),
+    Arg("axis", Int, 1, doc="Axis of x that bias is added along."),
 )
 dropout = Schema(
     "dropout",
     Arg("x", Tensor, doc="Input of any shape, floating."),
     Arg("key", Tensor, doc="Key of the random numbers, int64 of shape (2,); equal keys drop the same elements."),
-    Arg("p", Float, 0.5, doc="The share of elements that are dropped, from 0 to 1."),
+    Arg("p", Float, 0.5, doc="Probability that an element is dropped, from 0 to 1."),
 )
 dropout_dx = Schema(
     "dropout_dx",
     Arg("dy", Tensor, doc="Gradient of the result."),
-    Arg("mask", Tensor, doc="The mask that the forward operator gave, bool."),
+    Arg("mask", Tensor, doc="Mask returned by the forward operator, bool."),
     Arg("p", Float, 0.5, doc="As in the forward operator."),
 )

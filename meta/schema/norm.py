@@ -3,15 +3,15 @@
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Float, Int, IntTuple, OptionalTensor, Tensor
 
-_AXES = Arg("axis", IntTuple, (-1,), doc="The axes that are normalised together.")
+_AXES = Arg("axis", IntTuple, (-1,), doc="Axes that are normalised together.")
 _EPS = Arg("eps", Float, 1e-5, doc="Added to the variance.")
-_CHANNEL = Arg("axis", Int, 1, doc="The axis of channels; all others are normalised together.")
+_CHANNEL = Arg("axis", Int, 1, doc="Channel axis; all other axes are normalised together.")
 _X = Arg("x", Tensor, doc="Input, floating.")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
 _SCALE = Arg("scale", OptionalTensor, None, doc="Multiplies the result; of the shape of the normalised axes.")
 _STATS = (
-    Arg("running_mean", Tensor, doc="Mean of each channel over the past."),
-    Arg("running_var", Tensor, doc="Variance of each channel over the past."),
+    Arg("running_mean", Tensor, doc="Running mean of each channel."),
+    Arg("running_var", Tensor, doc="Running variance of each channel."),
 )
 _W = Arg("w", OptionalTensor, None, doc="Multiplies each channel of the result.")
 _B = Arg("b", OptionalTensor, None, doc="Added to each channel of the result.")

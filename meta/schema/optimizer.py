@@ -1,4 +1,4 @@
-"""Schemas of optimiser steps. They update tensors in place; numbers that schedules change may be tensors."""
+"""Schemas of optimiser steps, which update tensors in place. The learning rate and the step number may be tensors."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Bool, Float, Scalar, Tensor
@@ -14,9 +14,9 @@ sgd = Schema(
     _dx,
     Arg("v", Tensor, doc="The velocity, updated in place; of the shape of x, starting as zeros."),
     _learning_rate,
-    Arg("momentum", Float, 0.0, doc="How much of the velocity is kept."),
+    Arg("momentum", Float, 0.0, doc="Decay factor of the velocity."),
     _weight_decay,
-    Arg("nesterov", Bool, False, doc="Step along the velocity of the next step (Y. Nesterov's method)."),
+    Arg("nesterov", Bool, False, doc="Use Nesterov momentum: step along the velocity of the next step."),
 )
 adam = Schema(
     "adam",
@@ -26,9 +26,9 @@ adam = Schema(
     Arg("v", Tensor, doc="Running mean of its square, updated in place; of the shape of x, starting as zeros."),
     Arg("step", Scalar, doc="Number of this step, from 1: a number or a 0-d tensor."),
     _learning_rate,
-    Arg("beta1", Float, 0.9, doc="How much of m is kept."),
-    Arg("beta2", Float, 0.999, doc="How much of v is kept."),
-    Arg("eps", Float, 1e-8, doc="Added to the root of v."),
+    Arg("beta1", Float, 0.9, doc="Decay factor of m."),
+    Arg("beta2", Float, 0.999, doc="Decay factor of v."),
+    Arg("eps", Float, 1e-8, doc="Added to the square root of v."),
     _weight_decay,
     Arg("decoupled", Bool, True, doc="Shrink x itself (AdamW) instead of adding the decay to the gradient."),
 )

@@ -1,24 +1,24 @@
-"""Schemas of pooling. Every one serves one, two and three spatial axes."""
+"""Schemas of pooling. Each schema serves one, two and three spatial axes."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Bool, IntTuple, Tensor
 
 _X = Arg("x", Tensor, doc="Input, (batch, channels, *spatial).")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
-_V = Arg("v", Tensor, doc="Where the elements are taken from; of the shape of x.")
+_V = Arg("v", Tensor, doc="Tensor to take the elements from; of the shape of x.")
 _SHAPE = Arg("shape", IntTuple, doc="Shape of the forward operator's x.")
-_SIZE = Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one an axis.")
-_INCLUDE = Arg("count_include_pad", Bool, True, doc="Whether elements of the padding count in the mean, as zeros.")
+_SIZE = Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one per axis.")
+_INCLUDE = Arg("count_include_pad", Bool, True, doc="Whether padding counts in the mean, as zeros.")
 
 
 def _window(rank: int) -> tuple[Arg, ...]:
     return (
-        Arg("kernel", IntTuple, doc="Size of the window: one int, or one an axis."),
-        Arg("stride", IntTuple, (), doc="Step between windows; () for that of the kernel, which then do not overlap."),
+        Arg("kernel", IntTuple, doc="Size of the window: one int, or one per axis."),
+        Arg("stride", IntTuple, (), doc="Step between windows; () for the size of the kernel."),
         Arg("padding", IntTuple, (0,) * rank,
-            doc="Padding around x, never the maximum: one int, one an axis, or all befores and then all afters."),
-        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one an axis."),
-        Arg("ceil_mode", Bool, False, doc="Keep a last window that is partly outside, if it starts inside."),
+            doc="Padding around x, never the maximum: one int, one per axis, or all leading then all trailing."),
+        Arg("dilation", IntTuple, (1,) * rank, doc="Step between the elements of a window: one int, or one per axis."),
+        Arg("ceil_mode", Bool, False, doc="Keep a last window that is partly outside if it starts inside."),
     )  # fmt: skip
 
 

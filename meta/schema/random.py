@@ -1,9 +1,9 @@
-"""Schemas of random operators. All of them are pure: equal keys give equal numbers."""
+"""Schemas of random operators, which are pure functions: equal keys give equal numbers."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import DType, Float, Int, IntTuple, Tensor
 
-_key = Arg("key", Tensor, doc="Which numbers: int64 of shape (2,), a seed and an offset; see meta.random.next_key.")
+_key = Arg("key", Tensor, doc="Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.")
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result, floating.")
 
@@ -29,7 +29,7 @@ randint = Schema(
     _shape,
     Arg("low", Int, doc="Least value."),
     Arg("high", Int, doc="Upper end, not included."),
-    Arg("dtype", DType, "int64", doc="Dtype of the result; it holds all the values."),
+    Arg("dtype", DType, "int64", doc="Dtype of the result; its range includes [low, high)."),
 )
 bernoulli = Schema(
     "bernoulli",

@@ -7,19 +7,19 @@ _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them.")
 _keepdims = Arg("keepdims", Bool, False, doc="Keep reduced axes with size 1.")
 _correction = Arg("correction", Int, 1,
-                  doc="Taken off the number of elements: 1 for an estimate from a sample.")  # fmt: skip
+                  doc="Subtracted from the number of elements: 1 for an unbiased estimate.")  # fmt: skip
 
 reduce = Schema("reduce", _x, _axis, _keepdims)
 arg_reduce = Schema(
-    "arg_reduce", _x, Arg("axis", Optional(Int), None, doc="Axis to search; None for all elements in order."), _keepdims
+    "arg_reduce", _x, Arg("axis", Optional(Int), None, doc="Axis to search; None for the flattened input."), _keepdims
 )
 moment = Schema("moment", _x, _axis, _correction, _keepdims)
 scan = Schema(
     "scan",
     _x,
-    Arg("axis", Int, doc="Axis to run along."),
-    Arg("exclusive", Bool, False, doc="Leave each element out of its own result."),
-    Arg("reverse", Bool, False, doc="Run from the end."),
+    Arg("axis", Int, doc="Axis to scan."),
+    Arg("exclusive", Bool, False, doc="Exclude each element from its own result."),
+    Arg("reverse", Bool, False, doc="Scan from the end."),
 )
 sum_to = Schema(
     "sum_to",

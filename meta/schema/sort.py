@@ -1,16 +1,16 @@
-"""Schemas of operators that put the elements along an axis in order."""
+"""Schemas of sorting operators."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Bool, Int, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
-_axis = Arg("axis", Int, -1, doc="The axis along which to order.")
+_axis = Arg("axis", Int, -1, doc="Axis to sort along.")
 
-sort = Schema("sort", _x, _axis, Arg("descending", Bool, False, doc="The largest first."))
+sort = Schema("sort", _x, _axis, Arg("descending", Bool, False, doc="Sort from the largest to the smallest."))
 topk = Schema(
     "topk",
     _x,
-    Arg("k", Int, doc="How many elements to keep; at most the size of the axis."),
+    Arg("k", Int, doc="Number of elements to return; at most the size of the axis."),
     _axis,
-    Arg("largest", Bool, True, doc="The largest elements, the largest first; else the smallest, the smallest first."),
+    Arg("largest", Bool, True, doc="Return the largest elements, descending; else the smallest, ascending."),
 )

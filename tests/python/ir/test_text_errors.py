@@ -75,7 +75,7 @@ ERRORS = {
         "text:3:8: .*differ; expected equal",
     ),
     "dtype": ('def main(%x: Tensor[(), "flot32"]) -> () { () }', "text:1:25: .*'flot32' is not a dtype.*did you mean"),
-    "device": ('def main(%x: Tensor[(), "int8", "gpu"]) -> () { () }', "'gpu' names no device"),
+    "device": ('def main(%x: Tensor[(), "int8", "gpu"]) -> () { () }', "'gpu' is not a device"),
     "shape": ('def main(%x: Tensor[(-1,), "int8"]) -> () { () }', "text:1:21: not a shape"),
     "division": ('def main(%x: Tensor[(((n)//(0)),), "int8"]) -> () { () }', "division by zero"),
     "product": ('def main(%x: Tensor[((n + 1)*(m + 1),), "int8"]) -> () { () }', "a product of sums"),

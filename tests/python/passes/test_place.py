@@ -57,5 +57,5 @@ def test_relay_programs_are_placed():
 
 
 def test_a_device_that_is_none():
-    with pytest.raises(DeviceError, match="names no device"):
+    with pytest.raises(DeviceError, match="is not a device"):
         passes.place("gpu")
