@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import meta
-from meta.eager import tape
 from meta.eager.call import invoke, state
 from meta.errors import RegistryError
 from meta.ir.type import Type
@@ -27,7 +26,7 @@ from meta.op import registry
 from meta.op.dispatch import dialect
 from meta.op.grad import support
 from meta.op.grad.entry import function_source, read_entry, rule_facts
-from meta.op.grad.rule import GradRule
+from meta.op.grad.rule import GradRule, add_rules
 from meta.op.registry import Op, TypeFunction
 from meta.schema._dsl import Schema
 
@@ -64,7 +63,7 @@ def define(
             registry.remove(name)
             raise
         if rule is not None:
-            tape.table()[name] = rule
+            add_rules([rule])
         for backend, implementation in (("torch", torch), ("reference", reference)):
             if implementation is not None:
                 dialect(backend).implement(name, implementation)
@@ -102,7 +101,7 @@ def _rule(op: Op, gradient: Gradient) -> GradRule | None:
     entry = read_entry(op, dict(gradient) if isinstance(gradient, Mapping) else gradient)
     if not entry.positions:
         return None
-    namespace: dict[str, Any] = {"f": meta, "Any": Any, "grad_support": support}
+    namespace: dict[str, Any] = {"meta": meta, "Any": Any, "grad_support": support}
     if isinstance(gradient, Mapping):
         namespace |= {value.__name__: value for value in gradient.values() if callable(value)}
     # The text consists of operator calls that the compiler of formulas has checked one by one.

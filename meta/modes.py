@@ -8,7 +8,7 @@ them: it is consulted only when an argument is tracked.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from threading import Lock, local
 from typing import Any
 
@@ -36,7 +36,9 @@ class Modes(local):
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
     trace: Any = None
-    """The trace being recorded in this thread; it hands out random keys as symbols (`random_key(device)`)."""
+    """The meta.tracing.state.Trace being recorded in this thread: what arrays, `backward` and random generators ask."""
+    emit: Callable[[Any, tuple[Any, ...]], Any] | None = None
+    """Records an operator call (op, normalised arguments) in place of running it: the trace's, or that of a pass."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every operator chosen."""
 
@@ -56,3 +58,33 @@ def scoped(name: str, value: Any) -> Generator[None, None, None]:
     finally:
         setattr(modes, name, before)
         scopes.change(-1)
+
+
+@contextmanager
+def suspended() -> Generator[None, None, None]:
+    """Inside the block operators on arrays run, also while a program is recorded in this thread."""
+    before = modes.trace, modes.emit
+    modes.trace = modes.emit = None
+    try:
+        yield
+    finally:
+        modes.trace, modes.emit = before
+
+
+class GradMode(ContextDecorator):
+    """Record (or do not record) gradients inside a block or decorated function, in this thread."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self._before: list[bool] = []
+
+    def _recreate_cm(self) -> GradMode:
+        """Each call of a decorated function has its own (see contextlib.ContextDecorator)."""
+        return GradMode(self.enabled)
+
+    def __enter__(self) -> None:
+        self._before.append(modes.grad_enabled)
+        modes.grad_enabled = self.enabled
+
+    def __exit__(self, *_: object) -> None:
+        modes.grad_enabled = self._before.pop()

@@ -1,4 +1,4 @@
-"""Nests of tuples, lists and dicts: taken apart into leaves, and put together again."""
+"""Nests of tuples, lists and dicts: their leaves, and nests rebuilt from leaves."""
 
 from __future__ import annotations
 
@@ -39,6 +39,22 @@ class Tree:
             yield self.value
         for child in self.children:
             yield from child.statics()
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """What a nest of tuples and lists holds, in order; the value itself when it is neither."""
+    if isinstance(value, (tuple, list)):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from leaves_of(item)
+    else:
+        yield value
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """A nest of tuples and lists with `function` of every leaf, as nested tuples."""
+    if isinstance(value, (tuple, list)):
+        return tuple([map_leaves(function, item) for item in value])  # pyright: ignore[reportUnknownVariableType]
+    return function(value)
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as f
-from meta.op.grad.rule import GradRule
+import meta
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
 from meta.op.grad import image as grad_image
@@ -26,6 +25,7 @@ from meta.op.grad import reduce as grad_reduce
 from meta.op.grad import support as grad_support
 from meta.op.grad import transform as grad_transform
 from meta.op.grad import unary as grad_unary
+from meta.op.grad.rule import GradRule, add_rules
 
 
 def _scaled_dot_product_attention(needs: Any, q: Any, k: Any, v: Any, causal: Any, scale: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
@@ -43,11 +43,11 @@ def _add(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _atan2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.divide(f.multiply(dy, x2), f.add(f.multiply(x1, x1), f.multiply(x2, x2))), x1) if needs[0] else None, grad_support.fit(f.negative(f.divide(f.multiply(dy, x1), f.add(f.multiply(x1, x1), f.multiply(x2, x2)))), x2) if needs[1] else None)
+    return (grad_support.fit(meta.divide(meta.multiply(dy, x2), meta.add(meta.multiply(x1, x1), meta.multiply(x2, x2))), x1) if needs[0] else None, grad_support.fit(meta.negative(meta.divide(meta.multiply(dy, x1), meta.add(meta.multiply(x1, x1), meta.multiply(x2, x2)))), x2) if needs[1] else None)
 
 
 def _divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.divide(dy, x2), x1) if needs[0] else None, grad_support.fit(f.negative(f.divide(f.multiply(dy, y), x2)), x2) if needs[1] else None)
+    return (grad_support.fit(meta.divide(dy, x2), x1) if needs[0] else None, grad_support.fit(meta.negative(meta.divide(meta.multiply(dy, y), x2)), x2) if needs[1] else None)
 
 
 def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -55,27 +55,27 @@ def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, .
 
 
 def _maximum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.maximum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(f.maximum_dx(x2, x1, dy), x2) if needs[1] else None)
+    return (grad_support.fit(meta.maximum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(meta.maximum_dx(x2, x1, dy), x2) if needs[1] else None)
 
 
 def _maximum_dx(needs: Any, x1: Any, x2: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.maximum_dx(x1, x2, dz),)
+    return (meta.maximum_dx(x1, x2, dz),)
 
 
 def _minimum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.minimum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(f.minimum_dx(x2, x1, dy), x2) if needs[1] else None)
+    return (grad_support.fit(meta.minimum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(meta.minimum_dx(x2, x1, dy), x2) if needs[1] else None)
 
 
 def _minimum_dx(needs: Any, x1: Any, x2: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.minimum_dx(x1, x2, dz),)
+    return (meta.minimum_dx(x1, x2, dz),)
 
 
 def _mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(f.multiply(dy, f.floor_divide(x1, x2))), x2) if needs[1] else None)
+    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(meta.negative(meta.multiply(dy, meta.floor_divide(x1, x2))), x2) if needs[1] else None)
 
 
 def _multiply(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.multiply(dy, x2), x1) if needs[0] else None, grad_support.fit(f.multiply(dy, x1), x2) if needs[1] else None)
+    return (grad_support.fit(meta.multiply(dy, x2), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, x1), x2) if needs[1] else None)
 
 
 def _power(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ def _power(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _subtract(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(dy), x2) if needs[1] else None)
+    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(meta.negative(dy), x2) if needs[1] else None)
 
 
 def _trunc_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -91,63 +91,63 @@ def _trunc_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, .
 
 
 def _trunc_mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(f.negative(f.multiply(dy, f.trunc_divide(x1, x2))), x2) if needs[1] else None)
+    return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(meta.negative(meta.multiply(dy, meta.trunc_divide(x1, x2))), x2) if needs[1] else None)
 
 
 def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(f.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(f.where(condition, 0, dz), y) if needs[1] else None)
+    return (grad_support.fit(meta.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(meta.where(condition, 0, dz), y) if needs[1] else None)
 
 
 def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv1d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv1d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv1d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv1d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv1d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv1d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv1d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv1d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv1d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv1d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv1d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv1d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv1d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv2d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv2d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv2d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv2d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv2d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv2d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv2d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv2d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv2d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv3d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv3d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv3d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.conv3d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, f.conv3d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv3d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, f.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+    return (meta.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
 def _resize1d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.resize1d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+    return (meta.resize1d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
 
 
 def _resize1d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -155,7 +155,7 @@ def _resize1d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any,
 
 
 def _resize2d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.resize2d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+    return (meta.resize2d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
 
 
 def _resize2d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -163,7 +163,7 @@ def _resize2d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any,
 
 
 def _resize3d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.resize3d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
+    return (meta.resize3d_dx(dy, x.shape, method, coordinates, rounding, cubic_alpha),)
 
 
 def _resize3d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -171,35 +171,35 @@ def _resize3d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any,
 
 
 def _embedding(needs: Any, weight: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.embedding_dx(dy, indices, weight.shape[0]),)
+    return (meta.embedding_dx(dy, indices, weight.shape[0]),)
 
 
 def _embedding_dx(needs: Any, dy: Any, indices: Any, num_weight: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.embedding(dz, indices),)
+    return (meta.embedding(dz, indices),)
 
 
 def _gather(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.gather_dx(dy, axis, indices, x.shape),)
+    return (meta.gather_dx(dy, axis, indices, x.shape),)
 
 
 def _gather_dx(needs: Any, dy: Any, axis: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.gather(dz, axis, indices),)
+    return (meta.gather(dz, axis, indices),)
 
 
 def _gather_nd(needs: Any, x: Any, indices: Any, batch_dims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.gather_nd_dx(dy, indices, x.shape, batch_dims),)
+    return (meta.gather_nd_dx(dy, indices, x.shape, batch_dims),)
 
 
 def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, batch_dims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.gather_nd(dz, indices, batch_dims),)
+    return (meta.gather_nd(dz, indices, batch_dims),)
 
 
 def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.take_dx(dy, indices, x.shape, axis, 'clip'),)
+    return (meta.take_dx(dy, indices, x.shape, axis, 'clip'),)
 
 
 def _scatter_add(needs: Any, x: Any, axis: Any, indices: Any, src: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (dy if needs[0] else None, f.gather(dy, axis, indices) if needs[1] else None)
+    return (dy if needs[0] else None, meta.gather(dy, axis, indices) if needs[1] else None)
 
 
 def _scatter_elements(needs: Any, x: Any, axis: Any, indices: Any, src: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -217,23 +217,23 @@ def _strided_set(needs: Any, x: Any, v: Any, begin: Any, end: Any, strides: Any,
 
 
 def _strided_slice(needs: Any, x: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.strided_slice_dx(dy, x.shape, begin, end, strides),)
+    return (meta.strided_slice_dx(dy, x.shape, begin, end, strides),)
 
 
 def _strided_slice_dx(needs: Any, dy: Any, shape: Any, begin: Any, end: Any, strides: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.strided_slice(dz, begin, end, strides),)
+    return (meta.strided_slice(dz, begin, end, strides),)
 
 
 def _take(needs: Any, x: Any, indices: Any, axis: Any, mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.take_dx(dy, indices, x.shape, axis, mode),)
+    return (meta.take_dx(dy, indices, x.shape, axis, mode),)
 
 
 def _take_dx(needs: Any, dy: Any, indices: Any, shape: Any, axis: Any, mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.take(dz, indices, axis, mode),)
+    return (meta.take(dz, indices, axis, mode),)
 
 
 def _dense(needs: Any, x: Any, w: Any, bias: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.matmul(dy, w) if needs[0] else None, grad_linalg.dense_dw(x, w, dy) if needs[1] else None, grad_linalg.dense_db(bias, dy) if needs[2] else None)
+    return (meta.matmul(dy, w) if needs[0] else None, grad_linalg.dense_dw(x, w, dy) if needs[1] else None, grad_linalg.dense_db(bias, dy) if needs[2] else None)
 
 
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -241,7 +241,7 @@ def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y:
 
 
 def _binary_cross_entropy_with_logits(needs: Any, x: Any, target: Any, weight: Any, pos_weight: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.binary_cross_entropy_with_logits_dx(x, target, dy, weight, pos_weight, reduction) if needs[0] else None, grad_loss.logits_dtarget(x, target, weight, pos_weight, reduction, dy) if needs[1] else None)
+    return (meta.binary_cross_entropy_with_logits_dx(x, target, dy, weight, pos_weight, reduction) if needs[0] else None, grad_loss.logits_dtarget(x, target, weight, pos_weight, reduction, dy) if needs[1] else None)
 
 
 def _binary_cross_entropy_with_logits_dx(needs: Any, x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -250,7 +250,7 @@ def _binary_cross_entropy_with_logits_dx(needs: Any, x: Any, target: Any, dy: An
 
 
 def _cross_entropy(needs: Any, x: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.cross_entropy_dx(x, target, dy, weight, reduction, ignore_index, label_smoothing),)
+    return (meta.cross_entropy_dx(x, target, dy, weight, reduction, ignore_index, label_smoothing),)
 
 
 def _cross_entropy_dx(needs: Any, x: Any, target: Any, dy: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -258,7 +258,7 @@ def _cross_entropy_dx(needs: Any, x: Any, target: Any, dy: Any, weight: Any, red
 
 
 def _l1_loss(needs: Any, x: Any, target: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.l1_loss_dx(x, target, dy, reduction) if needs[0] else None, f.negative(f.l1_loss_dx(x, target, dy, reduction)) if needs[1] else None)
+    return (meta.l1_loss_dx(x, target, dy, reduction) if needs[0] else None, meta.negative(meta.l1_loss_dx(x, target, dy, reduction)) if needs[1] else None)
 
 
 def _l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -266,7 +266,7 @@ def _l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: Any
 
 
 def _mse_loss(needs: Any, x: Any, target: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.mse_loss_dx(x, target, dy, reduction) if needs[0] else None, f.negative(f.mse_loss_dx(x, target, dy, reduction)) if needs[1] else None)
+    return (meta.mse_loss_dx(x, target, dy, reduction) if needs[0] else None, meta.negative(meta.mse_loss_dx(x, target, dy, reduction)) if needs[1] else None)
 
 
 def _mse_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -275,15 +275,15 @@ def _mse_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, z: An
 
 
 def _nll_loss(needs: Any, x: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.nll_loss_dx(dy, target, weight, x.shape, reduction, ignore_index, label_smoothing),)
+    return (meta.nll_loss_dx(dy, target, weight, x.shape, reduction, ignore_index, label_smoothing),)
 
 
 def _nll_loss_dx(needs: Any, dy: Any, target: Any, weight: Any, shape: Any, reduction: Any, ignore_index: Any, label_smoothing: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.nll_loss(dz, target, weight, reduction, ignore_index, label_smoothing),)
+    return (meta.nll_loss(dz, target, weight, reduction, ignore_index, label_smoothing),)
 
 
 def _smooth_l1_loss(needs: Any, x: Any, target: Any, reduction: Any, beta: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.smooth_l1_loss_dx(x, target, dy, reduction, beta) if needs[0] else None, f.negative(f.smooth_l1_loss_dx(x, target, dy, reduction, beta)) if needs[1] else None)
+    return (meta.smooth_l1_loss_dx(x, target, dy, reduction, beta) if needs[0] else None, meta.negative(meta.smooth_l1_loss_dx(x, target, dy, reduction, beta)) if needs[1] else None)
 
 
 def _smooth_l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any, beta: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -292,7 +292,7 @@ def _smooth_l1_loss_dx(needs: Any, x: Any, target: Any, dy: Any, reduction: Any,
 
 
 def _flip(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.flip(dy, axis),)
+    return (meta.flip(dy, axis),)
 
 
 def _pad(needs: Any, x: Any, pad_width: Any, pad_value: Any, mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -312,11 +312,11 @@ def _tile(needs: Any, x: Any, reps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _tril(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.tril(dy, k),)
+    return (meta.tril(dy, k),)
 
 
 def _triu(needs: Any, x: Any, k: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.triu(dy, k),)
+    return (meta.triu(dy, k),)
 
 
 def _bias_add(needs: Any, x: Any, bias: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -324,27 +324,27 @@ def _bias_add(needs: Any, x: Any, bias: Any, axis: Any, y: Any, dy: Any) -> tupl
 
 
 def _dropout(needs: Any, x: Any, key: Any, p: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    return (f.dropout_dx(dy_0, y_1, p),)
+    return (meta.dropout_dx(dy_0, y_1, p),)
 
 
 def _dropout_dx(needs: Any, dy: Any, mask: Any, p: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.dropout_dx(dz, mask, p),)
+    return (meta.dropout_dx(dz, mask, p),)
 
 
 def _log_softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.log_softmax_dx(y, dy, axis),)
+    return (meta.log_softmax_dx(y, dy, axis),)
 
 
 def _log_softmax_dx(needs: Any, y: Any, dy: Any, axis: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.negative(f.multiply(f.multiply(dz, f.exp(y)), f.sum(dy, axis, True))) if needs[0] else None, f.subtract(dz, f.sum(f.multiply(dz, f.exp(y)), axis, True)) if needs[1] else None)
+    return (meta.negative(meta.multiply(meta.multiply(dz, meta.exp(y)), meta.sum(dy, axis, True))) if needs[0] else None, meta.subtract(dz, meta.sum(meta.multiply(dz, meta.exp(y)), axis, True)) if needs[1] else None)
 
 
 def _softmax(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.softmax_dx(y, dy, axis),)
+    return (meta.softmax_dx(y, dy, axis),)
 
 
 def _softmax_dx(needs: Any, y: Any, dy: Any, axis: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_nn.softmax_dx_dy(y, dy, axis, dz) if needs[0] else None, f.softmax_dx(y, dz, axis) if needs[1] else None)
+    return (grad_nn.softmax_dx_dy(y, dy, axis, dz) if needs[0] else None, meta.softmax_dx(y, dz, axis) if needs[1] else None)
 
 
 def _batch_norm_infer(needs: Any, x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -364,11 +364,11 @@ def _batch_norm_train_dxwb(needs: Any, dy: Any, x: Any, w: Any, mean: Any, invst
 
 def _layer_norm(needs: Any, x: Any, scale: Any, bias: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     g1 = grad_norm.layer_norm_parameters(x, scale, bias, axis, eps, dy) if needs[1] or needs[2] else (None, None)
-    return (f.layer_norm_dx(x, scale, dy, axis, eps) if needs[0] else None, g1[0], g1[1])
+    return (meta.layer_norm_dx(x, scale, dy, axis, eps) if needs[0] else None, g1[0], g1[1])
 
 
 def _layer_norm_dwb(needs: Any, x: Any, dy: Any, axis: Any, eps: Any, z_0: Any, z_1: Any, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
-    return (f.layer_norm_dx(x, dz_0, dy, axis, eps) if needs[0] else None, f.layer_norm(x, dz_0, dz_1, axis, eps) if needs[1] else None)
+    return (meta.layer_norm_dx(x, dz_0, dy, axis, eps) if needs[0] else None, meta.layer_norm(x, dz_0, dz_1, axis, eps) if needs[1] else None)
 
 
 def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -384,7 +384,7 @@ def _sgd(needs: Any, x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any,
 
 
 def _adaptive_avg_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_avg_pool1d_dx(dy, x.shape),)
+    return (meta.adaptive_avg_pool1d_dx(dy, x.shape),)
 
 
 def _adaptive_avg_pool1d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -392,7 +392,7 @@ def _adaptive_avg_pool1d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) ->
 
 
 def _adaptive_avg_pool2d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_avg_pool2d_dx(dy, x.shape),)
+    return (meta.adaptive_avg_pool2d_dx(dy, x.shape),)
 
 
 def _adaptive_avg_pool2d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -400,7 +400,7 @@ def _adaptive_avg_pool2d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) ->
 
 
 def _adaptive_avg_pool3d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_avg_pool3d_dx(dy, x.shape),)
+    return (meta.adaptive_avg_pool3d_dx(dy, x.shape),)
 
 
 def _adaptive_avg_pool3d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -408,11 +408,11 @@ def _adaptive_avg_pool3d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) ->
 
 
 def _adaptive_max_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool1d_dx(x, dy),)
+    return (meta.adaptive_max_pool1d_dx(x, dy),)
 
 
 def _adaptive_max_pool1d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool1d_dx(x, dy),)
+    return (meta.adaptive_max_pool1d_dx(x, dy),)
 
 
 def _adaptive_max_pool1d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -420,11 +420,11 @@ def _adaptive_max_pool1d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tup
 
 
 def _adaptive_max_pool2d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool2d_dx(x, dy),)
+    return (meta.adaptive_max_pool2d_dx(x, dy),)
 
 
 def _adaptive_max_pool2d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool2d_dx(x, dy),)
+    return (meta.adaptive_max_pool2d_dx(x, dy),)
 
 
 def _adaptive_max_pool2d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -432,11 +432,11 @@ def _adaptive_max_pool2d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tup
 
 
 def _adaptive_max_pool3d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool3d_dx(x, dy),)
+    return (meta.adaptive_max_pool3d_dx(x, dy),)
 
 
 def _adaptive_max_pool3d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.adaptive_max_pool3d_dx(x, dy),)
+    return (meta.adaptive_max_pool3d_dx(x, dy),)
 
 
 def _adaptive_max_pool3d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -444,63 +444,63 @@ def _adaptive_max_pool3d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tup
 
 
 def _avg_pool1d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.avg_pool1d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool1d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _avg_pool1d_dx(needs: Any, dy: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.avg_pool1d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool1d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _avg_pool2d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.avg_pool2d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool2d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _avg_pool2d_dx(needs: Any, dy: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.avg_pool2d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool2d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _avg_pool3d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.avg_pool3d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool3d_dx(dy, x.shape, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _avg_pool3d_dx(needs: Any, dy: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.avg_pool3d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
+    return (meta.avg_pool3d(dz, kernel, stride, padding, dilation, ceil_mode, count_include_pad),)
 
 
 def _max_pool1d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool1d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool1d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.max_pool1d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool1d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool2d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool2d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool2d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.max_pool2d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool2d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool3d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool3d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool3d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.max_pool3d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool3d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -508,7 +508,7 @@ def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any
 
 
 def _cumsum(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.cumsum(dy, axis, exclusive, (not reverse)),)
+    return (meta.cumsum(dy, axis, exclusive, (not reverse)),)
 
 
 def _logsumexp(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -516,7 +516,7 @@ def _logsumexp(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) ->
 
 
 def _max(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_dx(x, y, dy, axis, keepdims),)
+    return (meta.max_dx(x, y, dy, axis, keepdims),)
 
 
 def _max_dx(needs: Any, x: Any, y: Any, dy: Any, axis: Any, keepdims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -528,11 +528,11 @@ def _mean(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tupl
 
 
 def _min(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.max_dx(x, y, dy, axis, keepdims),)
+    return (meta.max_dx(x, y, dy, axis, keepdims),)
 
 
 def _prod(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.prod_dx(x, dy, axis, keepdims),)
+    return (meta.prod_dx(x, dy, axis, keepdims),)
 
 
 def _prod_dx(needs: Any, x: Any, dy: Any, axis: Any, keepdims: Any, z: Any, dz: Any) -> tuple[Any, ...]:
@@ -548,7 +548,7 @@ def _sum(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple
 
 
 def _sum_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.broadcast_to(dy, x.shape),)
+    return (meta.broadcast_to(dy, x.shape),)
 
 
 def _var(needs: Any, x: Any, axis: Any, correction: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -556,27 +556,27 @@ def _var(needs: Any, x: Any, axis: Any, correction: Any, keepdims: Any, y: Any, 
 
 
 def _sort(needs: Any, x: Any, axis: Any, descending: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.gather_dx(dy, axis, f.argsort(x, axis, descending), x.shape),)
+    return (meta.gather_dx(dy, axis, meta.argsort(x, axis, descending), x.shape),)
 
 
 def _topk(needs: Any, x: Any, k: Any, axis: Any, largest: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    return (f.gather_dx(dy_0, axis, y_1, x.shape),)
+    return (meta.gather_dx(dy_0, axis, y_1, x.shape),)
 
 
 def _broadcast_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.sum_to(dy, x.shape),)
+    return (meta.sum_to(dy, x.shape),)
 
 
 def _broadcast_to_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.sum_to(dy, x.shape),)
+    return (meta.sum_to(dy, x.shape),)
 
 
 def _cast(needs: Any, x: Any, dtype: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.cast(dy, x.dtype),)
+    return (meta.cast(dy, x.dtype),)
 
 
 def _cast_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.cast(dy, x.dtype),)
+    return (meta.cast(dy, x.dtype),)
 
 
 def _concatenate(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -584,31 +584,31 @@ def _concatenate(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, 
 
 
 def _device_copy(needs: Any, x: Any, device: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.device_copy(dy, x.device),)
+    return (meta.device_copy(dy, x.device),)
 
 
 def _expand_dims(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.reshape(dy, x.shape),)
+    return (meta.reshape(dy, x.shape),)
 
 
 def _moveaxis(needs: Any, x: Any, source: Any, destination: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.moveaxis(dy, destination, source),)
+    return (meta.moveaxis(dy, destination, source),)
 
 
 def _reshape(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.reshape(dy, x.shape),)
+    return (meta.reshape(dy, x.shape),)
 
 
 def _reshape_like(needs: Any, x: Any, like: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.reshape(dy, x.shape),)
+    return (meta.reshape(dy, x.shape),)
 
 
 def _split(needs: Any, x: Any, indices_or_sections: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.concatenate(dy, axis),)
+    return (meta.concatenate(dy, axis),)
 
 
 def _squeeze(needs: Any, x: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.reshape(dy, x.shape),)
+    return (meta.reshape(dy, x.shape),)
 
 
 def _stack(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -616,7 +616,7 @@ def _stack(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _swap_axis(needs: Any, x: Any, axis1: Any, axis2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.swap_axis(dy, axis1, axis2),)
+    return (meta.swap_axis(dy, axis1, axis2),)
 
 
 def _transpose(needs: Any, x: Any, axes: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -624,31 +624,31 @@ def _transpose(needs: Any, x: Any, axes: Any, y: Any, dy: Any) -> tuple[Any, ...
 
 
 def _abs(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.sign(x)),)
+    return (meta.multiply(dy, meta.sign(x)),)
 
 
 def _acos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.negative(f.multiply(dy, f.rsqrt(f.subtract(1, f.multiply(x, x))))),)
+    return (meta.negative(meta.multiply(dy, meta.rsqrt(meta.subtract(1, meta.multiply(x, x))))),)
 
 
 def _acosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.rsqrt(f.subtract(f.multiply(x, x), 1))),)
+    return (meta.multiply(dy, meta.rsqrt(meta.subtract(meta.multiply(x, x), 1))),)
 
 
 def _asin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.rsqrt(f.subtract(1, f.multiply(x, x)))),)
+    return (meta.multiply(dy, meta.rsqrt(meta.subtract(1, meta.multiply(x, x)))),)
 
 
 def _asinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.rsqrt(f.add(f.multiply(x, x), 1))),)
+    return (meta.multiply(dy, meta.rsqrt(meta.add(meta.multiply(x, x), 1))),)
 
 
 def _atan(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, f.add(f.multiply(x, x), 1)),)
+    return (meta.divide(dy, meta.add(meta.multiply(x, x), 1)),)
 
 
 def _atanh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, f.subtract(1, f.multiply(x, x))),)
+    return (meta.divide(dy, meta.subtract(1, meta.multiply(x, x))),)
 
 
 def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -656,11 +656,11 @@ def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _clip(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.clip_dx(x, dy, min, max),)
+    return (meta.clip_dx(x, dy, min, max),)
 
 
 def _clip_dx(needs: Any, x: Any, dy: Any, min: Any, max: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.clip_dx(x, dz, min, max),)
+    return (meta.clip_dx(x, dz, min, max),)
 
 
 def _copy(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -668,39 +668,39 @@ def _copy(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _cos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.negative(f.multiply(dy, f.sin(x))),)
+    return (meta.negative(meta.multiply(dy, meta.sin(x))),)
 
 
 def _cosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.sinh(x)),)
+    return (meta.multiply(dy, meta.sinh(x)),)
 
 
 def _elu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.elu_dx(x, dy, alpha),)
+    return (meta.elu_dx(x, dy, alpha),)
 
 
 def _elu_dx(needs: Any, x: Any, dy: Any, alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_unary.elu_dx_x(x, dy, alpha, dz) if needs[0] else None, f.elu_dx(x, dz, alpha) if needs[1] else None)
+    return (grad_unary.elu_dx_x(x, dy, alpha, dz) if needs[0] else None, meta.elu_dx(x, dz, alpha) if needs[1] else None)
 
 
 def _erf(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.erf_dx(x, dy),)
+    return (meta.erf_dx(x, dy),)
 
 
 def _erf_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(f.multiply(z, dz), x), (-2)) if needs[0] else None, f.erf_dx(x, dz) if needs[1] else None)
+    return (meta.multiply(meta.multiply(meta.multiply(z, dz), x), (-2)) if needs[0] else None, meta.erf_dx(x, dz) if needs[1] else None)
 
 
 def _exp(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, y),)
+    return (meta.multiply(dy, y),)
 
 
 def _exp2(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(dy, y), 0.6931471805599453),)
+    return (meta.multiply(meta.multiply(dy, y), 0.6931471805599453),)
 
 
 def _expm1(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.add(y, 1)),)
+    return (meta.multiply(dy, meta.add(y, 1)),)
 
 
 def _floor(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -708,55 +708,55 @@ def _floor(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _gelu(needs: Any, x: Any, approximate: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.gelu_dx(x, dy, approximate),)
+    return (meta.gelu_dx(x, dy, approximate),)
 
 
 def _gelu_dx(needs: Any, x: Any, dy: Any, approximate: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_unary.gelu_dx_x(x, dy, approximate, dz) if needs[0] else None, f.gelu_dx(x, dz, approximate) if needs[1] else None)
+    return (grad_unary.gelu_dx_x(x, dy, approximate, dz) if needs[0] else None, meta.gelu_dx(x, dz, approximate) if needs[1] else None)
 
 
 def _leaky_relu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.leaky_relu_dx(x, dy, alpha),)
+    return (meta.leaky_relu_dx(x, dy, alpha),)
 
 
 def _leaky_relu_dx(needs: Any, x: Any, dy: Any, alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.leaky_relu_dx(x, dz, alpha),)
+    return (meta.leaky_relu_dx(x, dz, alpha),)
 
 
 def _log(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, x),)
+    return (meta.divide(dy, x),)
 
 
 def _log10(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, f.multiply(x, 2.302585092994046)),)
+    return (meta.divide(dy, meta.multiply(x, 2.302585092994046)),)
 
 
 def _log1p(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, f.add(x, 1)),)
+    return (meta.divide(dy, meta.add(x, 1)),)
 
 
 def _log2(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.divide(dy, f.multiply(x, 0.6931471805599453)),)
+    return (meta.divide(dy, meta.multiply(x, 0.6931471805599453)),)
 
 
 def _negative(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.negative(dy),)
+    return (meta.negative(dy),)
 
 
 def _reciprocal(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.reciprocal_dx(y, dy),)
+    return (meta.reciprocal_dx(y, dy),)
 
 
 def _reciprocal_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(f.multiply(dz, dy), y), (-2)) if needs[0] else None, f.reciprocal_dx(y, dz) if needs[1] else None)
+    return (meta.multiply(meta.multiply(meta.multiply(dz, dy), y), (-2)) if needs[0] else None, meta.reciprocal_dx(y, dz) if needs[1] else None)
 
 
 def _relu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.relu_dx(y, dy),)
+    return (meta.relu_dx(y, dy),)
 
 
 def _relu_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.relu_dx(y, dz),)
+    return (meta.relu_dx(y, dz),)
 
 
 def _round(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -764,19 +764,19 @@ def _round(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _rsqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.rsqrt_dx(y, dy),)
+    return (meta.rsqrt_dx(y, dy),)
 
 
 def _rsqrt_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(f.multiply(dz, dy), f.multiply(y, y)), (-1.5)) if needs[0] else None, f.rsqrt_dx(y, dz) if needs[1] else None)
+    return (meta.multiply(meta.multiply(meta.multiply(dz, dy), meta.multiply(y, y)), (-1.5)) if needs[0] else None, meta.rsqrt_dx(y, dz) if needs[1] else None)
 
 
 def _sigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.sigmoid_dx(y, dy),)
+    return (meta.sigmoid_dx(y, dy),)
 
 
 def _sigmoid_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(dz, dy), f.subtract(1, f.multiply(y, 2))) if needs[0] else None, f.sigmoid_dx(y, dz) if needs[1] else None)
+    return (meta.multiply(meta.multiply(dz, dy), meta.subtract(1, meta.multiply(y, 2))) if needs[0] else None, meta.sigmoid_dx(y, dz) if needs[1] else None)
 
 
 def _sign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -784,260 +784,260 @@ def _sign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _silu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.silu_dx(x, dy),)
+    return (meta.silu_dx(x, dy),)
 
 
 def _silu_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_unary.silu_dx_x(x, dy, dz) if needs[0] else None, f.silu_dx(x, dz) if needs[1] else None)
+    return (grad_unary.silu_dx_x(x, dy, dz) if needs[0] else None, meta.silu_dx(x, dz) if needs[1] else None)
 
 
 def _sin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.cos(x)),)
+    return (meta.multiply(dy, meta.cos(x)),)
 
 
 def _sinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.cosh(x)),)
+    return (meta.multiply(dy, meta.cosh(x)),)
 
 
 def _softplus(needs: Any, x: Any, beta: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.sigmoid(f.multiply(x, beta))),)
+    return (meta.multiply(dy, meta.sigmoid(meta.multiply(x, beta))),)
 
 
 def _sqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.sqrt_dx(y, dy),)
+    return (meta.sqrt_dx(y, dy),)
 
 
 def _sqrt_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.negative(f.divide(f.multiply(dz, z), y)) if needs[0] else None, f.sqrt_dx(y, dz) if needs[1] else None)
+    return (meta.negative(meta.divide(meta.multiply(dz, z), y)) if needs[0] else None, meta.sqrt_dx(y, dz) if needs[1] else None)
 
 
 def _square(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(dy, x), 2),)
+    return (meta.multiply(meta.multiply(dy, x), 2),)
 
 
 def _tan(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.multiply(dy, f.add(f.multiply(y, y), 1)),)
+    return (meta.multiply(dy, meta.add(meta.multiply(y, y), 1)),)
 
 
 def _tanh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.tanh_dx(y, dy),)
+    return (meta.tanh_dx(y, dy),)
 
 
 def _tanh_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.multiply(f.multiply(f.multiply(dz, dy), y), (-2)) if needs[0] else None, f.tanh_dx(y, dz) if needs[1] else None)
+    return (meta.multiply(meta.multiply(meta.multiply(dz, dy), y), (-2)) if needs[0] else None, meta.tanh_dx(y, dz) if needs[1] else None)
 
 
 def _threshold(needs: Any, x: Any, threshold: Any, value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (f.threshold_dx(x, dy, threshold),)
+    return (meta.threshold_dx(x, dy, threshold),)
 
 
 def _threshold_dx(needs: Any, x: Any, dy: Any, threshold: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (f.threshold_dx(x, dz, threshold),)
+    return (meta.threshold_dx(x, dz, threshold),)
 
 
 def _trunc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.nothing(x),)
 
 
-RULES: dict[str, GradRule] = {
-    "scaled_dot_product_attention": GradRule("scaled_dot_product_attention", _scaled_dot_product_attention, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
-    "scaled_dot_product_attention_dx": GradRule("scaled_dot_product_attention_dx", _scaled_dot_product_attention_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
-    "add": GradRule("add", _add, (0, 1)),
-    "atan2": GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
-    "divide": GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
-    "floor_divide": GradRule("floor_divide", _floor_divide, (0, 1)),
-    "maximum": GradRule("maximum", _maximum, (0, 1), saved_args=frozenset({0, 1})),
-    "maximum_dx": GradRule("maximum_dx", _maximum_dx, (2,), saved_args=frozenset({0, 1})),
-    "minimum": GradRule("minimum", _minimum, (0, 1), saved_args=frozenset({0, 1})),
-    "minimum_dx": GradRule("minimum_dx", _minimum_dx, (2,), saved_args=frozenset({0, 1})),
-    "mod": GradRule("mod", _mod, (0, 1), saved_args=frozenset({0, 1})),
-    "multiply": GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
-    "power": GradRule("power", _power, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
-    "subtract": GradRule("subtract", _subtract, (0, 1)),
-    "trunc_divide": GradRule("trunc_divide", _trunc_divide, (0, 1)),
-    "trunc_mod": GradRule("trunc_mod", _trunc_mod, (0, 1), saved_args=frozenset({0, 1})),
-    "where": GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
-    "conv1d": GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
-    "conv1d_dw": GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),
-    "conv1d_dx": GradRule("conv1d_dx", _conv1d_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "conv1d_transpose": GradRule("conv1d_transpose", _conv1d_transpose, (0, 1), saved_args=frozenset({0, 1})),
-    "conv2d": GradRule("conv2d", _conv2d, (0, 1), saved_args=frozenset({0, 1})),
-    "conv2d_dw": GradRule("conv2d_dw", _conv2d_dw, (0, 1), saved_args=frozenset({0, 1})),
-    "conv2d_dx": GradRule("conv2d_dx", _conv2d_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "conv2d_transpose": GradRule("conv2d_transpose", _conv2d_transpose, (0, 1), saved_args=frozenset({0, 1})),
-    "conv3d": GradRule("conv3d", _conv3d, (0, 1), saved_args=frozenset({0, 1})),
-    "conv3d_dw": GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
-    "conv3d_dx": GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "conv3d_transpose": GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
-    "resize1d": GradRule("resize1d", _resize1d, (0,)),
-    "resize1d_dx": GradRule("resize1d_dx", _resize1d_dx, (0,)),
-    "resize2d": GradRule("resize2d", _resize2d, (0,)),
-    "resize2d_dx": GradRule("resize2d_dx", _resize2d_dx, (0,)),
-    "resize3d": GradRule("resize3d", _resize3d, (0,)),
-    "resize3d_dx": GradRule("resize3d_dx", _resize3d_dx, (0,)),
-    "embedding": GradRule("embedding", _embedding, (0,), saved_args=frozenset({1})),
-    "embedding_dx": GradRule("embedding_dx", _embedding_dx, (0,), saved_args=frozenset({1})),
-    "gather": GradRule("gather", _gather, (0,), saved_args=frozenset({2})),
-    "gather_dx": GradRule("gather_dx", _gather_dx, (0,), saved_args=frozenset({2})),
-    "gather_nd": GradRule("gather_nd", _gather_nd, (0,), saved_args=frozenset({1})),
-    "gather_nd_dx": GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1})),
-    "index_select": GradRule("index_select", _index_select, (0,), saved_args=frozenset({2})),
-    "scatter_add": GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2})),
-    "scatter_elements": GradRule("scatter_elements", _scatter_elements, (0, 3), saved_args=frozenset({0, 2, 3}), saved_outputs=frozenset({0})),
-    "scatter_nd": GradRule("scatter_nd", _scatter_nd, (0, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0})),
-    "strided_set": GradRule("strided_set", _strided_set, (0, 1)),
-    "strided_slice": GradRule("strided_slice", _strided_slice, (0,)),
-    "strided_slice_dx": GradRule("strided_slice_dx", _strided_slice_dx, (0,)),
-    "take": GradRule("take", _take, (0,), saved_args=frozenset({1})),
-    "take_dx": GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
-    "dense": GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
-    "matmul": GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
-    "binary_cross_entropy_with_logits": GradRule("binary_cross_entropy_with_logits", _binary_cross_entropy_with_logits, (0, 1), saved_args=frozenset({0, 1, 2, 3})),
-    "binary_cross_entropy_with_logits_dx": GradRule("binary_cross_entropy_with_logits_dx", _binary_cross_entropy_with_logits_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2, 3, 4})),
-    "cross_entropy": GradRule("cross_entropy", _cross_entropy, (0,), saved_args=frozenset({0, 1, 2})),
-    "cross_entropy_dx": GradRule("cross_entropy_dx", _cross_entropy_dx, (0, 2), saved_args=frozenset({0, 1, 2, 3})),
-    "l1_loss": GradRule("l1_loss", _l1_loss, (0, 1), saved_args=frozenset({0, 1})),
-    "l1_loss_dx": GradRule("l1_loss_dx", _l1_loss_dx, (2,), saved_args=frozenset({0, 1})),
-    "mse_loss": GradRule("mse_loss", _mse_loss, (0, 1), saved_args=frozenset({0, 1})),
-    "mse_loss_dx": GradRule("mse_loss_dx", _mse_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
-    "nll_loss": GradRule("nll_loss", _nll_loss, (0,), saved_args=frozenset({1, 2})),
-    "nll_loss_dx": GradRule("nll_loss_dx", _nll_loss_dx, (0,), saved_args=frozenset({1, 2})),
-    "smooth_l1_loss": GradRule("smooth_l1_loss", _smooth_l1_loss, (0, 1), saved_args=frozenset({0, 1})),
-    "smooth_l1_loss_dx": GradRule("smooth_l1_loss_dx", _smooth_l1_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
-    "flip": GradRule("flip", _flip, (0,)),
-    "pad": GradRule("pad", _pad, (0,)),
-    "repeat": GradRule("repeat", _repeat, (0,)),
-    "roll": GradRule("roll", _roll, (0,)),
-    "tile": GradRule("tile", _tile, (0,)),
-    "tril": GradRule("tril", _tril, (0,)),
-    "triu": GradRule("triu", _triu, (0,)),
-    "bias_add": GradRule("bias_add", _bias_add, (0, 1)),
-    "dropout": GradRule("dropout", _dropout, (0,), saved_outputs=frozenset({1}), outputs=2),
-    "dropout_dx": GradRule("dropout_dx", _dropout_dx, (0,), saved_args=frozenset({1})),
-    "log_softmax": GradRule("log_softmax", _log_softmax, (0,), saved_outputs=frozenset({0})),
-    "log_softmax_dx": GradRule("log_softmax_dx", _log_softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "softmax": GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
-    "softmax_dx": GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "batch_norm_infer": GradRule("batch_norm_infer", _batch_norm_infer, (0, 3, 4), saved_args=frozenset({0, 1, 2, 3})),
-    "batch_norm_train": GradRule("batch_norm_train", _batch_norm_train, (0, 3, 4), saved_args=frozenset({0, 3}), saved_outputs=frozenset({3, 4}), outputs=5, differentiable_outputs=frozenset({0, 3, 4}), undefined=frozenset({1, 2, 3, 4})),
-    "batch_norm_train_dxwb": GradRule("batch_norm_train_dxwb", _batch_norm_train_dxwb, (0, 1, 2, 3, 4), saved_args=frozenset({0, 1, 2, 3, 4}), saved_outputs=frozenset({1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
-    "layer_norm": GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
-    "layer_norm_dwb": GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
-    "layer_norm_dx": GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
-    "adam": GradRule("adam", _adam, (0, 1, 2, 3, 4, 5), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={1: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
-    "sgd": GradRule("sgd", _sgd, (0, 1, 2, 3), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
-    "adaptive_avg_pool1d": GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
-    "adaptive_avg_pool1d_dx": GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),
-    "adaptive_avg_pool2d": GradRule("adaptive_avg_pool2d", _adaptive_avg_pool2d, (0,)),
-    "adaptive_avg_pool2d_dx": GradRule("adaptive_avg_pool2d_dx", _adaptive_avg_pool2d_dx, (0,)),
-    "adaptive_avg_pool3d": GradRule("adaptive_avg_pool3d", _adaptive_avg_pool3d, (0,)),
-    "adaptive_avg_pool3d_dx": GradRule("adaptive_avg_pool3d_dx", _adaptive_avg_pool3d_dx, (0,)),
-    "adaptive_max_pool1d": GradRule("adaptive_max_pool1d", _adaptive_max_pool1d, (0,), saved_args=frozenset({0})),
-    "adaptive_max_pool1d_at": GradRule("adaptive_max_pool1d_at", _adaptive_max_pool1d_at, (1,), saved_args=frozenset({0})),
-    "adaptive_max_pool1d_dx": GradRule("adaptive_max_pool1d_dx", _adaptive_max_pool1d_dx, (1,), saved_args=frozenset({0})),
-    "adaptive_max_pool2d": GradRule("adaptive_max_pool2d", _adaptive_max_pool2d, (0,), saved_args=frozenset({0})),
-    "adaptive_max_pool2d_at": GradRule("adaptive_max_pool2d_at", _adaptive_max_pool2d_at, (1,), saved_args=frozenset({0})),
-    "adaptive_max_pool2d_dx": GradRule("adaptive_max_pool2d_dx", _adaptive_max_pool2d_dx, (1,), saved_args=frozenset({0})),
-    "adaptive_max_pool3d": GradRule("adaptive_max_pool3d", _adaptive_max_pool3d, (0,), saved_args=frozenset({0})),
-    "adaptive_max_pool3d_at": GradRule("adaptive_max_pool3d_at", _adaptive_max_pool3d_at, (1,), saved_args=frozenset({0})),
-    "adaptive_max_pool3d_dx": GradRule("adaptive_max_pool3d_dx", _adaptive_max_pool3d_dx, (1,), saved_args=frozenset({0})),
-    "avg_pool1d": GradRule("avg_pool1d", _avg_pool1d, (0,)),
-    "avg_pool1d_dx": GradRule("avg_pool1d_dx", _avg_pool1d_dx, (0,)),
-    "avg_pool2d": GradRule("avg_pool2d", _avg_pool2d, (0,)),
-    "avg_pool2d_dx": GradRule("avg_pool2d_dx", _avg_pool2d_dx, (0,)),
-    "avg_pool3d": GradRule("avg_pool3d", _avg_pool3d, (0,)),
-    "avg_pool3d_dx": GradRule("avg_pool3d_dx", _avg_pool3d_dx, (0,)),
-    "max_pool1d": GradRule("max_pool1d", _max_pool1d, (0,), saved_args=frozenset({0})),
-    "max_pool1d_at": GradRule("max_pool1d_at", _max_pool1d_at, (1,), saved_args=frozenset({0})),
-    "max_pool1d_dx": GradRule("max_pool1d_dx", _max_pool1d_dx, (1,), saved_args=frozenset({0})),
-    "max_pool2d": GradRule("max_pool2d", _max_pool2d, (0,), saved_args=frozenset({0})),
-    "max_pool2d_at": GradRule("max_pool2d_at", _max_pool2d_at, (1,), saved_args=frozenset({0})),
-    "max_pool2d_dx": GradRule("max_pool2d_dx", _max_pool2d_dx, (1,), saved_args=frozenset({0})),
-    "max_pool3d": GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
-    "max_pool3d_at": GradRule("max_pool3d_at", _max_pool3d_at, (1,), saved_args=frozenset({0})),
-    "max_pool3d_dx": GradRule("max_pool3d_dx", _max_pool3d_dx, (1,), saved_args=frozenset({0})),
-    "cumprod": GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "cumsum": GradRule("cumsum", _cumsum, (0,)),
-    "logsumexp": GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "max": GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "max_dx": GradRule("max_dx", _max_dx, (2,), saved_args=frozenset({0, 1})),
-    "mean": GradRule("mean", _mean, (0,)),
-    "min": GradRule("min", _min, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "prod": GradRule("prod", _prod, (0,), saved_args=frozenset({0})),
-    "prod_dx": GradRule("prod_dx", _prod_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "std": GradRule("std", _std, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "sum": GradRule("sum", _sum, (0,)),
-    "sum_to": GradRule("sum_to", _sum_to, (0,)),
-    "var": GradRule("var", _var, (0,), saved_args=frozenset({0})),
-    "sort": GradRule("sort", _sort, (0,), saved_args=frozenset({0})),
-    "topk": GradRule("topk", _topk, (0,), saved_outputs=frozenset({1}), outputs=2),
-    "broadcast_to": GradRule("broadcast_to", _broadcast_to, (0,)),
-    "broadcast_to_like": GradRule("broadcast_to_like", _broadcast_to_like, (0,)),
-    "cast": GradRule("cast", _cast, (0,)),
-    "cast_like": GradRule("cast_like", _cast_like, (0,)),
-    "concatenate": GradRule("concatenate", _concatenate, (0,)),
-    "device_copy": GradRule("device_copy", _device_copy, (0,)),
-    "expand_dims": GradRule("expand_dims", _expand_dims, (0,)),
-    "moveaxis": GradRule("moveaxis", _moveaxis, (0,)),
-    "reshape": GradRule("reshape", _reshape, (0,)),
-    "reshape_like": GradRule("reshape_like", _reshape_like, (0,)),
-    "split": GradRule("split", _split, (0,), outputs=-1),
-    "squeeze": GradRule("squeeze", _squeeze, (0,)),
-    "stack": GradRule("stack", _stack, (0,)),
-    "swap_axis": GradRule("swap_axis", _swap_axis, (0,)),
-    "transpose": GradRule("transpose", _transpose, (0,)),
-    "abs": GradRule("abs", _abs, (0,), saved_args=frozenset({0})),
-    "acos": GradRule("acos", _acos, (0,), saved_args=frozenset({0})),
-    "acosh": GradRule("acosh", _acosh, (0,), saved_args=frozenset({0})),
-    "asin": GradRule("asin", _asin, (0,), saved_args=frozenset({0})),
-    "asinh": GradRule("asinh", _asinh, (0,), saved_args=frozenset({0})),
-    "atan": GradRule("atan", _atan, (0,), saved_args=frozenset({0})),
-    "atanh": GradRule("atanh", _atanh, (0,), saved_args=frozenset({0})),
-    "ceil": GradRule("ceil", _ceil, (0,)),
-    "clip": GradRule("clip", _clip, (0,), saved_args=frozenset({0})),
-    "clip_dx": GradRule("clip_dx", _clip_dx, (1,), saved_args=frozenset({0})),
-    "copy": GradRule("copy", _copy, (0,)),
-    "cos": GradRule("cos", _cos, (0,), saved_args=frozenset({0})),
-    "cosh": GradRule("cosh", _cosh, (0,), saved_args=frozenset({0})),
-    "elu": GradRule("elu", _elu, (0,), saved_args=frozenset({0})),
-    "elu_dx": GradRule("elu_dx", _elu_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "erf": GradRule("erf", _erf, (0,), saved_args=frozenset({0})),
-    "erf_dx": GradRule("erf_dx", _erf_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "exp": GradRule("exp", _exp, (0,), saved_outputs=frozenset({0})),
-    "exp2": GradRule("exp2", _exp2, (0,), saved_outputs=frozenset({0})),
-    "expm1": GradRule("expm1", _expm1, (0,), saved_outputs=frozenset({0})),
-    "floor": GradRule("floor", _floor, (0,)),
-    "gelu": GradRule("gelu", _gelu, (0,), saved_args=frozenset({0})),
-    "gelu_dx": GradRule("gelu_dx", _gelu_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "leaky_relu": GradRule("leaky_relu", _leaky_relu, (0,), saved_args=frozenset({0})),
-    "leaky_relu_dx": GradRule("leaky_relu_dx", _leaky_relu_dx, (1,), saved_args=frozenset({0})),
-    "log": GradRule("log", _log, (0,), saved_args=frozenset({0})),
-    "log10": GradRule("log10", _log10, (0,), saved_args=frozenset({0})),
-    "log1p": GradRule("log1p", _log1p, (0,), saved_args=frozenset({0})),
-    "log2": GradRule("log2", _log2, (0,), saved_args=frozenset({0})),
-    "negative": GradRule("negative", _negative, (0,)),
-    "reciprocal": GradRule("reciprocal", _reciprocal, (0,), saved_outputs=frozenset({0})),
-    "reciprocal_dx": GradRule("reciprocal_dx", _reciprocal_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "relu": GradRule("relu", _relu, (0,), saved_outputs=frozenset({0})),
-    "relu_dx": GradRule("relu_dx", _relu_dx, (1,), saved_args=frozenset({0})),
-    "round": GradRule("round", _round, (0,)),
-    "rsqrt": GradRule("rsqrt", _rsqrt, (0,), saved_outputs=frozenset({0})),
-    "rsqrt_dx": GradRule("rsqrt_dx", _rsqrt_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "sigmoid": GradRule("sigmoid", _sigmoid, (0,), saved_outputs=frozenset({0})),
-    "sigmoid_dx": GradRule("sigmoid_dx", _sigmoid_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "sign": GradRule("sign", _sign, (0,)),
-    "silu": GradRule("silu", _silu, (0,), saved_args=frozenset({0})),
-    "silu_dx": GradRule("silu_dx", _silu_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "sin": GradRule("sin", _sin, (0,), saved_args=frozenset({0})),
-    "sinh": GradRule("sinh", _sinh, (0,), saved_args=frozenset({0})),
-    "softplus": GradRule("softplus", _softplus, (0,), saved_args=frozenset({0})),
-    "sqrt": GradRule("sqrt", _sqrt, (0,), saved_outputs=frozenset({0})),
-    "sqrt_dx": GradRule("sqrt_dx", _sqrt_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    "square": GradRule("square", _square, (0,), saved_args=frozenset({0})),
-    "tan": GradRule("tan", _tan, (0,), saved_outputs=frozenset({0})),
-    "tanh": GradRule("tanh", _tanh, (0,), saved_outputs=frozenset({0})),
-    "tanh_dx": GradRule("tanh_dx", _tanh_dx, (0, 1), saved_args=frozenset({0, 1})),
-    "threshold": GradRule("threshold", _threshold, (0,), saved_args=frozenset({0})),
-    "threshold_dx": GradRule("threshold_dx", _threshold_dx, (1,), saved_args=frozenset({0})),
-    "trunc": GradRule("trunc", _trunc, (0,)),
-}
+add_rules([
+    GradRule("scaled_dot_product_attention", _scaled_dot_product_attention, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
+    GradRule("scaled_dot_product_attention_dx", _scaled_dot_product_attention_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    GradRule("add", _add, (0, 1)),
+    GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
+    GradRule("floor_divide", _floor_divide, (0, 1)),
+    GradRule("maximum", _maximum, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("maximum_dx", _maximum_dx, (2,), saved_args=frozenset({0, 1})),
+    GradRule("minimum", _minimum, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("minimum_dx", _minimum_dx, (2,), saved_args=frozenset({0, 1})),
+    GradRule("mod", _mod, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("power", _power, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
+    GradRule("subtract", _subtract, (0, 1)),
+    GradRule("trunc_divide", _trunc_divide, (0, 1)),
+    GradRule("trunc_mod", _trunc_mod, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
+    GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv1d_dx", _conv1d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv1d_transpose", _conv1d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv2d", _conv2d, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv2d_dw", _conv2d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv2d_dx", _conv2d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv2d_transpose", _conv2d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv3d", _conv3d, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("resize1d", _resize1d, (0,)),
+    GradRule("resize1d_dx", _resize1d_dx, (0,)),
+    GradRule("resize2d", _resize2d, (0,)),
+    GradRule("resize2d_dx", _resize2d_dx, (0,)),
+    GradRule("resize3d", _resize3d, (0,)),
+    GradRule("resize3d_dx", _resize3d_dx, (0,)),
+    GradRule("embedding", _embedding, (0,), saved_args=frozenset({1})),
+    GradRule("embedding_dx", _embedding_dx, (0,), saved_args=frozenset({1})),
+    GradRule("gather", _gather, (0,), saved_args=frozenset({2})),
+    GradRule("gather_dx", _gather_dx, (0,), saved_args=frozenset({2})),
+    GradRule("gather_nd", _gather_nd, (0,), saved_args=frozenset({1})),
+    GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1})),
+    GradRule("index_select", _index_select, (0,), saved_args=frozenset({2})),
+    GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2})),
+    GradRule("scatter_elements", _scatter_elements, (0, 3), saved_args=frozenset({0, 2, 3}), saved_outputs=frozenset({0})),
+    GradRule("scatter_nd", _scatter_nd, (0, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0})),
+    GradRule("strided_set", _strided_set, (0, 1)),
+    GradRule("strided_slice", _strided_slice, (0,)),
+    GradRule("strided_slice_dx", _strided_slice_dx, (0,)),
+    GradRule("take", _take, (0,), saved_args=frozenset({1})),
+    GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
+    GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
+    GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("binary_cross_entropy_with_logits", _binary_cross_entropy_with_logits, (0, 1), saved_args=frozenset({0, 1, 2, 3})),
+    GradRule("binary_cross_entropy_with_logits_dx", _binary_cross_entropy_with_logits_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2, 3, 4})),
+    GradRule("cross_entropy", _cross_entropy, (0,), saved_args=frozenset({0, 1, 2})),
+    GradRule("cross_entropy_dx", _cross_entropy_dx, (0, 2), saved_args=frozenset({0, 1, 2, 3})),
+    GradRule("l1_loss", _l1_loss, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("l1_loss_dx", _l1_loss_dx, (2,), saved_args=frozenset({0, 1})),
+    GradRule("mse_loss", _mse_loss, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("mse_loss_dx", _mse_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("nll_loss", _nll_loss, (0,), saved_args=frozenset({1, 2})),
+    GradRule("nll_loss_dx", _nll_loss_dx, (0,), saved_args=frozenset({1, 2})),
+    GradRule("smooth_l1_loss", _smooth_l1_loss, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("smooth_l1_loss_dx", _smooth_l1_loss_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("flip", _flip, (0,)),
+    GradRule("pad", _pad, (0,)),
+    GradRule("repeat", _repeat, (0,)),
+    GradRule("roll", _roll, (0,)),
+    GradRule("tile", _tile, (0,)),
+    GradRule("tril", _tril, (0,)),
+    GradRule("triu", _triu, (0,)),
+    GradRule("bias_add", _bias_add, (0, 1)),
+    GradRule("dropout", _dropout, (0,), saved_outputs=frozenset({1}), outputs=2),
+    GradRule("dropout_dx", _dropout_dx, (0,), saved_args=frozenset({1})),
+    GradRule("log_softmax", _log_softmax, (0,), saved_outputs=frozenset({0})),
+    GradRule("log_softmax_dx", _log_softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
+    GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("batch_norm_infer", _batch_norm_infer, (0, 3, 4), saved_args=frozenset({0, 1, 2, 3})),
+    GradRule("batch_norm_train", _batch_norm_train, (0, 3, 4), saved_args=frozenset({0, 3}), saved_outputs=frozenset({3, 4}), outputs=5, differentiable_outputs=frozenset({0, 3, 4}), undefined=frozenset({1, 2, 3, 4})),
+    GradRule("batch_norm_train_dxwb", _batch_norm_train_dxwb, (0, 1, 2, 3, 4), saved_args=frozenset({0, 1, 2, 3, 4}), saved_outputs=frozenset({1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
+    GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("adam", _adam, (0, 1, 2, 3, 4, 5), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={1: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("sgd", _sgd, (0, 1, 2, 3), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
+    GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),
+    GradRule("adaptive_avg_pool2d", _adaptive_avg_pool2d, (0,)),
+    GradRule("adaptive_avg_pool2d_dx", _adaptive_avg_pool2d_dx, (0,)),
+    GradRule("adaptive_avg_pool3d", _adaptive_avg_pool3d, (0,)),
+    GradRule("adaptive_avg_pool3d_dx", _adaptive_avg_pool3d_dx, (0,)),
+    GradRule("adaptive_max_pool1d", _adaptive_max_pool1d, (0,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool1d_at", _adaptive_max_pool1d_at, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool1d_dx", _adaptive_max_pool1d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool2d", _adaptive_max_pool2d, (0,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool2d_at", _adaptive_max_pool2d_at, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool2d_dx", _adaptive_max_pool2d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool3d", _adaptive_max_pool3d, (0,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool3d_at", _adaptive_max_pool3d_at, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool3d_dx", _adaptive_max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("avg_pool1d", _avg_pool1d, (0,)),
+    GradRule("avg_pool1d_dx", _avg_pool1d_dx, (0,)),
+    GradRule("avg_pool2d", _avg_pool2d, (0,)),
+    GradRule("avg_pool2d_dx", _avg_pool2d_dx, (0,)),
+    GradRule("avg_pool3d", _avg_pool3d, (0,)),
+    GradRule("avg_pool3d_dx", _avg_pool3d_dx, (0,)),
+    GradRule("max_pool1d", _max_pool1d, (0,), saved_args=frozenset({0})),
+    GradRule("max_pool1d_at", _max_pool1d_at, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool1d_dx", _max_pool1d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool2d", _max_pool2d, (0,), saved_args=frozenset({0})),
+    GradRule("max_pool2d_at", _max_pool2d_at, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool2d_dx", _max_pool2d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
+    GradRule("max_pool3d_at", _max_pool3d_at, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool3d_dx", _max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("cumsum", _cumsum, (0,)),
+    GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("max_dx", _max_dx, (2,), saved_args=frozenset({0, 1})),
+    GradRule("mean", _mean, (0,)),
+    GradRule("min", _min, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("prod", _prod, (0,), saved_args=frozenset({0})),
+    GradRule("prod_dx", _prod_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("std", _std, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("sum", _sum, (0,)),
+    GradRule("sum_to", _sum_to, (0,)),
+    GradRule("var", _var, (0,), saved_args=frozenset({0})),
+    GradRule("sort", _sort, (0,), saved_args=frozenset({0})),
+    GradRule("topk", _topk, (0,), saved_outputs=frozenset({1}), outputs=2),
+    GradRule("broadcast_to", _broadcast_to, (0,)),
+    GradRule("broadcast_to_like", _broadcast_to_like, (0,)),
+    GradRule("cast", _cast, (0,)),
+    GradRule("cast_like", _cast_like, (0,)),
+    GradRule("concatenate", _concatenate, (0,)),
+    GradRule("device_copy", _device_copy, (0,)),
+    GradRule("expand_dims", _expand_dims, (0,)),
+    GradRule("moveaxis", _moveaxis, (0,)),
+    GradRule("reshape", _reshape, (0,)),
+    GradRule("reshape_like", _reshape_like, (0,)),
+    GradRule("split", _split, (0,), outputs=-1),
+    GradRule("squeeze", _squeeze, (0,)),
+    GradRule("stack", _stack, (0,)),
+    GradRule("swap_axis", _swap_axis, (0,)),
+    GradRule("transpose", _transpose, (0,)),
+    GradRule("abs", _abs, (0,), saved_args=frozenset({0})),
+    GradRule("acos", _acos, (0,), saved_args=frozenset({0})),
+    GradRule("acosh", _acosh, (0,), saved_args=frozenset({0})),
+    GradRule("asin", _asin, (0,), saved_args=frozenset({0})),
+    GradRule("asinh", _asinh, (0,), saved_args=frozenset({0})),
+    GradRule("atan", _atan, (0,), saved_args=frozenset({0})),
+    GradRule("atanh", _atanh, (0,), saved_args=frozenset({0})),
+    GradRule("ceil", _ceil, (0,)),
+    GradRule("clip", _clip, (0,), saved_args=frozenset({0})),
+    GradRule("clip_dx", _clip_dx, (1,), saved_args=frozenset({0})),
+    GradRule("copy", _copy, (0,)),
+    GradRule("cos", _cos, (0,), saved_args=frozenset({0})),
+    GradRule("cosh", _cosh, (0,), saved_args=frozenset({0})),
+    GradRule("elu", _elu, (0,), saved_args=frozenset({0})),
+    GradRule("elu_dx", _elu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("erf", _erf, (0,), saved_args=frozenset({0})),
+    GradRule("erf_dx", _erf_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("exp", _exp, (0,), saved_outputs=frozenset({0})),
+    GradRule("exp2", _exp2, (0,), saved_outputs=frozenset({0})),
+    GradRule("expm1", _expm1, (0,), saved_outputs=frozenset({0})),
+    GradRule("floor", _floor, (0,)),
+    GradRule("gelu", _gelu, (0,), saved_args=frozenset({0})),
+    GradRule("gelu_dx", _gelu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("leaky_relu", _leaky_relu, (0,), saved_args=frozenset({0})),
+    GradRule("leaky_relu_dx", _leaky_relu_dx, (1,), saved_args=frozenset({0})),
+    GradRule("log", _log, (0,), saved_args=frozenset({0})),
+    GradRule("log10", _log10, (0,), saved_args=frozenset({0})),
+    GradRule("log1p", _log1p, (0,), saved_args=frozenset({0})),
+    GradRule("log2", _log2, (0,), saved_args=frozenset({0})),
+    GradRule("negative", _negative, (0,)),
+    GradRule("reciprocal", _reciprocal, (0,), saved_outputs=frozenset({0})),
+    GradRule("reciprocal_dx", _reciprocal_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("relu", _relu, (0,), saved_outputs=frozenset({0})),
+    GradRule("relu_dx", _relu_dx, (1,), saved_args=frozenset({0})),
+    GradRule("round", _round, (0,)),
+    GradRule("rsqrt", _rsqrt, (0,), saved_outputs=frozenset({0})),
+    GradRule("rsqrt_dx", _rsqrt_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("sigmoid", _sigmoid, (0,), saved_outputs=frozenset({0})),
+    GradRule("sigmoid_dx", _sigmoid_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("sign", _sign, (0,)),
+    GradRule("silu", _silu, (0,), saved_args=frozenset({0})),
+    GradRule("silu_dx", _silu_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("sin", _sin, (0,), saved_args=frozenset({0})),
+    GradRule("sinh", _sinh, (0,), saved_args=frozenset({0})),
+    GradRule("softplus", _softplus, (0,), saved_args=frozenset({0})),
+    GradRule("sqrt", _sqrt, (0,), saved_outputs=frozenset({0})),
+    GradRule("sqrt_dx", _sqrt_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("square", _square, (0,), saved_args=frozenset({0})),
+    GradRule("tan", _tan, (0,), saved_outputs=frozenset({0})),
+    GradRule("tanh", _tanh, (0,), saved_outputs=frozenset({0})),
+    GradRule("tanh_dx", _tanh_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("threshold", _threshold, (0,), saved_args=frozenset({0})),
+    GradRule("threshold_dx", _threshold_dx, (1,), saved_args=frozenset({0})),
+    GradRule("trunc", _trunc, (0,)),
+])

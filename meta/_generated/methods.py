@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import meta._generated as _generated
-from meta.eager.indexing import Index
+import meta
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
@@ -29,25 +28,19 @@ class TensorMethods(TensorLike):
 
     __slots__ = ()
 
-    def __getitem__(self, index: Index) -> Self:
-        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
-        from meta.eager.indexing import getitem
-
-        return getitem(self, index)
-
     @property
     def T(self) -> Self:
         """The axes in reverse order."""
-        return _generated.functions.transpose(self)
+        return meta.transpose(self)
 
     @property
     def mT(self) -> Self:
         """The last two axes swapped."""
-        return _generated.functions.swap_axis(self, -2, -1)
+        return meta.swap_axis(self, -2, -1)
 
     def astype(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; another name of `cast`."""
-        return _generated.functions.cast(self, dtype)
+        return meta.cast(self, dtype)
 
     def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
         return self // other, self % other
@@ -56,247 +49,247 @@ class TensorMethods(TensorLike):
         return other // self, other % self
 
     def __add__(self, other: Self | float) -> Self:
-        return _generated.functions.add(self, other)
+        return meta.add(self, other)
 
     def __radd__(self, other: Self | float) -> Self:
-        return _generated.functions.add(other, self)
+        return meta.add(other, self)
 
     def add(self, x2: Self | float) -> Self:
         """x1 + x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.add(self, x2)
+        return meta.add(self, x2)
 
     def atan2(self, x2: Self | float) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.atan2(self, x2)
+        return meta.atan2(self, x2)
 
     def __and__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_and(self, other)
+        return meta.bitwise_and(self, other)
 
     def __rand__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_and(other, self)
+        return meta.bitwise_and(other, self)
 
     def bitwise_and(self, x2: Self | float) -> Self:
         """The bits that both have, of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.bitwise_and(self, x2)
+        return meta.bitwise_and(self, x2)
 
     def __or__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_or(self, other)
+        return meta.bitwise_or(self, other)
 
     def __ror__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_or(other, self)
+        return meta.bitwise_or(other, self)
 
     def bitwise_or(self, x2: Self | float) -> Self:
         """The bits that either has, of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.bitwise_or(self, x2)
+        return meta.bitwise_or(self, x2)
 
     def __xor__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_xor(self, other)
+        return meta.bitwise_xor(self, other)
 
     def __rxor__(self, other: Self | float) -> Self:
-        return _generated.functions.bitwise_xor(other, self)
+        return meta.bitwise_xor(other, self)
 
     def bitwise_xor(self, x2: Self | float) -> Self:
         """The bits that exactly one has, of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.bitwise_xor(self, x2)
+        return meta.bitwise_xor(self, x2)
 
     def __truediv__(self, other: Self | float) -> Self:
-        return _generated.functions.divide(self, other)
+        return meta.divide(self, other)
 
     def __rtruediv__(self, other: Self | float) -> Self:
-        return _generated.functions.divide(other, self)
+        return meta.divide(other, self)
 
     def divide(self, x2: Self | float) -> Self:
         """x1 / x2. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.divide(self, x2)
+        return meta.divide(self, x2)
 
     def __eq__(self, other: Self | float) -> Self:  # type: ignore[override]
-        return _generated.functions.equal(self, other)
+        return meta.equal(self, other)
 
     def equal(self, x2: Self | float) -> Self:
         """x1 == x2; false for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.equal(self, x2)
+        return meta.equal(self, x2)
 
     def __floordiv__(self, other: Self | float) -> Self:
-        return _generated.functions.floor_divide(self, other)
+        return meta.floor_divide(self, other)
 
     def __rfloordiv__(self, other: Self | float) -> Self:
-        return _generated.functions.floor_divide(other, self)
+        return meta.floor_divide(other, self)
 
     def floor_divide(self, x2: Self | float) -> Self:
         """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.floor_divide(self, x2)
+        return meta.floor_divide(self, x2)
 
     def __gt__(self, other: Self | float) -> Self:
-        return _generated.functions.greater(self, other)
+        return meta.greater(self, other)
 
     def greater(self, x2: Self | float) -> Self:
         """x1 > x2; false for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.greater(self, x2)
+        return meta.greater(self, x2)
 
     def __ge__(self, other: Self | float) -> Self:
-        return _generated.functions.greater_equal(self, other)
+        return meta.greater_equal(self, other)
 
     def greater_equal(self, x2: Self | float) -> Self:
         """x1 >= x2; false for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.greater_equal(self, x2)
+        return meta.greater_equal(self, x2)
 
     def __lshift__(self, other: Self | float) -> Self:
-        return _generated.functions.left_shift(self, other)
+        return meta.left_shift(self, other)
 
     def __rlshift__(self, other: Self | float) -> Self:
-        return _generated.functions.left_shift(other, self)
+        return meta.left_shift(other, self)
 
     def left_shift(self, x2: Self | float) -> Self:
         """The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.left_shift(self, x2)
+        return meta.left_shift(self, x2)
 
     def __lt__(self, other: Self | float) -> Self:
-        return _generated.functions.less(self, other)
+        return meta.less(self, other)
 
     def less(self, x2: Self | float) -> Self:
         """x1 < x2; false for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.less(self, x2)
+        return meta.less(self, x2)
 
     def __le__(self, other: Self | float) -> Self:
-        return _generated.functions.less_equal(self, other)
+        return meta.less_equal(self, other)
 
     def less_equal(self, x2: Self | float) -> Self:
         """x1 <= x2; false for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.less_equal(self, x2)
+        return meta.less_equal(self, x2)
 
     def logical_and(self, x2: Self | float) -> Self:
         """Whether both are true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.logical_and(self, x2)
+        return meta.logical_and(self, x2)
 
     def logical_or(self, x2: Self | float) -> Self:
         """Whether one is true, or both.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.logical_or(self, x2)
+        return meta.logical_or(self, x2)
 
     def logical_xor(self, x2: Self | float) -> Self:
         """Whether exactly one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.logical_xor(self, x2)
+        return meta.logical_xor(self, x2)
 
     def maximum(self, x2: Self | float) -> Self:
         """The larger operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.maximum(self, x2)
+        return meta.maximum(self, x2)
 
     def minimum(self, x2: Self | float) -> Self:
         """The smaller operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.minimum(self, x2)
+        return meta.minimum(self, x2)
 
     def __mod__(self, other: Self | float) -> Self:
-        return _generated.functions.mod(self, other)
+        return meta.mod(self, other)
 
     def __rmod__(self, other: Self | float) -> Self:
-        return _generated.functions.mod(other, self)
+        return meta.mod(other, self)
 
     def mod(self, x2: Self | float) -> Self:
         """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.mod(self, x2)
+        return meta.mod(self, x2)
 
     def __mul__(self, other: Self | float) -> Self:
-        return _generated.functions.multiply(self, other)
+        return meta.multiply(self, other)
 
     def __rmul__(self, other: Self | float) -> Self:
-        return _generated.functions.multiply(other, self)
+        return meta.multiply(other, self)
 
     def multiply(self, x2: Self | float) -> Self:
         """x1 * x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.multiply(self, x2)
+        return meta.multiply(self, x2)
 
     def __ne__(self, other: Self | float) -> Self:  # type: ignore[override]
-        return _generated.functions.not_equal(self, other)
+        return meta.not_equal(self, other)
 
     def not_equal(self, x2: Self | float) -> Self:
         """x1 != x2; true for NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.not_equal(self, x2)
+        return meta.not_equal(self, x2)
 
     def __pow__(self, other: Self | float) -> Self:
-        return _generated.functions.power(self, other)
+        return meta.power(self, other)
 
     def __rpow__(self, other: Self | float) -> Self:
-        return _generated.functions.power(other, self)
+        return meta.power(other, self)
 
     def power(self, x2: Self | float) -> Self:
         """x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative powers are
         truncated: 1 and -1 keep their size, all others give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.power(self, x2)
+        return meta.power(self, x2)
 
     def __rshift__(self, other: Self | float) -> Self:
-        return _generated.functions.right_shift(self, other)
+        return meta.right_shift(self, other)
 
     def __rrshift__(self, other: Self | float) -> Self:
-        return _generated.functions.right_shift(other, self)
+        return meta.right_shift(other, self)
 
     def right_shift(self, x2: Self | float) -> Self:
         """The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width less one where it is
         negative or larger.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.right_shift(self, x2)
+        return meta.right_shift(self, x2)
 
     def __sub__(self, other: Self | float) -> Self:
-        return _generated.functions.subtract(self, other)
+        return meta.subtract(self, other)
 
     def __rsub__(self, other: Self | float) -> Self:
-        return _generated.functions.subtract(other, self)
+        return meta.subtract(other, self)
 
     def subtract(self, x2: Self | float) -> Self:
         """x1 - x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
-        return _generated.functions.subtract(self, x2)
+        return meta.subtract(self, x2)
 
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
         depends on values, and is found out when the call runs.
         size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
         """
-        return _generated.functions.argwhere(self, size)
+        return meta.argwhere(self, size)
 
     def gather(self, axis: int, indices: Self) -> Self:
         """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
@@ -305,14 +298,14 @@ class TensorMethods(TensorLike):
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
-        return _generated.functions.gather(self, axis, indices)
+        return meta.gather(self, axis, indices)
 
     def index_select(self, axis: int, indices: Self) -> Self:
         """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
-        return _generated.functions.index_select(self, axis, indices)
+        return meta.index_select(self, axis, indices)
 
     def scatter_add(self, axis: int, indices: Self, src: Self) -> Self:
         """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
@@ -321,7 +314,7 @@ class TensorMethods(TensorLike):
         indices: Positions, of an integer dtype.
         src: Values to add, of the shape of indices.
         """
-        return _generated.functions.scatter_add(self, axis, indices, src)
+        return meta.scatter_add(self, axis, indices, src)
 
     def scatter_elements(
         self,
@@ -338,7 +331,7 @@ class TensorMethods(TensorLike):
         src: Values to write, of the shape of indices.
         reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
         """
-        return _generated.functions.scatter_elements(self, axis, indices, src, reduction)
+        return meta.scatter_elements(self, axis, indices, src, reduction)
 
     def strided_slice(
         self,
@@ -351,7 +344,7 @@ class TensorMethods(TensorLike):
         end: Index after the last one of each axis; clipped to the size.
         strides: Step along each axis, not zero; () for ones.
         """
-        return _generated.functions.strided_slice(self, begin, end, strides)
+        return meta.strided_slice(self, begin, end, strides)
 
     def take(self, indices: Self, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Self:
         """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
@@ -361,7 +354,7 @@ class TensorMethods(TensorLike):
         axis: The axis to index; None for the flattened input.
         mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
         """
-        return _generated.functions.take(self, indices, axis, mode)
+        return meta.take(self, indices, axis, mode)
 
     def one_hot(self, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> Self:
         """For each index a vector of zeros with a one at its place, along a new axis.
@@ -369,13 +362,13 @@ class TensorMethods(TensorLike):
         dtype: Dtype of the result.
         axis: Position of the new axis in the result.
         """
-        return _generated.functions.one_hot(self, depth, dtype, axis)
+        return meta.one_hot(self, depth, dtype, axis)
 
     def __matmul__(self, other: Self) -> Self:
-        return _generated.functions.matmul(self, other)
+        return meta.matmul(self, other)
 
     def __rmatmul__(self, other: Self) -> Self:
-        return _generated.functions.matmul(other, self)
+        return meta.matmul(other, self)
 
     def matmul(self, x2: Self, transpose_a: bool = False, transpose_b: bool = False) -> Self:
         """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a
@@ -385,13 +378,13 @@ class TensorMethods(TensorLike):
         transpose_a: Whether to swap the last two axes of x1 first.
         transpose_b: Whether to swap the last two axes of x2 first.
         """
-        return _generated.functions.matmul(self, x2, transpose_a, transpose_b)
+        return meta.matmul(self, x2, transpose_a, transpose_b)
 
     def flip(self, axis: int | Sequence[Dim] | None = None) -> Self:
         """The elements in reverse order along axes.
         axis: Axes to reverse; None for all of them.
         """
-        return _generated.functions.flip(self, axis)
+        return meta.flip(self, axis)
 
     def pad(
         self,
@@ -405,65 +398,65 @@ class TensorMethods(TensorLike):
         pad_value: Value of the added elements in mode "constant".
         mode: Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.
         """
-        return _generated.functions.pad(self, pad_width, pad_value, mode)
+        return meta.pad(self, pad_width, pad_value, mode)
 
     def repeat(self, repeats: int, axis: int | None = None) -> Self:
         """Each element several times in a row along an axis, as numpy.repeat does.
         repeats: Number of copies of each element.
         axis: Axis to repeat along; None for the flattened input.
         """
-        return _generated.functions.repeat(self, repeats, axis)
+        return meta.repeat(self, repeats, axis)
 
     def roll(self, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> Self:
         """The elements moved along axes; what leaves at one end enters at the other.
         shift: Number of positions by which elements move towards the end of each axis, cyclically.
         axis: The axis of each shift; distinct.
         """
-        return _generated.functions.roll(self, shift, axis)
+        return meta.roll(self, shift, axis)
 
     def tile(self, reps: int | Sequence[Dim]) -> Self:
         """The whole tensor several times along each axis, as numpy.tile does.
         reps: Number of copies of x along each axis; aligned with the last axes of x.
         """
-        return _generated.functions.tile(self, reps)
+        return meta.tile(self, reps)
 
     def tril(self, k: int = 0) -> Self:
         """The lower triangles of matrices: elements above diagonal k become zero.
         k: Index of the diagonal: 0 for the main one, positive above it.
         """
-        return _generated.functions.tril(self, k)
+        return meta.tril(self, k)
 
     def triu(self, k: int = 0) -> Self:
         """The upper triangles of matrices: elements below diagonal k become zero.
         k: Index of the diagonal: 0 for the main one, positive above it.
         """
-        return _generated.functions.triu(self, k)
+        return meta.triu(self, k)
 
     def log_softmax(self, axis: int = -1) -> Self:
         """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
         axis: Axis along which the result sums to one.
         """
-        return _generated.functions.log_softmax(self, axis)
+        return meta.log_softmax(self, axis)
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow.
         axis: Axis along which the result sums to one.
         """
-        return _generated.functions.softmax(self, axis)
+        return meta.softmax(self, axis)
 
     def all(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether all elements are true (not 0).
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.all(self, axis, keepdims)
+        return meta.all(self, axis, keepdims)
 
     def any(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether any element is true (not 0).
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.any(self, axis, keepdims)
+        return meta.any(self, axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
@@ -471,7 +464,7 @@ class TensorMethods(TensorLike):
         axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.argmax(self, axis, keepdims)
+        return meta.argmax(self, axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
         """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
@@ -479,7 +472,7 @@ class TensorMethods(TensorLike):
         axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.argmin(self, axis, keepdims)
+        return meta.argmin(self, axis, keepdims)
 
     def cumprod(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Products of the elements up to each one along an axis. Integers and booleans give int64.
@@ -487,7 +480,7 @@ class TensorMethods(TensorLike):
         exclusive: Exclude each element from its own result.
         reverse: Scan from the end.
         """
-        return _generated.functions.cumprod(self, axis, exclusive, reverse)
+        return meta.cumprod(self, axis, exclusive, reverse)
 
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Sums of the elements up to each one along an axis. Integers and booleans give int64.
@@ -495,42 +488,42 @@ class TensorMethods(TensorLike):
         exclusive: Exclude each element from its own result.
         reverse: Scan from the end.
         """
-        return _generated.functions.cumsum(self, axis, exclusive, reverse)
+        return meta.cumsum(self, axis, exclusive, reverse)
 
     def logsumexp(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """log(sum(exp(x))), computed without overflow; -inf of no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.logsumexp(self, axis, keepdims)
+        return meta.logsumexp(self, axis, keepdims)
 
     def max(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The largest element; NaN where there is one. Equal ones share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.max(self, axis, keepdims)
+        return meta.max(self, axis, keepdims)
 
     def mean(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The arithmetic mean; NaN of no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.mean(self, axis, keepdims)
+        return meta.mean(self, axis, keepdims)
 
     def min(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The smallest element; NaN where there is one. Equal ones share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.min(self, axis, keepdims)
+        return meta.min(self, axis, keepdims)
 
     def prod(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The product; 1 of no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.prod(self, axis, keepdims)
+        return meta.prod(self, axis, keepdims)
 
     def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The standard deviation: the square root of `var`. Integers and booleans give float32.
@@ -538,14 +531,14 @@ class TensorMethods(TensorLike):
         correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.std(self, axis, correction, keepdims)
+        return meta.std(self, axis, correction, keepdims)
 
     def sum(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The sum; 0 of no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.sum(self, axis, keepdims)
+        return meta.sum(self, axis, keepdims)
 
     def var(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
@@ -554,7 +547,7 @@ class TensorMethods(TensorLike):
         correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
         """
-        return _generated.functions.var(self, axis, correction, keepdims)
+        return meta.var(self, axis, correction, keepdims)
 
     def argsort(self, axis: int = -1, descending: bool = False) -> Self:
         """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order;
@@ -562,14 +555,14 @@ class TensorMethods(TensorLike):
         axis: Axis to sort along.
         descending: Sort from the largest to the smallest.
         """
-        return _generated.functions.argsort(self, axis, descending)
+        return meta.argsort(self, axis, descending)
 
     def sort(self, axis: int = -1, descending: bool = False) -> Self:
         """The elements along an axis in order. NaN counts as larger than every number.
         axis: Axis to sort along.
         descending: Sort from the largest to the smallest.
         """
-        return _generated.functions.sort(self, axis, descending)
+        return meta.sort(self, axis, descending)
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal
@@ -578,44 +571,44 @@ class TensorMethods(TensorLike):
         axis: Axis to sort along.
         largest: Return the largest elements, descending; else the smallest, ascending.
         """
-        return _generated.functions.topk(self, k, axis, largest)
+        return meta.topk(self, k, axis, largest)
 
     def broadcast_to(self, shape: int | Sequence[Dim]) -> Self:
         """x repeated along axes of size 1 and new leading axes, to a larger shape.
         shape: A shape that x broadcasts to.
         """
-        return _generated.functions.broadcast_to(self, shape)
+        return meta.broadcast_to(self, shape)
 
     def cast(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; floats are truncated towards zero when cast to integers.
         dtype: Dtype of the result.
         """
-        return _generated.functions.cast(self, dtype)
+        return meta.cast(self, dtype)
 
     def device_copy(self, device: DeviceLike) -> Self:
         """The tensor on another device.
         device: Device of the result.
         """
-        return _generated.functions.device_copy(self, device)
+        return meta.device_copy(self, device)
 
     def expand_dims(self, axis: int | Sequence[Dim]) -> Self:
         """The same elements with new axes of size 1.
         axis: Positions of the new axes of size 1 in the result; distinct.
         """
-        return _generated.functions.expand_dims(self, axis)
+        return meta.expand_dims(self, axis)
 
     def moveaxis(self, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Self:
         """Axes moved to other places; the rest keep their order.
         source: Axes to move; distinct.
         destination: Their positions in the result; distinct.
         """
-        return _generated.functions.moveaxis(self, source, destination)
+        return meta.moveaxis(self, source, destination)
 
     def reshape(self, shape: int | Sequence[Dim]) -> Self:
         """The same elements, in the same order, under another shape.
         shape: New shape; one size may be -1 and is then inferred.
         """
-        return _generated.functions.reshape(self, shape)
+        return meta.reshape(self, shape)
 
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
         """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The
@@ -623,72 +616,72 @@ class TensorMethods(TensorLike):
         indices_or_sections: Number of equal sections, or ascending positions to split at.
         axis: Axis to split.
         """
-        return _generated.functions.split(self, indices_or_sections, axis)
+        return meta.split(self, indices_or_sections, axis)
 
     def squeeze(self, axis: int | Sequence[Dim] | None = None) -> Self:
         """The same elements without axes of size 1.
         axis: Axes of size 1 to remove; None for all of them.
         """
-        return _generated.functions.squeeze(self, axis)
+        return meta.squeeze(self, axis)
 
     def stop_gradient(self) -> Self:
         """The tensor itself, through which no gradient flows."""
-        return _generated.functions.stop_gradient(self)
+        return meta.stop_gradient(self)
 
     def swap_axis(self, axis1: int, axis2: int) -> Self:
         """Two axes change places.
         axis1: First axis.
         axis2: Second axis.
         """
-        return _generated.functions.swap_axis(self, axis1, axis2)
+        return meta.swap_axis(self, axis1, axis2)
 
     def transpose(self, axes: int | Sequence[Dim] | None = None) -> Self:
         """The axes in another order: axis i of the result is axis axes[i] of x.
         axes: For each axis of the result, the axis of x; None to reverse them.
         """
-        return _generated.functions.transpose(self, axes)
+        return meta.transpose(self, axes)
 
     def __abs__(self) -> Self:
-        return _generated.functions.abs(self)
+        return meta.abs(self)
 
     def abs(self) -> Self:
         """Absolute value."""
-        return _generated.functions.abs(self)
+        return meta.abs(self)
 
     def acos(self) -> Self:
         """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32."""
-        return _generated.functions.acos(self)
+        return meta.acos(self)
 
     def acosh(self) -> Self:
         """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32."""
-        return _generated.functions.acosh(self)
+        return meta.acosh(self)
 
     def asin(self) -> Self:
         """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32."""
-        return _generated.functions.asin(self)
+        return meta.asin(self)
 
     def asinh(self) -> Self:
         """Inverse hyperbolic sine. Integers and booleans give float32."""
-        return _generated.functions.asinh(self)
+        return meta.asinh(self)
 
     def atan(self) -> Self:
         """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32."""
-        return _generated.functions.atan(self)
+        return meta.atan(self)
 
     def atanh(self) -> Self:
         """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32."""
-        return _generated.functions.atanh(self)
+        return meta.atanh(self)
 
     def __invert__(self) -> Self:
-        return _generated.functions.bitwise_not(self)
+        return meta.bitwise_not(self)
 
     def bitwise_not(self) -> Self:
         """Each bit of an integer flipped; the opposite of a boolean."""
-        return _generated.functions.bitwise_not(self)
+        return meta.bitwise_not(self)
 
     def ceil(self) -> Self:
         """The least integer not below each element."""
-        return _generated.functions.ceil(self)
+        return meta.ceil(self)
 
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
         """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float
@@ -696,168 +689,168 @@ class TensorMethods(TensorLike):
         min: Lower bound; None for no bound.
         max: Upper bound; None for no bound. Takes precedence over `min`.
         """
-        return _generated.functions.clip(self, min, max)
+        return meta.clip(self, min, max)
 
     def __pos__(self) -> Self:
-        return _generated.functions.copy(self)
+        return meta.copy(self)
 
     def copy(self) -> Self:
         """The same values in memory of their own."""
-        return _generated.functions.copy(self)
+        return meta.copy(self)
 
     def cos(self) -> Self:
         """Cosine of an angle in radians. Integers and booleans give float32."""
-        return _generated.functions.cos(self)
+        return meta.cos(self)
 
     def cosh(self) -> Self:
         """Hyperbolic cosine. Integers and booleans give float32."""
-        return _generated.functions.cosh(self)
+        return meta.cosh(self)
 
     def elu(self, alpha: float = 1.0) -> Self:
         """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
         alpha: Minus the limit for x -> -inf.
         """
-        return _generated.functions.elu(self, alpha)
+        return meta.elu(self, alpha)
 
     def erf(self) -> Self:
         """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
         float32.
         """
-        return _generated.functions.erf(self)
+        return meta.erf(self)
 
     def exp(self) -> Self:
         """e raised to each element. Integers and booleans give float32."""
-        return _generated.functions.exp(self)
+        return meta.exp(self)
 
     def exp2(self) -> Self:
         """2 raised to each element. Integers and booleans give float32."""
-        return _generated.functions.exp2(self)
+        return meta.exp2(self)
 
     def expm1(self) -> Self:
         """exp(x) - 1, accurate near 0. Integers and booleans give float32."""
-        return _generated.functions.expm1(self)
+        return meta.expm1(self)
 
     def floor(self) -> Self:
         """The greatest integer not above each element."""
-        return _generated.functions.floor(self)
+        return meta.floor(self)
 
     def gelu(self, approximate: Literal['none', 'tanh'] = 'none') -> Self:
         """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) *
         (x + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
         approximate: "none" for the exact form, "tanh" for the cheaper approximation.
         """
-        return _generated.functions.gelu(self, approximate)
+        return meta.gelu(self, approximate)
 
     def isfinite(self) -> Self:
         """Whether each element is neither infinite nor NaN."""
-        return _generated.functions.isfinite(self)
+        return meta.isfinite(self)
 
     def isinf(self) -> Self:
         """Whether each element is an infinity."""
-        return _generated.functions.isinf(self)
+        return meta.isinf(self)
 
     def isnan(self) -> Self:
         """Whether each element is NaN."""
-        return _generated.functions.isnan(self)
+        return meta.isnan(self)
 
     def leaky_relu(self, alpha: float = 0.01) -> Self:
         """x above 0, alpha * x below.
         alpha: Slope for negative x.
         """
-        return _generated.functions.leaky_relu(self, alpha)
+        return meta.leaky_relu(self, alpha)
 
     def log(self) -> Self:
         """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32."""
-        return _generated.functions.log(self)
+        return meta.log(self)
 
     def log10(self) -> Self:
         """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32."""
-        return _generated.functions.log10(self)
+        return meta.log10(self)
 
     def log1p(self) -> Self:
         """log(1 + x), accurate near 0. Integers and booleans give float32."""
-        return _generated.functions.log1p(self)
+        return meta.log1p(self)
 
     def log2(self) -> Self:
         """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32."""
-        return _generated.functions.log2(self)
+        return meta.log2(self)
 
     def logical_not(self) -> Self:
         """Whether each element is zero (or false)."""
-        return _generated.functions.logical_not(self)
+        return meta.logical_not(self)
 
     def __neg__(self) -> Self:
-        return _generated.functions.negative(self)
+        return meta.negative(self)
 
     def negative(self) -> Self:
         """Minus each element."""
-        return _generated.functions.negative(self)
+        return meta.negative(self)
 
     def reciprocal(self) -> Self:
         """1 / x. Integers and booleans give float32."""
-        return _generated.functions.reciprocal(self)
+        return meta.reciprocal(self)
 
     def relu(self) -> Self:
         """max(x, 0)."""
-        return _generated.functions.relu(self)
+        return meta.relu(self)
 
     def round(self) -> Self:
         """The nearest integer, the even one of two equally near."""
-        return _generated.functions.round(self)
+        return meta.round(self)
 
     def rsqrt(self) -> Self:
         """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32."""
-        return _generated.functions.rsqrt(self)
+        return meta.rsqrt(self)
 
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x)). Integers and booleans give float32."""
-        return _generated.functions.sigmoid(self)
+        return meta.sigmoid(self)
 
     def sign(self) -> Self:
         """-1, 0 or 1 by the sign of each element; 0 for NaN."""
-        return _generated.functions.sign(self)
+        return meta.sign(self)
 
     def silu(self) -> Self:
         """x * sigmoid(x), also called swish."""
-        return _generated.functions.silu(self)
+        return meta.silu(self)
 
     def sin(self) -> Self:
         """Sine of an angle in radians. Integers and booleans give float32."""
-        return _generated.functions.sin(self)
+        return meta.sin(self)
 
     def sinh(self) -> Self:
         """Hyperbolic sine. Integers and booleans give float32."""
-        return _generated.functions.sinh(self)
+        return meta.sinh(self)
 
     def softplus(self, beta: float = 1.0) -> Self:
         """log(1 + exp(beta * x)) / beta.
         beta: Sharpness of the bend at zero; must not be 0.
         """
-        return _generated.functions.softplus(self, beta)
+        return meta.softplus(self, beta)
 
     def sqrt(self) -> Self:
         """Square root; NaN below 0. Integers and booleans give float32."""
-        return _generated.functions.sqrt(self)
+        return meta.sqrt(self)
 
     def square(self) -> Self:
         """x * x."""
-        return _generated.functions.square(self)
+        return meta.square(self)
 
     def tan(self) -> Self:
         """Tangent of an angle in radians. Integers and booleans give float32."""
-        return _generated.functions.tan(self)
+        return meta.tan(self)
 
     def tanh(self) -> Self:
         """Hyperbolic tangent. Integers and booleans give float32."""
-        return _generated.functions.tanh(self)
+        return meta.tanh(self)
 
     def threshold(self, threshold: float = 0.0, value: float = 0.0) -> Self:
         """x above `threshold`, `value` elsewhere.
         threshold: Elements up to this value are replaced.
         value: Value that replaces them.
         """
-        return _generated.functions.threshold(self, threshold, value)
+        return meta.threshold(self, threshold, value)
 
     def trunc(self) -> Self:
         """Each element without its fraction."""
-        return _generated.functions.trunc(self)
+        return meta.trunc(self)

@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import Any, TypeVar, overload
 
-from meta.modes import modes
+from meta.modes import GradMode, modes
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class GradMode(ContextDecorator):
-    """Record (or do not record) gradients inside a block or decorated function, in this thread."""
-
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-        self._before: list[bool] = []
-
-    def _recreate_cm(self) -> GradMode:
-        """Each call of a decorated function has its own (see contextlib.ContextDecorator)."""
-        return GradMode(self.enabled)
-
-    def __enter__(self) -> None:
-        self._before.append(modes.grad_enabled)
-        modes.grad_enabled = self.enabled
-
-    def __exit__(self, *_: object) -> None:
-        modes.grad_enabled = self._before.pop()
 
 
 @overload

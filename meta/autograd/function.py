@@ -22,8 +22,9 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.eager.engine import connected
+from meta.eager.graph import Node, next_order
 from meta.eager.ndarray import NDArray
-from meta.eager.tape import Node, edges_of, link, next_order, versions_of
+from meta.eager.tape import edges_of, link, versions_of
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple

@@ -8,23 +8,23 @@ operands also come here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any, cast
 
 from meta import storage
 from meta.device import Device
-from meta.eager import tape
+from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
+from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
-from meta.ir.builder import Builder, current
-from meta.ir.expr import Constant, Var
 from meta.ir.type import TensorType, TupleType, Type, Value
 from meta.modes import modes, scopes
 from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
 from meta.op.registry import Op, as_type
 from meta.op.rules import first_tensor
-from meta.tracing.symbol import Symbol
+from meta.schema._types import TensorLike
+from meta.tree import leaves_of
 
 Runner = Callable[..., Any]
 CACHE_LIMIT = 4096
@@ -54,14 +54,6 @@ def state(op: Op) -> OpState:
     return _states.setdefault(op.name, OpState(op))
 
 
-def clear_caches() -> None:
-    """Forget every runner (dialects or plevels changed)."""
-    for known in _states.values():
-        known.fast.clear()
-        known.scoped.clear()
-        known.normal.clear()
-
-
 def invoke(known: OpState, *args: Any) -> Any:
     """Call an operator with arguments in schema order, not yet normalised.
 
@@ -70,14 +62,14 @@ def invoke(known: OpState, *args: Any) -> Any:
     op = known.op
     if scopes.active and modes.autocast is not None:
         args = modes.autocast(op, args)
-    if scopes.active and current() is not None:
-        return _emit(op, op.schema.bind(op.name, args, {}))
+    if scopes.active and modes.emit is not None:
+        return modes.emit(op, op.schema.bind(op.name, args, {}))
     raw = _raw_key(args)
     run = known.scoped.get(raw) if raw is not None and not modes.observers else None
     given = args
     if run is None:
         args = op.schema.bind(op.name, args, {})
-        if any(isinstance(leaf, Symbol) for leaf in _leaves(args)):
+        if any(_is_symbol(leaf) for leaf in leaves_of(args)):
             raise TraceError(
                 op.name,
                 "a symbol of a finished trace is used as an array",
@@ -90,20 +82,16 @@ def invoke(known: OpState, *args: Any) -> Any:
         if raw is not None and all(map(is_, args, given)):
             _remember(known.normal, raw, run)
     result = run(*[args[i] for i in op.schema.tensor_positions])
-    if tape.any_tracked(args):
+    if any_tracked(args):
         # A call known by its raw arguments has not normalised them yet, and gradients take them in normal form.
         if given is args and raw not in known.normal:
             args = op.schema.bind(op.name, args, {})
-        return tape.record(op.name, result, args)
+        return record(op.name, result, args)
     return result
 
 
-def _leaves(args: tuple[Any, ...]) -> Iterator[Any]:
-    for arg in args:
-        if isinstance(arg, tuple):
-            yield from _leaves(arg)  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            yield arg
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, TensorLike) and not isinstance(value, NDArray)
 
 
 def _raw_key(args: tuple[Any, ...]) -> Any:
@@ -112,7 +100,7 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
     for arg in args:
         if isinstance(arg, NDArray):
             parts.append(arg.type)
-        elif isinstance(arg, Symbol):
+        elif isinstance(arg, TensorLike):
             return None
         elif isinstance(arg, (tuple, list)):
             inner = _raw_key(tuple(arg))  # pyright: ignore[reportUnknownArgumentType]
@@ -198,31 +186,6 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
     if found is None:
         raise ArgumentError("dispatch", "no tensor among arguments and results")
     return found.device
-
-
-def _emit(op: Op, args: tuple[Any, ...]) -> Any:
-    """Record a call in the trace of this thread, or in the builder of a pass, where arrays are constants."""
-    if modes.trace is not None:
-        return modes.trace.call(op, args)
-    builder = current()
-    assert builder is not None
-    made = builder.call_expr(op, tuple(map(_atom, args)))
-    return made.type.value if isinstance(made.type, Value) else _wrapped(builder, builder.emit(made))
-
-
-def _atom(arg: Any) -> Any:
-    if isinstance(arg, Symbol):
-        return arg.atom
-    if isinstance(arg, NDArray):
-        return Constant(arg, arg.type)
-    return tuple(map(_atom, arg)) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _wrapped(builder: Builder, var: Var) -> Any:
-    """Symbols for a tensor, or for the fields of a tuple."""
-    if isinstance(var.type, TupleType):
-        return tuple(_wrapped(builder, builder.get_item(var, i)) for i in range(len(var.type.fields)))
-    return Symbol(var)
 
 
 # --- runners ---------------------------------------------------------------------------------------------------------
@@ -329,7 +292,7 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
 
     def run(*args: Any) -> Any:
         outs = [
-            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if at is None else tape.written(op.name, args[at])  # type: ignore[arg-type]
+            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if at is None else written(op.name, args[at])  # type: ignore[arg-type]
             for at, t in zip(targets, types, strict=True)
         ]
         kernel(*flat_data(args), *[out._data for out in outs])
@@ -339,7 +302,9 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
 
 
 def flat_data(args: Any) -> list[Any]:
-    """The raw tensors of a runner's arguments: lists flattened, absent ones and scalars left out."""
+    """The raw tensors of a runner's arguments: lists flattened, absent ones and scalars left out.
+
+    Not meta.tree: it runs in every call of an operator with many or optional arguments, and lists hold arrays only."""
     out: list[Any] = []
     for arg in args:
         if isinstance(arg, NDArray):

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, cast
+from typing import Any
 
+from meta.eager.graph import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
 from meta.eager.ndarray import NDArray, copy_of
-from meta.eager.tape import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
-from meta.errors import ArgumentError, GradientError, TypeInferenceError
+from meta.eager.seeds import (
+    check_replacement,
+    check_used,
+    freed,
+    no_graph,
+    one_of,
+    outputs_with_seeds,
+    tensors,
+    wrong_seed,
+    zeros_of,
+)
+from meta.errors import GradientError
 from meta.modes import modes
 
 Slot = tuple[Node, int]
@@ -28,7 +39,7 @@ def backward(
 
     dys: the outputs' gradients; needed for outputs with more than one element. The rest is as in NDArray.backward."""
     if modes.trace is not None:
-        _traced().backward(outputs, dys, retain_graph=retain_graph, create_graph=create_graph)
+        modes.trace.backward(outputs, dys, retain_graph=retain_graph, create_graph=create_graph)
         return
     if isinstance(outputs, NDArray) and (dys is None or isinstance(dys, NDArray)):
         node, index = _root(outputs, "backward")
@@ -53,95 +64,37 @@ def grad(
     NDArray.backward.  allow_unused: None, instead of a GradientError, for an input that no output depends on.
     Only what lies between the inputs and the outputs is computed (and freed)."""
     if modes.trace is not None:
-        return _traced().grad(
+        return modes.trace.grad(
             outputs, inputs, dys, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
         )
-    xs = _arrays("grad", "inputs", inputs)
+    xs = tensors("grad", "inputs", inputs, NDArray)
     wanted = [_root(x, "grad") for x in xs]
     found = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
     out = tuple(found.get(slot) for slot in wanted)
-    for i, g in enumerate(out):
-        if g is None and not allow_unused:
-            raise GradientError(
-                "grad",
-                f"input {i} was not used to compute the outputs",
-                "inputs in the graph of the outputs",
-                "pass allow_unused=True to get None",
-            )
+    check_used(out, allow_unused)
     return out
 
 
-def _traced() -> Any:
-    """What takes the place of this module inside a traced function."""
-    from meta.tracing import backward as traced
-
-    return traced
-
-
 def _start(where: str, outputs: Any, dys: Any) -> Pending:
-    ys = _arrays(where, "outputs", outputs)
-    seeds = (None,) * len(ys) if dys is None else (dys,) if isinstance(dys, NDArray) else _sequence(where, dys)
-    if len(seeds) != len(ys):
-        raise GradientError(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each")
     start: Pending = {}
-    for y, dy in zip(ys, seeds, strict=True):
+    for y, dy in outputs_with_seeds(where, outputs, dys, NDArray):
         node, index = _root(y, where)
         _add(start.setdefault(node, {}), index, _seed(where, y, dy))
     return start
 
 
-def _arrays(where: str, what: str, given: Any) -> tuple[NDArray, ...]:
-    """One array or several, as a tuple; raises ArgumentError for anything else."""
-    listed = cast("tuple[Any, ...]", tuple(given) if isinstance(given, (list, tuple)) else (given,))  # pyright: ignore[reportUnknownArgumentType]
-    for x in listed:
-        if not isinstance(x, NDArray):
-            wrong = f"{what} hold {type(x).__name__}"
-            raise ArgumentError(where, wrong, "an NDArray, or a list or tuple of them")
-    return listed
-
-
-def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
-    if isinstance(dys, (list, tuple)):
-        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    raise _no_array(where, dys)
-
-
-def _no_array(where: str, dy: Any) -> ArgumentError:
-    return ArgumentError(
-        where, f"dy is {type(dy).__name__}", "an NDArray of the array's type", "wrap it: meta.array(...)"
-    )
-
-
 def _root(y: NDArray, where: str) -> Slot:
     node = y._node
     if node is None:
-        raise GradientError(
-            where,
-            "the array does not require grad and was not computed from one that does",
-            "an array in a gradient graph",
-            "set requires_grad = True on an input, outside of no_grad()",
-        )
+        raise no_graph(where)
     return node, y._index
 
 
 def _seed(where: str, y: NDArray, dy: NDArray | None) -> NDArray:
     if dy is None:
-        if y.size != 1:
-            raise GradientError(
-                where,
-                f"the array has shape {y.shape} and no gradient was given",
-                "arrays with one element",
-                "pass dy, or reduce with .sum()",
-            )
-        from meta._generated.functions import ones
-
-        return ones(y.shape, dtype=y.dtype, device=y.device)
-    if not isinstance(dy, NDArray):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise _no_array(where, dy)
-    if dy._type is not y._type:
-        raise TypeInferenceError(
-            where, f"dy is {dy.type!r}", f"the array's own type: {y.type!r}", "reshape, cast or move dy"
-        )
+        return one_of(where, y)
+    if not isinstance(dy, NDArray) or dy._type is not y._type:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise wrong_seed(where, y._type, dy)
     return _shared(dy)
 
 
@@ -245,12 +198,7 @@ def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: b
     """The gradients of a node's inputs, each with where it goes."""
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
-        raise GradientError(
-            rule.op,
-            "the graph was freed by an earlier backward",
-            "one backward a graph",
-            "pass retain_graph=True to the first one",
-        )
+        raise freed(rule.op)
     if node.versions:
         check_versions(node)
     edges = node.edges if route is None else _pruned(node.edges, route)
@@ -324,10 +272,7 @@ def _output_gradient(node: Node, mine: dict[int, NDArray], index: int) -> Any:
         return found
     if rule.outputs > 0 and index not in rule.differentiable_outputs:
         return None
-    from meta._generated.functions import zeros
-
-    t = node.out_types[index]
-    return zeros(t.shape, dtype=t.dtype, device=t.device)  # type: ignore[arg-type]  # static in eager mode
+    return zeros_of(node.out_types[index])
 
 
 def _add(slots: dict[int, NDArray], index: int, gradient: NDArray) -> None:
@@ -343,16 +288,8 @@ def _run_hooks(node: Node, mine: dict[int, NDArray]) -> None:
                 break
             replaced = hook(_shared(gradient))
             if replaced is not None:
-                _check_replacement(gradient, replaced)
+                check_replacement(gradient, replaced)
                 mine[index] = _shared(replaced)
-
-
-def _check_replacement(gradient: NDArray, replaced: Any) -> None:
-    if not isinstance(replaced, NDArray) or replaced.type is not gradient.type:
-        shown = repr(replaced.type) if isinstance(replaced, NDArray) else type(replaced).__name__
-        raise GradientError(
-            "register_hook", f"a hook returned {shown}", f"None or an array of the gradient's type {gradient.type!r}"
-        )
 
 
 def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:

@@ -10,6 +10,8 @@ from meta import storage
 from meta._generated.methods import TensorMethods
 from meta.device import CPU, Device
 from meta.device import device as parse_device
+from meta.eager.graph import Leaf, Node, register_hook, set_requires_grad, written
+from meta.eager.indexing import Index, check_dtype, check_value, getitem, host_index, setitem
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from meta.eager.tape import Node
 
 _alias_lock = Lock()
-_backward: Any = None  # imported once: an import statement a call would be felt
+_backward: Any = None
+"""The engine's `backward`, imported at the first call: the engine computes with arrays."""
 _UNSET: dict[str, Any] = {"_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
@@ -213,11 +215,13 @@ class NDArray(TensorMethods):
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
-        from meta.eager.tape import written
-
         storage.copy_into(value._data, written("update", self)._data)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __getitem__(self, index: Index) -> NDArray:
+        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
+        return getitem(self, index)
+
+    def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place, with a tensor, number or array-like that broadcasts to it.
 
         Integer arrays and masks are indices on the CPU, outside of traced functions. Raises PositionError for an index
@@ -234,8 +238,6 @@ class NDArray(TensorMethods):
         if self.device.kind == "cpu" and not tracing:
             _write_host(self, index, value)
             return
-        from meta.eager.indexing import setitem
-
         self.update(setitem(self.detach(), index, value))
 
     # --- gradients ---------------------------------------------------------------------------------------------------
@@ -243,12 +245,12 @@ class NDArray(TensorMethods):
     @property
     def grad(self) -> NDArray | None:
         """The gradient accumulated by `backward`; inside a traced function, that of the trace."""
-        return modes.trace.grad(self) if scopes.active and modes.trace is not None else self._grad
+        return modes.trace.gradient(self) if scopes.active and modes.trace is not None else self._grad
 
     @grad.setter
     def grad(self, gradient: NDArray | None) -> None:
         if scopes.active and modes.trace is not None:
-            modes.trace.set_grad(self, gradient)
+            modes.trace.set_gradient(self, gradient)
         elif gradient is None or getattr(gradient, "_type", None) is self._type:
             self._grad = gradient
         else:
@@ -262,15 +264,11 @@ class NDArray(TensorMethods):
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
-        from meta.eager.tape import set_requires_grad
-
         set_requires_grad(self, wanted)
 
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operator computed this array."""
-        from meta.eager.tape import Leaf
-
         return self._node is None or isinstance(self._node, Leaf)
 
     @property
@@ -309,8 +307,6 @@ class NDArray(TensorMethods):
 
     def register_hook(self, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
         """Call `hook(gradient)` when this array's gradient is computed; a result replaces it. Returns a remover."""
-        from meta.eager.tape import register_hook
-
         return register_hook(self, hook)
 
 
@@ -343,9 +339,6 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
 
 def _write_host(x: NDArray, index: Any, value: Any) -> None:
     """`x[index] = value` through a NumPy view of the same memory."""
-    from meta.eager.indexing import check_dtype, check_value, host_index
-    from meta.eager.tape import written
-
     items = host_index(x, index)
     if isinstance(value, NDArray):
         with attributed("setitem"):

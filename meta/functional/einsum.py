@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from meta._generated import functions as f
+import meta
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
 
@@ -32,7 +32,7 @@ def einsum(equation: str, *operands: Any) -> Any:
         x, labels = _contracted(x, labels, y, other, needed)
     x, labels = _summed(x, labels, set(output))
     absent = [label for label in output if label not in labels]  # all of size 1
-    x = f.reshape(x, (*x.shape, *(1 for _ in absent))) if absent else x
+    x = meta.reshape(x, (*x.shape, *(1 for _ in absent))) if absent else x
     return _ordered(x, (*labels, *absent), output)
 
 
@@ -87,8 +87,8 @@ def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
                     "".join(labels), f"axes {first} and {second} have sizes {n} and {x.shape[second]}", "equal"
                 )
             shape = [n if axis in (first, second) else 1 for axis in range(x.ndim)]
-            mask = f.reshape(f.eye(n, None, "bool", x.device), shape)  # type: ignore[arg-type]
-            x = f.sum(f.where(mask, x, 0), second)
+            mask = meta.reshape(meta.eye(n, None, "bool", x.device), shape)  # type: ignore[arg-type]
+            x = meta.sum(meta.where(mask, x, 0), second)
             labels = (*labels[:second], *labels[second + 1 :])
     return x, labels
 
@@ -107,17 +107,17 @@ def _squeezed(equation: str, terms: list[tuple[Any, Labels]]) -> list[tuple[Any,
     for x, labels in terms:
         gone = [n for n, label in enumerate(labels) if x.shape[n] == 1 and sizes[label] != 1]
         kept = tuple(label for n, label in enumerate(labels) if n not in gone)
-        out.append((f.squeeze(x, gone) if gone else x, kept))
+        out.append((meta.squeeze(x, gone) if gone else x, kept))
     return out
 
 
 def _summed(x: Any, labels: Labels, needed: Iterable[str]) -> tuple[Any, Labels]:
     gone = tuple(n for n, label in enumerate(labels) if label not in needed)
-    return (f.sum(x, gone), tuple(label for label in labels if label in needed)) if gone else (x, labels)
+    return (meta.sum(x, gone), tuple(label for label in labels if label in needed)) if gone else (x, labels)
 
 
 def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
-    return x if labels == wanted else f.transpose(x, tuple(map(labels.index, wanted)))
+    return x if labels == wanted else meta.transpose(x, tuple(map(labels.index, wanted)))
 
 
 def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed: set[str]) -> tuple[Any, Labels]:
@@ -133,11 +133,11 @@ def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed: set[str]) -
     kept = x.shape[lead : lead + len(rows)]
     last = y.shape[lead + len(inner) :]
     if not inner:
-        spread = f.reshape(x, (*batch, *kept, *(1 for _ in columns))) if columns else x
-        across = f.reshape(y, (*batch, *(1 for _ in rows), *last)) if rows else y
+        spread = meta.reshape(x, (*batch, *kept, *(1 for _ in columns))) if columns else x
+        across = meta.reshape(y, (*batch, *(1 for _ in rows), *last)) if rows else y
         return spread * across, shared + rows + columns
     depth = product(x.shape[lead + len(rows) :])
     outer = (product(batch),) if shared else ()
-    a = f.reshape(x, (*outer, product(kept), depth))
-    b = f.reshape(y, (*outer, depth, product(last)))
-    return f.reshape(f.matmul(a, b), (*batch, *kept, *last)), shared + rows + columns
+    a = meta.reshape(x, (*outer, product(kept), depth))
+    b = meta.reshape(y, (*outer, depth, product(last)))
+    return meta.reshape(meta.matmul(a, b), (*batch, *kept, *last)), shared + rows + columns

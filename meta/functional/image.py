@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Literal
 
-from meta._generated import functions as f
+import meta
 from meta.errors import ArgumentError
 
 
@@ -14,10 +14,10 @@ def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
     """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1
     to 1, at the centres of the outermost pixels."""
     h, w = size
-    x = f.broadcast_to(f.reshape(f.linspace(-1.0, 1.0, w, theta.dtype, theta.device), (1, w)), (h, w))
-    y = f.broadcast_to(f.reshape(f.linspace(-1.0, 1.0, h, theta.dtype, theta.device), (h, 1)), (h, w))
-    places = f.reshape(f.stack([x, y, f.ones_like(x)], 0), (3, h * w))
-    return f.reshape(f.matmul(theta, places), (theta.shape[0], 2, h, w))
+    x = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, w, theta.dtype, theta.device), (1, w)), (h, w))
+    y = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, h, theta.dtype, theta.device), (h, 1)), (h, w))
+    places = meta.reshape(meta.stack([x, y, meta.ones_like(x)], 0), (3, h * w))
+    return meta.reshape(meta.matmul(theta, places), (theta.shape[0], 2, h, w))
 
 
 def grid_sample(
@@ -32,22 +32,22 @@ def grid_sample(
     outside are 0, those of the nearest pixel inside, or mirrored. Places have gradients too (M. Jaderberg et al.,
     "Spatial Transformer Networks", 2015)."""
     spatial = tuple(int(d) for d in x.shape[2:])
-    parts = f.split(grid, len(spatial), 1)
-    axes = [f.squeeze(part, 1) for part in parts][::-1]
-    moved = f.moveaxis(x, 1, -1)
+    parts = meta.split(grid, len(spatial), 1)
+    axes = [meta.squeeze(part, 1) for part in parts][::-1]
+    moved = meta.moveaxis(x, 1, -1)
     if method == "bicubic":
-        return f.moveaxis(_bicubic(moved, axes, spatial, padding_mode, align_corners), -1, 1)
+        return meta.moveaxis(_bicubic(moved, axes, spatial, padding_mode, align_corners), -1, 1)
     at = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
     if method == "nearest":
-        found = _at(moved, [f.round(a) for a in at], spatial, padding_mode)
-        return f.moveaxis(found, -1, 1)
+        found = _at(moved, [meta.round(a) for a in at], spatial, padding_mode)
+        return meta.moveaxis(found, -1, 1)
     total = interpolated(at, lambda corner: _at(moved, corner, spatial, padding_mode))
-    return f.moveaxis(total, -1, 1)
+    return meta.moveaxis(total, -1, 1)
 
 
 def interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
     """The weighted sum of the elements at the corners around coordinates; `pick(corner)` is (..., channels)."""
-    low = [f.floor(a) for a in at]
+    low = [meta.floor(a) for a in at]
     total: Any = None
     for corner in product((0, 1), repeat=len(at)):
         weight: Any = None
@@ -55,7 +55,7 @@ def interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
             part = a - base if step else base + 1 - a
             weight = part if weight is None else weight * part
         value = pick([base + step for base, step in zip(low, corner, strict=True)])
-        term = value * f.expand_dims(weight, -1)
+        term = value * meta.expand_dims(weight, -1)
         total = term if total is None else total + term
     return total
 
@@ -65,13 +65,13 @@ def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: st
     if len(spatial) != 2:
         raise ArgumentError("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
     at = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]
-    low = [f.floor(a) for a in at]
+    low = [meta.floor(a) for a in at]
     weights = [_cubic(a - base) for a, base in zip(at, low, strict=True)]
     total: Any = None
     for row, column in product(range(4), repeat=2):
         places = [base + (step - 1) for base, step in zip(low, (row, column), strict=True)]
         inside = [_placed(p, size, padding_mode, align_corners) for p, size in zip(places, spatial, strict=True)]
-        weight = f.expand_dims(weights[0][row] * weights[1][column], -1)
+        weight = meta.expand_dims(weights[0][row] * weights[1][column], -1)
         term = _at(x, inside, spatial, padding_mode) * weight
         total = term if total is None else total + term
     return total
@@ -102,7 +102,7 @@ def _placed(at: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
     """A coordinate in pixels brought inside, unless outside is 0."""
     if padding_mode == "reflection":
         at = _mirrored(at, 0.0, size - 1.0) if align_corners else _mirrored(at, -0.5, size - 0.5)
-    return at if padding_mode == "zeros" else f.clip(at, 0, size - 1)
+    return at if padding_mode == "zeros" else meta.clip(at, 0, size - 1)
 
 
 def _mirrored(at: Any, low: float, high: float) -> Any:
@@ -110,20 +110,20 @@ def _mirrored(at: Any, low: float, high: float) -> Any:
     span = high - low
     if span <= 0:
         return at * 0
-    away = f.mod(f.abs(at - low), 2 * span)
-    return f.minimum(away, 2 * span - away) + low
+    away = meta.mod(meta.abs(at - low), 2 * span)
+    return meta.minimum(away, 2 * span - away) + low
 
 
 def _at(x: Any, at: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
     """The pixels (n, *places, c) of x (n, *spatial, c) at whole coordinates."""
-    found = f.gather_nd(x, f.stack([f.cast(a, "int64") for a in at], 0), 1)
+    found = meta.gather_nd(x, meta.stack([meta.cast(a, "int64") for a in at], 0), 1)
     if padding_mode != "zeros":
         return found
     inside: Any = None
     for a, size in zip(at, spatial, strict=True):
-        here = f.logical_and(a >= 0, a <= size - 1)
-        inside = here if inside is None else f.logical_and(inside, here)
-    return f.where(f.expand_dims(inside, -1), found, 0)
+        here = meta.logical_and(a >= 0, a <= size - 1)
+        inside = here if inside is None else meta.logical_and(inside, here)
+    return meta.where(meta.expand_dims(inside, -1), found, 0)
 
 
 def roi_align(
@@ -140,32 +140,32 @@ def roi_align(
             'at least 1, and "avg" or "max"',
             "choose how many elements are sampled along each side of a bin",
         )
-    batch, x1, y1, x2, y2 = (f.squeeze(part, 1) for part in f.split(rois, 5, 1))
+    batch, x1, y1, x2, y2 = (meta.squeeze(part, 1) for part in meta.split(rois, 5, 1))
     rows = _samples(y1 * spatial_scale, y2 * spatial_scale, size[0], sample_ratio)
     columns = _samples(x1 * spatial_scale, x2 * spatial_scale, size[1], sample_ratio)
-    moved = f.transpose(x, (0, 2, 3, 1))
+    moved = meta.transpose(x, (0, 2, 3, 1))
     places = (rois.shape[0], size[0] * sample_ratio, size[1] * sample_ratio)
-    example = f.broadcast_to(f.reshape(f.cast(batch, "int64"), (-1, 1, 1)), places)
-    at = [f.broadcast_to(f.expand_dims(rows, 2), places), f.broadcast_to(f.expand_dims(columns, 1), places)]
-    inside = f.logical_and(_near(at[0], x.shape[2]), _near(at[1], x.shape[3]))
-    clamped = [f.clip(a, 0, d - 1) for a, d in zip(at, x.shape[2:], strict=True)]
+    example = meta.broadcast_to(meta.reshape(meta.cast(batch, "int64"), (-1, 1, 1)), places)
+    at = [meta.broadcast_to(meta.expand_dims(rows, 2), places), meta.broadcast_to(meta.expand_dims(columns, 1), places)]
+    inside = meta.logical_and(_near(at[0], x.shape[2]), _near(at[1], x.shape[3]))
+    clamped = [meta.clip(a, 0, d - 1) for a, d in zip(at, x.shape[2:], strict=True)]
 
     def pick(corner: list[Any]) -> Any:
-        return f.gather_nd(moved, f.stack([example, *(f.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(moved, meta.stack([example, *(meta.cast(c, "int64") for c in corner)], 0))
 
-    total = f.where(f.expand_dims(inside, -1), interpolated(clamped, pick), 0)
-    bins = f.reshape(total, (places[0], size[0], sample_ratio, size[1], sample_ratio, x.shape[1]))
-    pooled = f.mean(bins, (2, 4)) if mode == "avg" else f.max(bins, (2, 4))
-    return f.transpose(pooled, (0, 3, 1, 2))
+    total = meta.where(meta.expand_dims(inside, -1), interpolated(clamped, pick), 0)
+    bins = meta.reshape(total, (places[0], size[0], sample_ratio, size[1], sample_ratio, x.shape[1]))
+    pooled = meta.mean(bins, (2, 4)) if mode == "avg" else meta.max(bins, (2, 4))
+    return meta.transpose(pooled, (0, 3, 1, 2))
 
 
 def _samples(first: Any, last: Any, bins: int, ratio: int) -> Any:
     """Coordinates (r, bins * ratio) at the centres of equal parts of each region."""
-    length = f.maximum(last - first, 1.0)
-    steps = f.arange(0.5, bins * ratio, 1, first.dtype, first.device) / (bins * ratio)
-    return f.expand_dims(first, 1) + f.expand_dims(length, 1) * steps
+    length = meta.maximum(last - first, 1.0)
+    steps = meta.arange(0.5, bins * ratio, 1, first.dtype, first.device) / (bins * ratio)
+    return meta.expand_dims(first, 1) + meta.expand_dims(length, 1) * steps
 
 
 def _near(at: Any, size: int) -> Any:
     """Whether a coordinate is not more than a pixel outside."""
-    return f.logical_and(at >= -1, at <= size)
+    return meta.logical_and(at >= -1, at <= size)

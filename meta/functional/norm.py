@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as f
+import meta
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
@@ -16,10 +16,10 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: fl
     channels = x.shape[at]
     if isinstance(channels, int) and channels % groups:
         raise ArgumentError("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups")
-    moved = x if at == 1 else f.moveaxis(x, at, 1)
-    flat = f.reshape(moved, (x.shape[0], groups, -1))
-    normal = f.reshape(f.layer_norm(flat, None, None, -1, eps), moved.shape)
-    y = normal if at == 1 else f.moveaxis(normal, 1, at)
+    moved = x if at == 1 else meta.moveaxis(x, at, 1)
+    flat = meta.reshape(moved, (x.shape[0], groups, -1))
+    normal = meta.reshape(meta.layer_norm(flat, None, None, -1, eps), moved.shape)
+    y = normal if at == 1 else meta.moveaxis(normal, 1, at)
     y = y if scale is None else y * along(scale, at, x.ndim)
     return y if bias is None else y + along(bias, at, x.ndim)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as f
+import meta
 from meta.dim import product
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
@@ -24,29 +24,31 @@ def _number(name: str, count: Any) -> int:
 def unique(x: Any) -> tuple[Any, Any, Any]:
     """The distinct elements in ascending order, for each element of the flattened x the position of its value among
     them, and how often each occurs (int64). Raises TraceError in traced programs."""
-    flat = f.reshape(x, (-1,))
-    order = f.argsort(flat, 0)
-    ordered = f.take(flat, order, 0)
+    flat = meta.reshape(x, (-1,))
+    order = meta.argsort(flat, 0)
+    ordered = meta.take(flat, order, 0)
     size = product(flat.shape).__index__()
-    new = f.pad(f.cast(_changes(ordered, size), "int64"), (min(size, 1), 0), 1)
-    count = _number("unique", f.sum(new))
-    group = f.cumsum(new, 0) - 1
-    inverse = f.scatter_elements(f.zeros_like(group), 0, order, group)
-    first = f.reshape(f.argwhere(new, count), (count,))
-    counts = f.scatter_add(f.zeros((count,), "int64", x.device), 0, group, f.ones_like(group))
-    return f.take(ordered, first, 0), inverse, counts
+    new = meta.pad(meta.cast(_changes(ordered, size), "int64"), (min(size, 1), 0), 1)
+    count = _number("unique", meta.sum(new))
+    group = meta.cumsum(new, 0) - 1
+    inverse = meta.scatter_elements(meta.zeros_like(group), 0, order, group)
+    first = meta.reshape(meta.argwhere(new, count), (count,))
+    counts = meta.scatter_add(meta.zeros((count,), "int64", x.device), 0, group, meta.ones_like(group))
+    return meta.take(ordered, first, 0), inverse, counts
 
 
 def _changes(ordered: Any, size: int) -> Any:
     """Whether each element but the first differs from the one before."""
     last = max(size - 1, 0)
-    return f.not_equal(f.strided_slice(ordered, (min(size, 1),), (size,)), f.strided_slice(ordered, (0,), (last,)))
+    return meta.not_equal(
+        meta.strided_slice(ordered, (min(size, 1),), (size,)), meta.strided_slice(ordered, (0,), (last,))
+    )
 
 
 def searchsorted(sorted_sequence: Any, values: Any, right: bool = False) -> Any:
     """How many elements of an ascending sequence (the last axis) are less than each value, or not greater (right): the
     places where the values would be put. The leading axes of both agree, or the sequence is 1-D."""
-    sequence = f.expand_dims(sorted_sequence, -2)
-    value = f.expand_dims(values, -1)
-    before = f.less_equal(sequence, value) if right else f.less(sequence, value)
-    return f.sum(before, -1)
+    sequence = meta.expand_dims(sorted_sequence, -2)
+    value = meta.expand_dims(values, -1)
+    before = meta.less_equal(sequence, value) if right else meta.less(sequence, value)
+    return meta.sum(before, -1)

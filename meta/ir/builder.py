@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from threading import local
 from typing import Any, TypeVar
 
 from meta.errors import IRError
@@ -84,8 +83,6 @@ class Builder:
 
     span: given to everything emitted, instead of the line of the caller.  caller_spans: whether, without a `span`,
     the line of the caller is looked up at all (passes do not want theirs in the user's program).
-
-    `with builder:` makes it the `current()` one of this thread, where tracing finds it.
     """
 
     __slots__ = ("_blocks", "_caller_spans", "_definitions", "span")
@@ -95,13 +92,6 @@ class Builder:
         self._blocks: list[list[Binding]] = [[]]
         self._definitions: dict[Var, Expr] = {}
         self.span = span
-
-    def __enter__(self) -> Builder:
-        _stack.builders.append(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _stack.builders.pop()
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
@@ -223,26 +213,3 @@ def applied_type(function: Atom, args: Sequence[Atom]) -> Type:
             f"{len(kind.params)} arguments of exactly these types",
         )
     return kind.result
-
-
-class _Stack(local):
-    def __init__(self) -> None:
-        self.builders: list[Builder] = []
-
-
-_stack = _Stack()
-
-
-@contextmanager
-def suspended() -> Generator[None, None, None]:
-    """Inside the block there is no current builder in this thread: operators on arrays run."""
-    before, _stack.builders = _stack.builders, []
-    try:
-        yield
-    finally:
-        _stack.builders = before
-
-
-def current() -> Builder | None:
-    """The innermost builder entered by `with` in this thread, None outside of any."""
-    return _stack.builders[-1] if _stack.builders else None

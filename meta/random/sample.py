@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meta._generated import functions as f
+import meta
 from meta.device import CPU, Device
 from meta.errors import ArgumentError
 from meta.random.generator import Generator, next_key
@@ -19,7 +19,7 @@ def uniform(
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
     """Floating-point numbers uniform in [low, high). Raises TypeInferenceError for low > high."""
-    return f.uniform(next_key(device, generator), shape, low, high, dtype)
+    return meta.uniform(next_key(device, generator), shape, low, high, dtype)
 
 
 def normal(
@@ -27,7 +27,7 @@ def normal(
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
     """Floating-point numbers of a normal distribution. Raises TypeInferenceError for a negative std."""
-    return f.normal(next_key(device, generator), shape, mean, std, dtype)
+    return meta.normal(next_key(device, generator), shape, mean, std, dtype)
 
 
 def randint(
@@ -35,14 +35,14 @@ def randint(
     generator: Generator | None = None,
 ) -> Any:  # fmt: skip
     """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that exceeds the dtype's."""
-    return f.randint(next_key(device, generator), shape, low, high, dtype)
+    return meta.randint(next_key(device, generator), shape, low, high, dtype)
 
 
 def bernoulli(
     shape: Shape, p: float = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
 ) -> Any:
     """One with probability p, zero otherwise. Raises TypeInferenceError for p outside [0, 1]."""
-    return f.bernoulli(next_key(device, generator), shape, p, dtype)
+    return meta.bernoulli(next_key(device, generator), shape, p, dtype)
 
 
 def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = None) -> Any:

@@ -10,8 +10,7 @@ from meta import dtype as dtypes
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array, asarray
-from meta.eager.tape import table
-from meta.op.grad.rule import GradRule
+from meta.op.grad.rule import GradRule, gradient_rules
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import Call, flat_results
 from meta.testing.generic import call_of, tolerance_of, wide
@@ -26,7 +25,7 @@ def is_differentiable(sample: Sample) -> bool:
     """Whether the row has gradients to test: it says so, or its operator has them for one of its floating tensors."""
     if sample.grad is not None:
         return sample.grad
-    rule = table().get(sample.op)
+    rule = gradient_rules().get(sample.op)
     if rule is None or sample.check is not None:
         return False
     index = sample.operator.schema.index
@@ -41,7 +40,7 @@ def flowing(rule: GradRule) -> list[int]:
 
 def wanted(call: Call) -> list[int]:
     """Which of `call.arrays()` gradients are asked for."""
-    rule = table().get(call.op.name)
+    rule = gradient_rules().get(call.op.name)
     positions = flowing(rule) if rule is not None else []
     pairs = zip(call.arrays(), call.positions(), strict=True)
     return [i for i, (a, at) in enumerate(pairs) if at in positions and dtypes.is_float(str(a.dtype))]
@@ -141,7 +140,7 @@ def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
 
 def _function(call: Call) -> Any:
     """The call as a function of its arrays that changes none of them, and of its results gives those with gradients."""
-    rule, index = table()[call.op.name], call.op.schema.index
+    rule, index = gradient_rules()[call.op.name], call.op.schema.index
     overwritten = {index[name] for name in call.op.inplace.values()}
     copied = [at in overwritten for at in call.positions()]
 

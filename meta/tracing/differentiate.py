@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.eager.tape import table
+from meta.eager.seeds import add_up, zeros_of
 from meta.errors import GradientError, combined
 from meta.ir.builder import Builder
 from meta.ir.expr import (
@@ -31,9 +31,10 @@ from meta.ir.expr import (
 )
 from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import free_vars, inline, operands
-from meta.op.grad.rule import GradRule
-from meta.tracing import recording
+from meta.op.grad.rule import GradRule, gradient_rules
+from meta.tracing.emitter import recording
 from meta.tracing.symbol import Symbol
+from meta.tree import leaves_of, map_leaves
 
 
 @dataclass(eq=False)
@@ -61,16 +62,7 @@ class Sweep:
         self.gradients[atom] = add_up(self.gradients.get(atom), gradient)
 
     def is_active(self, arg: Any) -> bool:
-        if isinstance(arg, tuple):
-            return any(map(self.is_active, arg))  # pyright: ignore[reportUnknownArgumentType]
-        return isinstance(arg, Var) and arg in self.active
-
-
-def add_up(a: Any, b: Any) -> Any:
-    """The sum of two gradients, either of them None."""
-    if a is None or b is None:
-        return b if a is None else a
-    return [add_up(x, y) for x, y in zip(a, b, strict=True)] if isinstance(a, list) else a + b  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return any(isinstance(atom, Var) and atom in self.active for atom in leaves_of(arg))
 
 
 def gradients(builder: Builder, outputs: Mapping[Atom, Symbol], sources: Iterable[Var]) -> dict[Var, Symbol]:
@@ -121,8 +113,8 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
     def passes(value: Any) -> bool:
         read = operands(value)
         if isinstance(value, Call) and value.callee is None:
-            rule = table().get(value.op.name)  # type: ignore[union-attr]
-            read = _atoms(value.args[p] for p in rule.differentiable) if rule else ()
+            rule = gradient_rules().get(value.op.name)  # type: ignore[union-attr]
+            read = leaves_of([value.args[p] for p in rule.differentiable]) if rule else ()
         elif isinstance(value, (If, Function)):
             read = free_vars(value)
         return any(a in active for a in read if isinstance(a, Var))
@@ -131,14 +123,6 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
         if passes(binding.value) and (_floating(binding.var.type) or isinstance(binding.value, Function)):
             active.add(binding.var)
     return active
-
-
-def _atoms(args: Iterable[Any]) -> Iterable[Any]:
-    for arg in args:
-        if isinstance(arg, tuple):
-            yield from arg
-        else:
-            yield arg
 
 
 def _floating(kind: Any) -> bool:
@@ -175,7 +159,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
             GradientError("autodiff", wrong, "calls of operators", "inline it first; recursion has none")
         )
         return
-    rule = table()[value.op.name]  # type: ignore[union-attr]  # active, so there is one
+    rule = gradient_rules()[value.op.name]  # type: ignore[union-attr]  # active, so there is one
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
     missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
     if missing:
@@ -183,15 +167,15 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
         wrong = f"argument '{name}' has no gradient ({rule.unavailable[missing[0]]})"
         sweep.problems.append(GradientError(rule.op, wrong, remedy="detach it: x.detach()", location=_at(binding)))
         for position in rule.differentiable:  # go on, to find what else is missing
-            for atom in _atoms([value.args[position]]):
+            for atom in leaves_of(value.args[position]):
                 if sweep.is_active(atom):
-                    sweep.add(atom, _zeros(atom.type))
+                    sweep.add(atom, zeros_of(atom.type))
         return
     dys = _output_gradients(rule, binding.var, gradient)
     if dys is None:
         return
     sweep.visited.append(binding)
-    found = rule.function(needs, *map(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
+    found = rule.function(needs, *map_leaves(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
     for position, need, g in zip(rule.differentiable, needs, found, strict=True):
         if not need or g is None:
             continue
@@ -233,21 +217,13 @@ def _output_gradients(rule: GradRule, var: Var, gradient: Any) -> list[Any] | No
     if all(g is None for g in given):
         return None
     dys = [
-        _zeros(t) if g is None and flow and i not in rule.undefined else g
+        zeros_of(t) if g is None and flow and i not in rule.undefined else g  # type: ignore[arg-type]  # no nests
         for i, (g, flow, t) in enumerate(zip(given, flows, kind.fields, strict=True))
     ]
     return [tuple(dys)] if rule.outputs < 0 else dys
 
 
-def _zeros(kind: Any) -> Symbol:
-    from meta._generated.functions import zeros
-
-    return zeros(kind.shape, dtype=kind.dtype, device=kind.device)  # type: ignore[return-value]  # emitted: a symbol
-
-
 def _symbol(arg: Any) -> Any:
-    if isinstance(arg, tuple):
-        return tuple(map(_symbol, arg))  # pyright: ignore[reportUnknownArgumentType]
     return Symbol(arg) if isinstance(arg, (Var, Constant)) and isinstance(arg.type, TensorType) else arg
 
 
@@ -287,7 +263,7 @@ def _nested(parts: Iterator[Symbol], kind: Any) -> Any:
 
 
 def _or_zeros(gradient: Symbol | None, kind: Any) -> Atom:
-    return (_zeros(kind) if gradient is None else gradient).atom
+    return (zeros_of(kind) if gradient is None else gradient).atom
 
 
 def _function(sweep: Sweep, binding: Binding, gradient: Any) -> None:

@@ -1,4 +1,4 @@
-"""Symbol: what stands for a tensor while a function is traced. Operators on symbols record calls in the builder."""
+"""Symbol: a tensor of a program that is being traced. Operators on symbols record calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from meta._generated.methods import TensorMethods
 from meta.device import Device
 from meta.dim import Dim
 from meta.dtype import is_float
+from meta.eager.indexing import Index, getitem, setitem
 from meta.errors import GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes
@@ -72,9 +73,7 @@ class Symbol(TensorMethods):
         floating. Setting it makes the tensor a leaf, whose `.grad` `backward` fills."""
         if modes.trace is None:
             return is_float(self.dtype)
-        from meta.tracing.backward import depends_on_leaves
-
-        return depends_on_leaves(modes.trace, self)
+        return modes.trace.depends_on_leaves(self)
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
@@ -91,19 +90,19 @@ class Symbol(TensorMethods):
     @property
     def grad(self) -> Symbol | None:
         """The gradient that `backward` accumulated in this trace."""
-        return None if modes.trace is None else modes.trace.grad(self)
+        return None if modes.trace is None else modes.trace.gradient(self)
 
     @grad.setter
     def grad(self, gradient: Symbol | None) -> None:
         if modes.trace is not None:
-            modes.trace.set_grad(self, gradient)
+            modes.trace.set_gradient(self, gradient)
 
     def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate
         them into `.grad` for the rest of the trace. Arguments and errors are those of NDArray.backward."""
-        from meta.tracing.backward import backward
-
-        backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
+        if modes.trace is None:
+            raise GradientError("backward", "a symbol is differentiated outside of a trace", "inside a traced function")
+        modes.trace.backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
     def detach(self) -> Symbol:
         """The value, through which no gradient flows."""
@@ -126,10 +125,12 @@ class Symbol(TensorMethods):
             raise TraceError("update", f"{self!r} is written after its trace", "symbols of the trace")
         modes.trace.update(self, value)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Overwrite a part of the values in place."""
-        from meta.eager.indexing import setitem
+    def __getitem__(self, index: Index) -> Symbol:
+        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
+        return getitem(self, index)
 
+    def __setitem__(self, index: Index, value: Any) -> None:
+        """Overwrite a part of the values in place."""
         self.update(setitem(self, index, value))
 
     def __len__(self) -> int:

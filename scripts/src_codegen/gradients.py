@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as f
-from meta.op.grad.rule import GradRule
+import meta
 """
 
 
@@ -69,6 +68,7 @@ def render(ops: Sequence[Op]) -> str:
     modules = sorted({m for op in ops for formula in table[op.name].formulas.values() for m in formula.imports})
     parts = [header("Gradients of the operators."), _IMPORTS]
     parts += [f"from meta.op.grad import {m} as grad_{m}\n" for m in modules]
+    parts.append("from meta.op.grad.rule import GradRule, add_rules\n")
     rules: list[str] = []
     for group in by_family(ops).values():
         for op in group:
@@ -76,13 +76,13 @@ def render(ops: Sequence[Op]) -> str:
             if entry.positions:
                 parts.append("\n\n" + function_source(entry))
                 rules.append(_rule(entry))
-    return "".join([*parts, "\n\nRULES: dict[str, GradRule] = {\n", *rules, "}\n"])
+    return "".join([*parts, "\n\nadd_rules([\n", *rules, "])\n"])
 
 
 def _rule(entry: Entry) -> str:
     listed = "".join(f", {name}={_text(value)}" for name, value in rule_facts(entry).items())
     name = entry.op.name
-    return f'    "{name}": GradRule("{name}", _{name}, {entry.positions!r}{listed}),\n'
+    return f'    GradRule("{name}", _{name}, {entry.positions!r}{listed}),\n'
 
 
 def _text(value: Any) -> str:

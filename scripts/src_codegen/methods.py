@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import meta._generated as _generated
-from meta.eager.indexing import Index
+import meta
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
@@ -35,25 +34,19 @@ class TensorMethods(TensorLike):
 
     __slots__ = ()
 
-    def __getitem__(self, index: Index) -> Self:
-        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
-        from meta.eager.indexing import getitem
-
-        return getitem(self, index)
-
     @property
     def T(self) -> Self:
         """The axes in reverse order."""
-        return _generated.functions.transpose(self)
+        return meta.transpose(self)
 
     @property
     def mT(self) -> Self:
         """The last two axes swapped."""
-        return _generated.functions.swap_axis(self, -2, -1)
+        return meta.swap_axis(self, -2, -1)
 
     def astype(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; another name of `cast`."""
-        return _generated.functions.cast(self, dtype)
+        return meta.cast(self, dtype)
 
     def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
         return self // other, self % other
@@ -88,12 +81,12 @@ def _methods(op: Op) -> list[str]:
 def _special(op: Op, name: str, *, reflected: bool) -> str:
     rest = op.schema.args[1:]
     if not rest or not rest[0].is_tensor:
-        return f"\n    def {name}(self) -> Self:\n        return _generated.functions.{op.name}(self)\n"
+        return f"\n    def {name}(self) -> Self:\n        return meta.{op.name}(self)\n"
     ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
     operands = "other, self" if reflected else "self, other"
     kind = annotation(rest[0], "Self")
     head = f"\n    def {name}(self, other: {kind}) -> Self:{ignore}\n"
-    return f"{head}        return _generated.functions.{op.name}({operands})\n"
+    return f"{head}        return meta.{op.name}({operands})\n"
 
 
 def _method(op: Op) -> str:
@@ -101,4 +94,4 @@ def _method(op: Op) -> str:
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     names = ", ".join(["self", *(a.name for a in rest)])
-    return f"\n{head}\n{docstring(op, '        ', skip=1)}        return _generated.functions.{op.name}({names})\n"
+    return f"\n{head}\n{docstring(op, '        ', skip=1)}        return meta.{op.name}({names})\n"

@@ -168,7 +168,7 @@ class _Compiler:
         if isinstance(node.op, ast.Not):
             return f"(not {source})", "attr"
         if kind == "tensor":
-            return f"f.negative({source})", "tensor"
+            return f"meta.negative({source})", "tensor"
         return f"(-{source})", "attr"
 
     def visit_BinOp(self, node: ast.BinOp) -> tuple[str, str]:
@@ -177,7 +177,7 @@ class _Compiler:
             raise self.fail(f"operator {type(node.op).__name__} is not allowed")
         (left, a), (right, b) = self.visit(node.left), self.visit(node.right)
         if "tensor" in (a, b):
-            return f"f.{name}({left}, {right})", "tensor"
+            return f"meta.{name}({left}, {right})", "tensor"
         return f"({left} {_SYMBOLS[type(node.op)]} {right})", "attr"
 
     def visit_IfExp(self, node: ast.IfExp) -> tuple[str, str]:
@@ -208,7 +208,7 @@ class _Compiler:
         except RegistryError as error:
             raise self.fail(str(error)) from None
         self._check_call(callee, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
-        return f"f.{name}({listed})", "tensor"
+        return f"meta.{name}({listed})", "tensor"
 
     def _support_call(self, node: ast.Call, function: Callable[..., Any]) -> tuple[str, str]:
         """A call of a helper. A parameter annotated TensorType reads only the type of its argument."""

@@ -1,9 +1,10 @@
-"""GradRule: the gradient of one operator, as generated code states it."""
+"""The gradient rules of the operators: what one says, and the table of all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 GradientFunction = Callable[..., tuple[Any, ...]]
@@ -32,6 +33,24 @@ class GradRule:
     differentiable_outputs: frozenset[int] = frozenset({0})
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
+
+
+_rules: dict[str, GradRule] = {}
+_loaded = False
+
+
+def gradient_rules() -> Mapping[str, GradRule]:
+    """The rules by operator name. Generated code fills the table at the first call: it imports every gradient."""
+    global _loaded
+    if not _loaded:
+        import_module("meta._generated.gradients")
+        _loaded = True
+    return _rules
+
+
+def add_rules(added: Iterable[GradRule]) -> None:
+    """Put rules into the table."""
+    _rules.update({rule.op: rule for rule in added})
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

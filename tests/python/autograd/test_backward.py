@@ -113,14 +113,14 @@ def test_retain_graph() -> None:
 
 def test_non_scalar_needs_dy() -> None:
     x = leaf(2, 2)
-    with pytest.raises(GradientError, match=r"\[backward\] the array has shape \(2, 2\) and no gradient was given"):
+    with pytest.raises(GradientError, match=r"\[backward\] the tensor has shape \(2, 2\) and no gradient was given"):
         (x * 2).backward()
 
 
 def test_dy_of_another_type() -> None:
     x = leaf(2, 2)
     y = x * 2
-    with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; expected the array\'s own type'):
+    with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; expected the output\'s own type'):
         y.backward(meta.ones((2,)))
     with pytest.raises(TypeInferenceError, match=r'dy is Tensor.*"float64"'):
         y.backward(meta.ones((2, 2), dtype="float64"))

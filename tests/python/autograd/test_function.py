@@ -204,7 +204,7 @@ def test_freed_with_the_graph() -> None:
 
 
 def test_a_saved_value_written_in_place() -> None:
-    from meta.eager.tape import written
+    from meta.eager.graph import written
 
     x = leaf(3)
     y = Cube.apply(x).sum()

@@ -2,12 +2,11 @@
 
 from contextlib import suppress
 from linecache import getline
-from threading import Thread
 
 import pytest
 
 from meta.errors import IRError, TypeInferenceError
-from meta.ir.builder import Builder, current
+from meta.ir.builder import Builder
 from meta.ir.expr import MAX_DEPTH, Call, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.span import Span
@@ -110,20 +109,6 @@ def test_nesting_is_bounded():
 
     with pytest.raises(IRError, match=f"deeper than {MAX_DEPTH}"):
         deeper()
-
-
-def test_the_current_builder_is_the_innermost_of_the_thread():
-    assert current() is None
-    seen = []
-    with Builder() as outer:
-        with Builder() as inner:
-            assert current() is inner
-            thread = Thread(target=lambda: seen.append(current()))
-            thread.start()
-            thread.join()
-        assert current() is outer
-    assert current() is None
-    assert seen == [None]
 
 
 def test_fields_out_of_range():

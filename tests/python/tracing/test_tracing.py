@@ -14,11 +14,12 @@ from meta import tracing
 from meta.dim import sym
 from meta.errors import ArgumentError, TraceError, TypeInferenceError
 from meta.ir.analysis import op_counts
-from meta.ir.builder import current
+from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES
 from meta.ir.printer import to_text
 from meta.ir.type import tensor_type
-from meta.modes import modes, scopes
+from meta.modes import modes, scopes, suspended
+from meta.tracing.symbol import Symbol
 from meta.tree import flatten
 from tests.python.recorded import array, assert_equal, check_ir, execute
 
@@ -311,7 +312,7 @@ def test_an_exception_restores_every_mode():
         tracing.record(f, (array(3),), {})
     assert scopes.active == before
     assert (modes.trace, modes.autocast, modes.dialects, modes.grad_enabled) == (None, None, None, True)
-    assert current() is None
+    assert modes.emit is None
     assert w.grad is kept
 
 
@@ -414,3 +415,23 @@ def test_partial_functions_and_callables_are_traced():
         return x * scale + w
 
     agrees(functools.partial(f, 2.0), array(3))
+
+
+def test_recordings_nest_and_belong_to_their_thread():
+    kinds = [("x", array(2).type)]
+    seen = []
+    outer, inner = Builder(), Builder()
+    with outer.function("outer", kinds) as f, tracing.recording(outer):
+        Symbol(f.params[0]).relu()
+        with inner.function("inner", kinds) as g, tracing.recording(inner):
+            g.ret((Symbol(g.params[0]) + 1.0).atom)
+            thread = threading.Thread(target=lambda: seen.append(modes.emit))
+            thread.start()
+            thread.join()
+        with suspended():
+            assert (array(2) + 1.0).shape == (2,)
+        f.ret((Symbol(f.params[0]) - 1.0).atom)
+    assert [b.value.op.name for b in g.function.body.bindings] == ["add"]
+    assert [b.value.op.name for b in f.function.body.bindings] == ["relu", "subtract"]
+    assert seen == [None]
+    assert modes.emit is None

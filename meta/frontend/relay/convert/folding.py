@@ -8,10 +8,11 @@ import numpy as np
 
 from meta.eager.ndarray import asarray
 from meta.interpreter.run import evaluate
-from meta.ir.builder import Builder, suspended
+from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Call, Constant, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
+from meta.modes import suspended
 from meta.tracing.symbol import Symbol
 
 _MAX_ELEMENTS = 4096

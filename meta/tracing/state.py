@@ -1,12 +1,12 @@
-"""The state of a trace in progress: which variable stands for which array, what was written, where gradients go."""
+"""A trace in progress: the variable of each array that it reached, what was written, and where gradients go."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_
-from typing import Any, cast
+from typing import Any
 
+import meta
 from meta import storage
 from meta.device import CPU, Device
 from meta.device import device as parse_device
@@ -14,28 +14,14 @@ from meta.eager.ndarray import NDArray
 from meta.errors import TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
-from meta.ir.type import TupleType, Value, tensor_type
+from meta.ir.type import tensor_type
 from meta.modes import modes
 from meta.op.registry import Op, get
+from meta.tracing.backward import backward, grad
+from meta.tracing.differentiate import reached
+from meta.tracing.emitter import Emitter
+from meta.tracing.staleness import Held, held
 from meta.tracing.symbol import Symbol
-
-Held = tuple[Any, tuple[Any, ...]]
-"""A list or dict of a model, and what it held while a program was traced through the model."""
-
-
-def held(container: Any) -> Held:
-    """A list, or the keys and values of a dict, as they are now."""
-    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return cast("Held", (container, (*container, *values)))
-
-
-def changed(containers: Sequence[Held]) -> bool:
-    """Whether one of them holds other objects now."""
-    for container, then in containers:
-        now = held(container)[1]
-        if len(now) != len(then) or not all(map(is_, now, then)):
-            return True
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +32,7 @@ class State:
     var: Var
 
 
-class Trace:
+class Trace(Emitter):
     """See the module docstring.
 
     builder: where the program grows.  names: id(array) -> name, for arrays that may be reached.  inputs: symbols of the
@@ -54,7 +40,7 @@ class Trace:
     """
 
     def __init__(self, builder: Builder, names: Mapping[int, str], inputs: Sequence[Symbol] = ()) -> None:
-        self.builder = builder
+        super().__init__(builder)
         self.names = names
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
@@ -78,33 +64,23 @@ class Trace:
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def call(self, op: Op, args: tuple[Any, ...]) -> Any:
+    def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Record a call on normalised arguments; the result as the traced function sees it.
 
         What the operator overwrites has the results as its value from here on."""
-        atoms = tuple(self._argument(op, arg) for arg in args)
-        made = self.builder.call_expr(op, atoms)
-        if isinstance(made.type, Value):
-            return made.type.value
-        result: Any = self._wrapped(self.builder.emit(made))
+        result: Any = super().emit(op, args)
         for index, name in op.inplace.items():
-            value = result[index] if isinstance(made.type, TupleType) else result
+            value: Symbol = result[index] if op.outputs else result
             self._overwrite(op.name, args[op.schema.index[name]], value)
         return result
 
-    def _wrapped(self, var: Var) -> Any:
+    def result(self, var: Var) -> Any:
         if not modes.grad_enabled:
             self._cut.add(var)
-        if isinstance(var.type, TupleType):
-            return tuple(self._wrapped(self.builder.get_item(var, i)) for i in range(len(var.type.fields)))
-        return Symbol(var)
+        return super().result(var)
 
-    def _argument(self, op: Op, arg: Any) -> Any:
-        if isinstance(arg, tuple):
-            return tuple(self._argument(op, item) for item in arg)  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(arg, (Symbol, NDArray)):
-            return arg
-        atom = self.current(arg, op.name)
+    def operand(self, op: Op, x: Any) -> Atom:
+        atom = self.current(x, op.name)
         if op.name == "stop_gradient" or not modes.grad_enabled or not self.is_cut(atom):
             return atom
         return self._uncut(atom)
@@ -211,14 +187,33 @@ class Trace:
             known = self._stopped[atom] = self.builder.call(get("stop_gradient"), (atom,))
         return known
 
-    def grad(self, x: NDArray | Symbol) -> Any:
+    def gradient(self, x: NDArray | Symbol) -> Any:
         """The gradient of `x` so far in this trace."""
         found = self._grads.get(id(x))
         return None if found is None else found[1]
 
-    def set_grad(self, x: NDArray | Symbol, gradient: Any) -> None:
+    def set_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
         """Replace the gradient of `x`, for the rest of the trace."""
         self._grads[id(x)] = (x, gradient)
+
+    def depends_on_leaves(self, x: Symbol) -> bool:
+        """Whether gradients flow from `x` to anything that requires them."""
+        return not self.is_cut(x.atom) and x.atom in reached(
+            self.builder.bindings, frozenset(v for v, _ in self.leaves())
+        )
+
+    def backward(
+        self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
+        """What `meta.autograd.backward` and `y.backward` do inside a traced function."""
+        backward(self, outputs, dys, retain_graph or create_graph, create_graph)
+
+    def grad(
+        self, outputs: Any, inputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False,
+        allow_unused: bool = False,
+    ) -> tuple[Symbol | None, ...]:  # fmt: skip
+        """What `meta.autograd.grad` does inside a traced function."""
+        return grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
@@ -226,15 +221,13 @@ class Trace:
         """A key for a random operator: the program's key with its own offset added."""
         import numpy as np
 
-        from meta._generated.functions import add, device_copy
-
         if self.key is None:
             self.key = Var("key", tensor_type((2,), "int64"))
             self._params.add(self.key)
         offset = _constant(np.array([0, self.keys], np.int64), parse_device(device))
         self.keys += 1
-        key = Symbol(self.key) if str(device) == "cpu" else device_copy(Symbol(self.key), device)
-        drawn: Symbol = add(key, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
+        key = Symbol(self.key) if str(device) == "cpu" else meta.device_copy(Symbol(self.key), device)
+        drawn: Symbol = meta.add(key, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
         return drawn
 
 

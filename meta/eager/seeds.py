@@ -1,0 +1,117 @@
+"""Where gradients start and end: the same checks and errors for the backward walk over the tape and that of a trace.
+
+The walks compute with `+` and with the three values here; everything else about a gradient is in its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import meta
+from meta.errors import ArgumentError, GradientError, TypeInferenceError
+from meta.ir.type import TensorType
+from meta.schema._types import TensorLike
+
+
+def zeros_of(kind: TensorType) -> Any:
+    """A tensor of a type, full of zeros."""
+    return meta.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
+
+
+def one_of(where: str, y: Any) -> Any:
+    """The gradient of an output that comes without one. Raises GradientError unless it has a single element."""
+    if y.size != 1:
+        raise GradientError(
+            where,
+            f"the tensor has shape {y.shape} and no gradient was given",
+            "a tensor with one element",
+            "pass dy, or reduce with .sum()",
+        )
+    return meta.ones(y.shape, dtype=y.dtype, device=y.device)
+
+
+def add_up(a: Any, b: Any) -> Any:
+    """The sum of two gradients, either of them None; of tuples of gradients, field by field."""
+    if a is None or b is None:
+        return b if a is None else a
+    return [add_up(x, y) for x, y in zip(a, b, strict=True)] if isinstance(a, list) else a + b  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLike) -> list[tuple[Any, Any]]:
+    """Each output (of class `kind`) with the gradient that was passed for it, or None. Raises ArgumentError and
+    GradientError."""
+    ys = tensors(where, "outputs", outputs, kind)
+    seeds = (None,) * len(ys) if dys is None else _sequence(where, dys)
+    if len(seeds) != len(ys):
+        raise GradientError(where, f"{len(seeds)} output gradients for {len(ys)} outputs", "one each")
+    return list(zip(ys, seeds, strict=True))
+
+
+def tensors(where: str, what: str, value: Any, kind: type = TensorLike) -> tuple[Any, ...]:
+    """One tensor of class `kind` or several, as a tuple. Raises ArgumentError for anything else."""
+    listed = cast("tuple[Any, ...]", tuple(value) if isinstance(value, (list, tuple)) else (value,))  # pyright: ignore[reportUnknownArgumentType]
+    for x in listed:
+        if not isinstance(x, kind):
+            raise ArgumentError(where, f"{what} hold {type(x).__name__}", "an NDArray, or a list or tuple of them")
+    return listed
+
+
+def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
+    if isinstance(dys, (list, tuple)):
+        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(dys, TensorLike):
+        return (dys,)
+    raise wrong_seed(where, None, dys)
+
+
+def wrong_seed(where: str, kind: TensorType | None, dy: Any) -> ArgumentError | TypeInferenceError:
+    """What is wrong with the gradient `dy` of an output of type `kind`."""
+    if not isinstance(dy, TensorLike):
+        wanted = "an NDArray of the output's type"
+        return ArgumentError(where, f"dy is {type(dy).__name__}", wanted, "wrap it: meta.array(...)")
+    found: Any = dy
+    return TypeInferenceError(
+        where, f"dy is {found.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
+    )
+
+
+def check_used(gradients: Sequence[Any], allow_unused: bool) -> None:
+    """Raise GradientError for an input that no gradient arrived at."""
+    for i, gradient in enumerate(gradients):
+        if gradient is None and not allow_unused:
+            raise GradientError(
+                "grad",
+                f"input {i} was not used to compute the outputs",
+                "inputs in the graph of the outputs",
+                "pass allow_unused=True to get None",
+            )
+
+
+def freed(op: str) -> GradientError:
+    """A second backward through what the first one freed."""
+    return GradientError(
+        op,
+        "the graph was freed by an earlier backward",
+        "one backward a graph",
+        "pass retain_graph=True to the first one",
+    )
+
+
+def no_graph(where: str) -> GradientError:
+    """A gradient of what depends on nothing that requires one."""
+    return GradientError(
+        where,
+        "the tensor does not require grad and was not computed from one that does",
+        "a tensor in a gradient graph",
+        "set requires_grad = True on an input, outside of no_grad()",
+    )
+
+
+def check_replacement(gradient: Any, replaced: Any) -> None:
+    """Raise GradientError unless what a hook returned can take the place of the gradient."""
+    if not isinstance(replaced, type(gradient)) or replaced.type is not gradient.type:
+        shown = repr(replaced.type) if isinstance(replaced, TensorLike) else type(replaced).__name__  # type: ignore[attr-defined]
+        raise GradientError(
+            "register_hook", f"a hook returned {shown}", f"None or a tensor of the gradient's type {gradient.type!r}"
+        )

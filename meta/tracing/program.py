@@ -1,0 +1,209 @@
+"""Tracing: run a Python function on symbols and keep the program it performs (see meta.tracing)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meta.device import Device
+from meta.dim import SymDim
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError, TraceError
+from meta.ir.builder import Builder
+from meta.ir.expr import MUTATES, Function, Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType, Type
+from meta.tracing.emitter import emitting
+from meta.tracing.staleness import Held, revision
+from meta.tracing.state import Trace
+from meta.tracing.symbol import Symbol
+from meta.tree import Tree, flatten
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """A traced program and how to call it.
+
+    module: "main" takes the input tensors, then the state, then (when `random`) an int64[2] random key; it returns the
+        leaves of the result, then the new values of what it writes (`Function.attrs[MUTATES]`: state, or an input).
+    inputs: names of the input tensors, in order: paths such as `x` or `batch.0`.
+    signature: the Python signature of the traced function, to bind calls by name.
+    state: (name, array) of every array reached without being passed.  random: how many random keys a call draws.
+    containers: lists and dicts of the models in it, with what they held (see `changed`).
+    result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
+    """
+
+    module: Module
+    inputs: tuple[str, ...]
+    signature: inspect.Signature
+    state: tuple[tuple[str, NDArray], ...]
+    random: int
+    result: Tree
+    revision: int
+    containers: tuple[Held, ...] = ()
+
+    @property
+    def main(self) -> Function:
+        return self.module.main
+
+
+class Traced:
+    """A function that can be recorded; see the module docstring. As a method decorator it binds like a method."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else _BoundTraced(self.function, instance)
+
+    def record(self, *args: Any, **kwargs: Any) -> Record:
+        """The program of a call with arguments of these types. Arrays are not read; TensorTypes may stand for them."""
+        return record(self.function, args, kwargs)
+
+    def ir(self, *args: Any, **kwargs: Any) -> str:
+        """The text of the recorded program."""
+        return str(self.record(*args, **kwargs).module)
+
+
+class _BoundTraced(Traced):
+    """A traced method of one object; made at every access of the attribute, so as little as possible happens here."""
+
+    def __init__(self, function: Callable[..., Any], instance: Any) -> None:
+        self.function = function.__get__(instance)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        return self.function
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+
+def trace(function: Callable[..., Any]) -> Traced:
+    """Make a function (or a Model's method) recordable; calling it still runs eagerly."""
+    return Traced(function)
+
+
+def record(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    names: Mapping[int, str] | None = None,
+    containers: Iterable[Any] = (),
+) -> Record:
+    """Run `function` on symbols of the arguments' types and return its program.
+
+    names: id(array) -> name, for arrays the function may reach.  containers: lists and dicts that decide what it does,
+    besides those of the models that it calls. Plain Python arguments keep their values. Nests of
+    tuples, lists and dicts go in and come out.
+    Raises ArgumentError when the arguments do not fit the function, TraceError when it returns something other than
+    nests of tensors and plain values, or needs the value of a tensor."""
+    start = revision()
+    signature, bound = _bind(function, args, kwargs)
+    leaves, tree = flatten(dict(bound.arguments), _is_input)
+    builder = Builder()
+    inputs = [Symbol(Var(name, _type_of(leaf))) for name, leaf in leaves]
+    trace = Trace(builder, _named_state(function) | dict(names or {}), inputs)
+    trace.reached(containers)
+    params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
+    for symbol, (_, leaf) in zip(inputs, leaves, strict=True):
+        if isinstance(leaf, NDArray) and leaf.requires_grad:
+            trace.mark(symbol)
+    with builder.function("main", params) as scope, emitting(trace, trace):
+        call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
+        found, result = _results(function(*call.args, **call.kwargs))
+        outputs = [trace.current(value) for value in found]
+        written = trace.written()
+        scope.ret([*outputs, *(value for _, value in written)])
+    all_params = (*params, *(s.var for s in trace.state.values()), *((trace.key,) if trace.key else ()))
+    mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}
+    made = scope.function
+    main = Function(all_params, made.body, {MUTATES: mutates} if mutates else {}, "main", made.span)
+    state = tuple((s.var.name, s.array) for s in trace.state.values())
+    return Record(
+        Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,
+        tuple(trace.containers.values()),
+    )  # fmt: skip
+
+
+def _bind(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[inspect.Signature, inspect.BoundArguments]:
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise TraceError("trace", f"{name} has no signature", "Python functions", "wrap it in one") from None
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(name, str(error), f"{signature}") from None
+    bound.apply_defaults()
+    return signature, bound
+
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
+"""What a traced function may return besides tensors; it is the same in every call of the program."""
+
+
+def _results(result: Any) -> tuple[list[Any], Tree]:
+    leaves, tree = flatten(result, lambda v: isinstance(v, (Symbol, NDArray)))
+    for value in tree.statics():
+        if not isinstance(value, PLAIN):
+            raise TraceError(
+                "trace",
+                f"a {type(value).__name__} is returned",
+                "tensors, numbers, strings, None, and tuples, lists and dicts of them",
+                "return its tensors",
+            )
+    return [value for _, value in leaves], tree
+
+
+def _named_state(function: Callable[..., Any]) -> dict[int, str]:
+    """Names of the arrays that the models and optimizers around `function` hold (self, closure and globals)."""
+    inner = inspect.unwrap(function)
+    out = state_names(getattr(inner, "__self__", None))
+    try:
+        variables = inspect.getclosurevars(getattr(inner, "__func__", inner))
+    except TypeError:
+        return out
+    for name, value in (*variables.nonlocals.items(), *variables.globals.items()):
+        for key, path in _names_in(name, value):
+            out.setdefault(key, path)
+    return out
+
+
+_WIDEST = 1000
+"""Items of the largest container around a traced function that is searched for arrays to name."""
+
+
+def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
+    if isinstance(value, NDArray):
+        yield id(value), name
+    elif isinstance(value, (tuple, list, dict)) and len(value) <= _WIDEST:  # pyright: ignore[reportUnknownArgumentType]
+        items: Any = value.items() if isinstance(value, dict) else enumerate(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        for key, item in items:
+            yield from _names_in(f"{name}.{key}", item)
+    else:
+        yield from ((key, f"{name}.{path}") for key, path in state_names(value).items())
+
+
+def state_names(owner: Any) -> dict[int, str]:
+    """id(array) -> dotted name for the arrays of a Model, an optimizer, or anything else with `named_state()`."""
+    named: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
+    return {id(x): name for name, x in named()} if named is not None and not isinstance(owner, type) else {}
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, (NDArray, Symbol, TensorType))
+
+
+def _type_of(leaf: Any) -> Type:
+    return leaf if isinstance(leaf, TensorType) else leaf.type
