@@ -1,4 +1,4 @@
-"""IR Modules as records, and the arguments of calls: told apart, and checked against parameters."""
+"""The arguments of calls: keys of specialisations and checks against parameters; IR Modules as records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def flatten_call(
 ) -> tuple[Hashable, list[NDArray]]:
     """A key for a call (its plain values and the types of its arrays), and its arrays in order.
 
-    Raises ArgumentError when the arguments do not fit, or cannot be told apart from others."""
+    Raises ArgumentError when the arguments do not fit the signature or are not hashable."""
     refuse_foreign(args, kwargs)
     try:
         bound = signature.bind(*args, **kwargs)
@@ -79,8 +79,8 @@ def flatten_call(
 def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ArgumentError for an array of another library, which would silently become a constant of the program."""
     named = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
-    found, _ = flatten(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike))
-    for name, value in found:
+    foreign, _ = flatten(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike))
+    for name, value in foreign:
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(
             "vm",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Transform = Callable[[Module], Module]
 CACHE_LIMIT = 256
-"""Specialisations that an executor keeps; one that meets more starts over, instead of growing for ever."""
+"""Most specialisations that an executor keeps; all are dropped when there would be more."""
 
 
 class Recordable(Protocol):
@@ -60,9 +60,9 @@ class Executor:
         self._revision = tracing.revision()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; compiled first for types it has not met.
+        """Run the program, compiled first for new types.
 
-        Raises ArgumentError for inputs that are no arrays or do not fit, DeviceError for arrays elsewhere."""
+        Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
             try:
@@ -84,7 +84,7 @@ class Executor:
         return report.memory(program, inputs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """A table: each operator and types, the dialect that runs it, how many calls, and why that dialect."""
+        """A table of operators and types: the dialect that runs each, the number of calls, and the reason."""
         return report.explain(self.program(*args, **kwargs).source.choices)
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
@@ -93,7 +93,7 @@ class Executor:
         return report.ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
     def profile(self, *args: Any, repeat: int = 10, **kwargs: Any) -> report.Profile:
-        """Time every kernel over `repeat` calls. State that the program writes is left as it is."""
+        """Time every kernel over `repeat` calls. State that the program writes does not change."""
         program, inputs = self._specialised(args, kwargs)
         return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
 
@@ -120,8 +120,8 @@ class Executor:
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record)
-                known = {id(container) for container, _ in self._containers}
-                self._containers.extend(held for held in record.containers if id(held[0]) not in known)
+                watched = {id(container) for container, _ in self._containers}
+                self._containers.extend(held for held in record.containers if id(held[0]) not in watched)
         if len(self._runs) >= CACHE_LIMIT:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
@@ -172,13 +172,13 @@ class Executor:
         if self._whole:
             return module_runner(machine, collect, wrap, builder(record.result), source.mutates)
         first = len(record.inputs)
-        written = [state[at - first] for at in source.mutates.values() if at >= first]
-        inputs_written = [at for at in source.mutates.values() if at < first]
+        written = [state[i - first] for i in source.mutates.values() if i >= first]
+        inputs_written = [i for i in source.mutates.values() if i < first]
         return runner(machine, collect, wrap, builder(record.result), written, inputs_written)
 
 
 def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
-    """The `record` method; raises ArgumentError for what has none."""
+    """The `record` method; raises ArgumentError for an object without one."""
     record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
     if record is not None and not isinstance(what, type):
         return record

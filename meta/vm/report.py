@@ -1,4 +1,4 @@
-"""What an executor tells about a program: who runs what and why, its memory, its text, where the time goes."""
+"""Reports about a compiled program: dialects and reasons, memory, text, time of kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAGES = ("traced", "optimized", "relax", "planned")
 
 
 def explain(choices: Choices) -> str:
-    """One line an operator and types: `dialect.op(types)  calls  reason`."""
+    """One line for each operator and types: `dialect.op(types)  calls  reason`."""
     rows = [("operator", "calls", "why")]
     for choice in choices.listed():
         types = ", ".join(map(_short, choice.info.tensors()))
@@ -64,7 +64,7 @@ class MemoryReport:
 
 
 def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
-    """The memory of a call, from the plan and the arrays it is given."""
+    """The memory of a call, from the plan and the arguments."""
     plan = program.loaded.memory
     return MemoryReport(
         state=sum(x.nbytes for _, x in program.record.state),

@@ -1,4 +1,4 @@
-"""What a compiled call does in Python, with everything decided beforehand: collect raw tensors, run, wrap results."""
+"""The Python part of a compiled call: collect raw tensors, run the machine, wrap the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POOLED = 2  # the allocator that keeps freed memory for the next call
 
 
 class HasMain(Protocol):
-    """A machine, or what stands for one: the compiled function "main" on raw tensors."""
+    """A machine or a recorded graph: the compiled function "main" on raw tensors."""
 
     @property
     def main(self) -> Callable[..., Any]: ...
@@ -79,7 +79,7 @@ def builder(tree: Tree) -> Callable[[list[Any]], Any]:
 
 
 def count_write(x: NDArray) -> None:
-    """Note that a program wrote an array in place: the tape refuses to use a value saved before."""
+    """Count a write in place, so that the tape refuses values of the array that it saved before."""
     version = x._version
     if version is None:
         x._version = [1]
@@ -95,7 +95,7 @@ def runner(
     written: Sequence[NDArray] = (),
     inputs_written: Sequence[int] = (),
 ) -> Runner:
-    """The parts put together.
+    """A call made of its parts.
 
     written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites."""
     if not written and not inputs_written:
@@ -105,8 +105,8 @@ def runner(
         result = machine.main(*collect(inputs))
         for x in written:
             count_write(x)
-        for at in inputs_written:
-            count_write(inputs[at])
+        for i in inputs_written:
+            count_write(inputs[i])
         return build(wrap(result))
 
     return run
@@ -125,11 +125,11 @@ def module_runner(
 
     def run(inputs: Sequence[NDArray]) -> Any:
         _refuse_shared(inputs, mutates)
-        made = wrap(machine.main(*collect(inputs)))
-        for at in mutates.values():
-            count_write(inputs[at])
-        rest = iter(made)
-        total = len(made) + len(mutates)
+        outputs = wrap(machine.main(*collect(inputs)))
+        for i in mutates.values():
+            count_write(inputs[i])
+        rest = iter(outputs)
+        total = len(outputs) + len(mutates)
         return build([inputs[mutates[i]] if i in mutates else next(rest) for i in range(total)])
 
     return run
@@ -137,11 +137,11 @@ def module_runner(
 
 def _refuse_shared(inputs: Sequence[NDArray], mutates: Mapping[int, int]) -> None:
     """Raise ArgumentError when an array that the program overwrites is also another of its inputs."""
-    for at in mutates.values():
-        if any(x is inputs[at] and i != at for i, x in enumerate(inputs)):
+    for written in mutates.values():
+        if any(x is inputs[written] and i != written for i, x in enumerate(inputs)):
             raise ArgumentError(
                 "vm",
-                f"one array is input {at}, which the program overwrites, and another input",
-                "an array of its own for each input that is overwritten",
+                f"one array is input {written}, which the program overwrites, and another input",
+                "a separate array for each input that is overwritten",
                 "pass a copy",
             )

@@ -1,9 +1,9 @@
-"""CUDA graphs of whole calls: what a program gives to the device is recorded once and then started with one call.
+"""CUDA graphs of whole calls: the kernels of a program are recorded once and then launched together.
 
-The first calls run as they are, because libraries choose algorithms and get themselves memory then; the next one is
-recorded and started, like all that follow. Nothing is run more often than it is asked for, so that programs may update
-parameters in place. The graph works on memory of its own: arguments are copied in, results are copied out. A program
-that cannot be recorded goes on running call by call.
+The first calls run kernel by kernel, because libraries choose algorithms and allocate memory then; the next one is
+recorded and launched, like all that follow. A call runs the program once, so that programs may update parameters in
+place. The graph has private memory: arguments are copied in, results are copied out. A program that cannot be
+recorded goes on running kernel by kernel.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from meta.vm.relax.destinations import Destinations
 WARM_UP = 2
 """Calls that run before one is recorded."""
 
-MOST = 8
-"""Recordings of one program, which has to be recorded again when what it overwrites is elsewhere."""
+MAX_RECORDINGS = 8
+"""Most recordings of one program, which is recorded again when the arrays that it overwrites are other ones."""
 
 _streams: dict[Device, int] = {}
 
 
 class GraphCall:
-    """A machine of a program with destinations: `main(*raw tensors)` is a graph as soon as there is one.
+    """A machine for a program with destinations: `main(*raw tensors)` launches the graph as soon as there is one.
 
     main: the machine's function.  types: those of the parameters before the destinations.
-    moving: how many of them, the first, are different tensors in every call, or are values that do; the others keep
-    their memory.  scopes: entered around calls that run, for libraries that allocate on their own."""
+    moving: the parameters that are other tensors in every call; the rest keep their memory.
+    scopes: entered around calls that run kernel by kernel, for libraries that allocate memory themselves."""
 
     def __init__(
         self, main: Callable[..., Any], types: Sequence[TensorType], moving: Sequence[int],
@@ -60,17 +60,17 @@ class GraphCall:
         self.calls = 0
         self.recorded = 0
         self._freeing: Any = None
-        self.why_not = ""
+        self.refusal = ""
         """Why calls are not recorded, "" while that may still happen."""
         self.lock = threading.Lock()
 
     def main(self, *data: Any) -> Any:
-        """Run the program on raw tensors; the results are in memory of their own."""
+        """Run the program on raw tensors; the results are new tensors."""
         with self.lock:
             here = _memory.current_stream(self.on)
             driver.enter(self.on)
-            for at, static in zip(self.moving, self.inputs, strict=True):
-                _memory.copy_into(data[at], static)
+            for i, static in zip(self.moving, self.inputs, strict=True):
+                _memory.copy_into(data[i], static)
             fixed = [x for i, x in enumerate(data) if i not in self.moving]
             if self.graph and all(a is b for a, b in zip(fixed, self.fixed or (), strict=True)):
                 driver.launch_graph(self.graph, here)
@@ -80,11 +80,11 @@ class GraphCall:
 
     def _run(self, data: Sequence[Any], fixed: list[Any], here: int) -> None:
         args = list(data)
-        for at, static in zip(self.moving, self.inputs, strict=True):
-            args[at] = static
+        for i, static in zip(self.moving, self.inputs, strict=True):
+            args[i] = static
         self.calls += 1
         driver.wait_for(self.stream, here)
-        if self.calls > WARM_UP and not self.why_not:
+        if self.calls > WARM_UP and not self.refusal:
             self._record(args, fixed)
         if self.graph and self.fixed is fixed:
             driver.wait_for(here, self.stream)
@@ -100,7 +100,7 @@ class GraphCall:
             graph = driver.end_capture(self.stream)
         except (MetaError, RuntimeError, ValueError) as error:
             driver.abandon_capture(self.stream)
-            self.why_not = str(error).splitlines()[0]
+            self.refusal = str(error).splitlines()[0]
             return
         self._keep(results)
         if self._freeing is not None:
@@ -108,8 +108,8 @@ class GraphCall:
         self.graph, self.fixed = graph, fixed
         self._freeing = finalize(self, driver.free_graph, graph)
         self.recorded += 1
-        if self.recorded == MOST:
-            self.why_not = "arrays that the program overwrites are others in every call"
+        if self.recorded == MAX_RECORDINGS:
+            self.refusal = "the program overwrites other arrays in every call"
 
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
@@ -122,23 +122,23 @@ class GraphCall:
             return self._main(*args, *self.targets)
 
     def _keep(self, results: Any) -> None:
-        """Note where the program leaves its results, and how to make tensors like them."""
+        """Keep the tensors that hold the results, with an allocator for a copy of each."""
         self.results = results
-        found = [results] if isinstance(results, tvm.NDTensor) else list(results)
-        self.copies = [(x, _memory.allocator(tuple(map(int, x.shape)), str(x.dtype), self.on)) for x in found]
+        tensors = [results] if isinstance(results, tvm.NDTensor) else list(results)
+        self.copies = [(x, _memory.allocator(tuple(map(int, x.shape)), str(x.dtype), self.on)) for x in tensors]
 
     def _results(self) -> Any:
-        made: list[Any] = []
-        for source, new in self.copies:
-            out = new()
+        outputs: list[Any] = []
+        for source, allocate in self.copies:
+            out = allocate()
             _memory.copy_into(source, out)
-            made.append(out)
-        return made[0] if isinstance(self.results, tvm.NDTensor) else made
+            outputs.append(out)
+        return outputs[0] if isinstance(self.results, tvm.NDTensor) else outputs
 
 
 def _side_stream(on: Device) -> int:
     """The stream of a device on which calls run until they are recorded."""
-    found = _streams.get(on)
-    if found is None:
-        found = _streams[on] = driver.new_stream()
-    return found
+    stream = _streams.get(on)
+    if stream is None:
+        stream = _streams[on] = driver.new_stream()
+    return stream

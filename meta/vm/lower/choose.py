@@ -21,7 +21,8 @@ from meta.vm.lower.open_calls import is_open
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which implementation runs calls of one operator on some types, how many of them, and who refused before it."""
+    """The implementation that runs calls of one operator on some types, the number of calls, and the candidates of
+    higher priority that refused."""
 
     info: CallInfo
     implementation: Implementation
@@ -35,9 +36,9 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """One line: the winner's priority, and why those before it do not run."""
-        won = f"plevel {self.implementation.plevel} accepts"
-        return "; ".join([*(f"{c.implementation.dialect.name} refused: {c.refusal}" for c in self.refused), won])
+        """One line: the priority of the implementation, and the refusals of those before it."""
+        accepted = f"plevel {self.implementation.plevel} accepts"
+        return "; ".join([*(f"{c.implementation.dialect.name} refused: {c.refusal}" for c in self.refused), accepted])
 
 
 def packed_name(choice: Choice) -> str:
@@ -52,7 +53,7 @@ class Choices:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._known: dict[object, Choice] = {}
+        self._by_types: dict[object, Choice] = {}
         self._by_call: dict[Call, Choice] = {}
 
     def of(self, call: Call) -> Choice:
@@ -63,27 +64,27 @@ class Choices:
         counts: dict[int, int] = {}
         for choice in self._by_call.values():
             counts[id(choice)] = counts.get(id(choice), 0) + 1
-        return [Choice(c.info, c.implementation, c.refused, counts[id(c)]) for c in self._known.values()]
+        return [Choice(c.info, c.implementation, c.refused, counts[id(c)]) for c in self._by_types.values()]
 
     def packed(self) -> dict[str, Choice]:
         """The library kernels of the program, by the names that it calls them by."""
-        return {packed_name(c): c for c in self._known.values() if not c.compiled}
+        return {packed_name(c): c for c in self._by_types.values() if not c.compiled}
 
     def add(self, call: Call) -> None:
-        """Choose for a call; raises DispatchError when nobody takes it, DeviceError when it is on another device."""
+        """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
             return
         args = arg_types(call.args)
         key = (call.op.name, call.dialect, args, repr(args), call.type)
-        known = self._known.get(key)
-        if known is None:
+        choice = self._by_types.get(key)
+        if choice is None:
             info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
-            known = self._known[key] = self._choose(info, call.dialect)
-        self._by_call[call] = known
+            choice = self._by_types[key] = self._choose(info, call.dialect)
+        self._by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
-        found = {t.device for t in flat_types((*arg_types(call.args), call.type))}
-        wrong = min(map(str, found - {self.device}), default="")
+        devices = {t.device for t in flat_types((*arg_types(call.args), call.type))}
+        wrong = min(map(str, devices - {self.device}), default="")
         if wrong and call.op_name.rsplit(".", 1)[-1] != "device_copy":
             raise DeviceError(
                 "vm",
@@ -105,7 +106,7 @@ class Choices:
         return Choice(info, chosen, tuple(refused))
 
     def _named(self, info: CallInfo, dialect: str) -> Choice:
-        """What an earlier pass decided."""
+        """The choice where the program names the dialect."""
         for implementation in implementations(info.op):
             if implementation.dialect.name == dialect:
                 refusal = implementation.refusal(info)
@@ -130,7 +131,7 @@ def _visit(function: Function, choices: Choices) -> None:
 
 
 def private_memory(choices: Choices) -> list[Callable[[], AbstractContextManager[Any]]]:
-    """For each dialect of the program whose library allocates memory on its own: a maker of scopes in which it takes
-    memory that it uses for nothing else."""
-    found = {c.implementation.dialect.name: c.implementation.dialect for c in choices.listed()}
-    return [d.private_memory(choices.device) for d in found.values() if d.private_memory is not None]
+    """Scopes in which the libraries that allocate memory themselves take memory that nothing else uses: one factory for
+    each such dialect of the program."""
+    dialects = {c.implementation.dialect.name: c.implementation.dialect for c in choices.listed()}
+    return [d.private_memory(choices.device) for d in dialects.values() if d.private_memory is not None]

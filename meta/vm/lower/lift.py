@@ -1,6 +1,5 @@
-"""What the Relax VM does not know is rewritten first: closures and the branches of
-conditionals become functions of the module, and the constants of
-"main" become parameters of it, so that compiled code holds no data and can be kept on disk for all data."""
+"""Rewrites before lowering: closures and the branches of conditionals become functions of the module, and the constants
+of "main" become parameters, so that compiled code holds no data and the disk cache serves all data."""
 
 from __future__ import annotations
 
@@ -16,15 +15,15 @@ from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks,
 
 def constants_to_params(main: Function) -> tuple[Function, tuple[Constant, ...]]:
     """`main` with a further parameter for each of its constants, and those constants in order."""
-    found: dict[Constant, Var] = {}
+    params: dict[Constant, Var] = {}
 
     def atom(a: Atom) -> Atom:
         if not isinstance(a, Constant):
             return a
-        return found.setdefault(a, Var(f"const{len(found)}", a.type, a.span))
+        return params.setdefault(a, Var(f"const{len(params)}", a.type, a.span))
 
     body = _map_block(main.body, atom)
-    return replace(main, params=(*main.params, *found.values()), body=body), tuple(found)
+    return replace(main, params=(*main.params, *params.values()), body=body), tuple(params)
 
 
 def _map_block(block: Block, change: Callable[[Atom], Atom]) -> Block:
@@ -43,7 +42,7 @@ def _renamed(block: Block, names: Mapping[Var, Var]) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """Where a closure went: its global name, and the variables that calls pass besides the arguments."""
+    """A lifted closure: its global name, and the variables that calls pass after the arguments."""
 
     function: GlobalVar
     captured: tuple[Var, ...]
@@ -55,11 +54,11 @@ class _Lifter:
         self.closures: dict[Var, _Lifted] = {}
 
     def fresh(self, name: str) -> str:
-        wanted, count = name or "closure", 0
-        while wanted in self.functions:
+        unique, count = name or "closure", 0
+        while unique in self.functions:
             count += 1
-            wanted = f"{name or 'closure'}_{count}"
-        return wanted
+            unique = f"{name or 'closure'}_{count}"
+        return unique
 
     def block(self, block: Block) -> Block:
         bindings: list[Binding] = []
@@ -73,7 +72,7 @@ class _Lifter:
         return Block(tuple(bindings), block.result)
 
     def outlined(self, block: Block) -> Block:
-        """A block that calls a function of the module which does what `block` does: there it is fused and planned."""
+        """A block that calls a new function with the body `block`, because Relax fuses and plans functions."""
         if not any(isinstance(b.value, Call) for b in block.bindings):
             return block
         captured = free_vars(block)
@@ -106,8 +105,8 @@ class _Lifter:
         """The free variables, with those of already lifted closures in place of the closures."""
         out: dict[Var, None] = {}
         for v in free_vars(function):
-            known = self.closures.get(v)
-            out.update(dict.fromkeys(known.captured if known else (v,)))
+            lifted = self.closures.get(v)
+            out.update(dict.fromkeys(lifted.captured if lifted else (v,)))
         return tuple(out)
 
 

@@ -1,5 +1,5 @@
-"""Calls whose results have shapes that depend on values: run eagerly in the middle of a program, by a function that the
-program calls by name, and the sizes that were found are bound to the program's."""
+"""Open calls: the shapes of their results depend on values. A program runs them eagerly, through a function that it
+calls by name, and binds its symbolic sizes to those of the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _static(kind: Type) -> bool:
 
 
 def open_calls(function: Function) -> Iterator[Call]:
-    """Such calls of a function."""
+    """The open calls of a function."""
     return (b.value for b in walk(function) if isinstance(b.value, Call) and is_open(b.value))
 
 
@@ -41,9 +41,9 @@ def function_name(call: Call) -> str:
 
 
 def _device(call: Call) -> Device:
-    found = first_tensor(arg_types(call.args))
-    assert found is not None
-    return found.device
+    tensor = first_tensor(arg_types(call.args))
+    assert tensor is not None
+    return tensor.device
 
 
 def register(module: Module) -> None:
@@ -62,5 +62,5 @@ def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
 
 
 def open_sizes(function: Function) -> frozenset[str]:
-    """The names of sizes that open calls in a function bring about."""
+    """The names of sizes that the open calls of a function define."""
     return frozenset(name for call in open_calls(function) for t in leaf_types(call.type) for name in size_names(t))

@@ -52,7 +52,7 @@ def _flat_mutates(main: Function) -> dict[int, int]:
     for atom in main.body.results:
         starts.append(total)
         total += len(leaf_types(atom.type))
-    return {starts[i]: at for i, at in main.attrs.get(MUTATES, {}).items()}
+    return {starts[i]: param for i, param in main.attrs.get(MUTATES, {}).items()}
 
 
 def output_types(source: Source) -> tuple[Type, ...]:

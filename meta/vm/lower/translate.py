@@ -1,5 +1,5 @@
-"""Our IR as a Relax module: TE computes become PrimFuncs behind `call_tir`, library kernels packed functions behind
-`call_dps_packed`, views `reshape`s."""
+"""Our IR as a Relax module: TE computes become PrimFuncs that `call_tir` calls, library kernels packed functions that
+`call_dps_packed` calls, views `reshape`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lower(module: Module, choices: Choices) -> Lowered:
 
 @dataclass(slots=True)
 class _Scope:
-    """A Relax function being made."""
+    """A Relax function under construction."""
 
     name: str
     types: RelaxTypes = field(default_factory=RelaxTypes)
@@ -69,7 +69,7 @@ class _Lowering:
         return Lowered(lowered, self.ops)
 
     def declare(self, name: str, function: Function) -> Any:
-        """Its Relax GlobalVar; the body follows later, because functions may call each other."""
+        """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
         types = RelaxTypes(open_sizes(function))
         params = [tvm.RelaxVar(p.name or "p", types.type(p.type)) for p in function.params]
         empty = tvm.RelaxFunction.create_empty(params, types.result_type(function.body.type))
@@ -88,11 +88,11 @@ class _Lowering:
             result, kind = self.flat(scope, result, kind)
         body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
         params = [scope.values[p] for p in function.params]
-        made = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
-        return made.with_attr("global_symbol", name) if name == "main" else made
+        relax = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
+        return relax.with_attr("global_symbol", name) if name == "main" else relax
 
     def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
-        """A value as a tuple of tensors without tuples inside, and its type."""
+        """A value as a flat tuple of tensors, and its type."""
         fields = list(self.leaves(scope, value, kind))
         flat = TupleType(tuple(leaf_types(kind)))
         return self.bind(scope, "results", flat, tvm.RelaxTuple(fields)), flat
@@ -162,24 +162,24 @@ class _Lowering:
         choice = self.choices.of(call)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         outs = [scope.types.type(t) for t in choice.info.outputs()]
-        make = self.tir if choice.compiled else self.library
-        made = make(choice)(tvm.RelaxTuple(tensors), outs)
+        emit = self.tir(choice) if choice.compiled else self.library(choice)
+        result = emit(tvm.RelaxTuple(tensors), outs)
         if isinstance(call.type, TupleType) and len(outs) == 1:
-            return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], made)])
-        return made
+            return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
+        return result
 
     def open(self, scope: _Scope, call: Call) -> Any:
-        """A call whose result says what its sizes are: they are bound to the variables that stand for them."""
+        """An open call: a match_cast binds the variables of its sizes to those of the result."""
         assert isinstance(call.type, TensorType)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
         self.ops[name] = call.op_name
-        found = tvm.RelaxVar(f"v{len(scope.bindings)}", unsized(call.type))
-        made = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unsized(call.type)])
-        scope.bindings.append(tvm.VarBinding(found, made))
+        result = tvm.RelaxVar(f"v{len(scope.bindings)}", unsized(call.type))
+        eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unsized(call.type)])
+        scope.bindings.append(tvm.VarBinding(result, eager))
         kind = scope.types.type(call.type)
         out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)
-        scope.bindings.append(tvm.MatchCast(out, found, kind))
+        scope.bindings.append(tvm.MatchCast(out, result, kind))
         return out
 
     def view(self, scope: _Scope, call: Call) -> Any:
@@ -194,27 +194,26 @@ class _Lowering:
     def empty(self, kind: TensorType) -> Any:
         """A PrimFunc that makes a tensor without elements."""
         shape = [tvm.IntImm("int64", int(d)) for d in kind.shape]
-        made = tvm.te.compute(shape, lambda *_: tvm.tirx.const(0, kind.dtype), "empty")
-        target = self.builder.add_func(tvm.create_prim_func([made]).without_attr("global_symbol"), "empty")
+        tensor = tvm.te.compute(shape, lambda *_: tvm.tirx.const(0, kind.dtype), "empty")
+        target = self.builder.add_func(tvm.create_prim_func([tensor]).without_attr("global_symbol"), "empty")
         self.ops[target.name_hint] = "reshape"
         return target
 
     def tir(self, choice: Choice) -> Callable[[Any, Any], Any]:
-        wanted = spec(choice.implementation.payload, choice.info, symbolic=False)
-        target = self.kernel(wanted, choice)
+        target = self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False), choice)
         return lambda args, outs: tvm.call_tir(target, args, outs)
 
-    def kernel(self, wanted: KernelSpec, choice: Choice) -> Any:
+    def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
         """The GlobalVar of the PrimFunc: one for equal calls."""
-        key = (wanted, wanted.compute, repr(wanted.args))
-        known = self.kernels.get(key)
-        if known is None:
-            func = prim_func(wanted).without_attr("global_symbol")
-            pattern = _OP_PATTERN.get(wanted.pattern)
+        key = (kernel_spec, kernel_spec.compute, repr(kernel_spec.args))
+        target = self.kernels.get(key)
+        if target is None:
+            func = prim_func(kernel_spec).without_attr("global_symbol")
+            pattern = _OP_PATTERN.get(kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
-            known = self.kernels[key] = self.builder.add_func(func, wanted.name)
-            self.ops[known.name_hint] = choice.implementation.name
-        return known
+            target = self.kernels[key] = self.builder.add_func(func, kernel_spec.name)
+            self.ops[target.name_hint] = choice.implementation.name
+        return target
 
     def library(self, choice: Choice) -> Callable[[Any, Any], Any]:
         name = packed_name(choice)

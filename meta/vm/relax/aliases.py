@@ -1,8 +1,8 @@
-"""Relax functions after memory was made explicit: no aliases, no tuples taken apart at once, no tensor made twice.
+"""Relax functions with explicit memory, without aliases, projections of built tuples and duplicate tensor objects.
 
-The passes that run before leave `y = x`, `t = (a, b); c = t[0]` and, for each tensor of a storage that the memory plan
-reuses, a tensor object of its own. Each of those costs the virtual machine a call (the last one a heap allocation), and
-together they cost more than the kernels of small programs.
+Earlier passes leave `y = x`, `t = (a, b); c = t[0]` and a separate object for each tensor in a storage that the memory
+plan reuses. Each of those costs the virtual machine a call (the last one a heap allocation), and together more than
+the kernels of small programs.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Rebuilder:
 
     def branch(self, body: Any) -> Any:
         tensors = dict(self.tensors)
-        made = self.sequence(body)
-        self.tensors = tensors  # what one branch made is not there in the other, nor afterwards
-        return made
+        new = self.sequence(body)
+        self.tensors = tensors  # tensors of one branch do not exist in the other, nor afterwards
+        return new
 
     def operand(self, value: Any) -> Any:
         if isinstance(value, tvm.RelaxTuple):
@@ -81,7 +81,7 @@ def rebuild(module: Any, rule: Rule) -> Any:
 
 
 def remove_aliases(module: Any) -> Any:
-    """Without aliases, and with the fields of tuples in place of their projections."""
+    """The module without aliases, and with the fields of built tuples in place of their projections."""
     return rebuild(module, _alias)
 
 
@@ -108,6 +108,6 @@ def _share(rebuilder: Rebuilder, var: Any, value: Any) -> Any:
     if isinstance(value, tvm.RelaxCall) and getattr(value.op, "name", "") == "relax.memory.alloc_tensor":
         storage, *layout = value.args
         key = (storage, str(layout))
-        known = rebuilder.tensors.setdefault(key, var)
-        return None if known is var else known
+        first = rebuilder.tensors.setdefault(key, var)
+        return None if first is var else first
     return None

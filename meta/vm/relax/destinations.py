@@ -1,7 +1,7 @@
 """Programs that allocate nothing: the memory of everything that "main" computes comes in as further parameters.
 
-What a CUDA graph records are addresses, so that a program that is recorded must get its memory from whoever keeps the
-graph. Only straight-line programs of known sizes have this form.
+A CUDA graph records addresses, so the owner of the graph provides the memory of the program. Only straight-line
+programs of static sizes have this form.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Destinations:
 
 
 def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
-    """A planned module (before `finish`) whose "main" takes its memory, and what it takes; None where it branches,
-    calls other functions, or has sizes that are known only when it runs."""
+    """A planned module (before `finish`) whose "main" takes its memory, with the description of that memory; None where
+    "main" branches, calls other functions, or has symbolic sizes."""
     name = next(v for v in module.get_global_vars() if v.name_hint == "main")
     main = module[name]
     storages: list[int] = []
@@ -54,7 +54,7 @@ def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
     blocks: list[Any] = []
     kernels = 0
     for block in main.body.blocks:
-        kept: list[Any] = []
+        bindings: list[Any] = []
         for binding in block.bindings:
             if not isinstance(binding, tvm.VarBinding) or _leaves_the_line(module, binding.value):
                 return None
@@ -77,8 +77,8 @@ def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
                 params.append(binding.var)
             else:
                 kernels += is_kernel(binding.value)
-                kept.append(binding)
-        blocks.append(tvm.BindingBlock(kept))
+                bindings.append(binding)
+        blocks.append(tvm.BindingBlock(bindings))
     body = tvm.SeqExpr(blocks, main.body.body)
     functions = dict(module.functions.items())
     functions[name] = tvm.RelaxFunction([*main.params, *params], body, main.ret_ty, main.is_pure, main.attrs)

@@ -24,14 +24,14 @@ from meta.vm.relax.allocations import PlannedBytes, planned_bytes
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
 
-KEEP = 64
-"""Executables that stay loaded when nobody uses them any more."""
+MAX_LOADED = 64
+"""Most executables that stay loaded for new executors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
     """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
-    origin: "built", "disk".  destinations: the memory that calls bring along, None where the program allocates it."""
+    origin: "built", "disk".  destinations: the memory that callers provide, None where the program allocates it."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
@@ -45,16 +45,16 @@ _loaded: OrderedDict[str, Loaded] = OrderedDict()
 
 
 def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
-    """The executable of a program, its library kernels registered. Building is done by one thread at a time.
+    """The executable of a program, with its library kernels registered. One thread builds at a time.
 
-    graphs: the program takes its memory, if it can, so that calls can be recorded."""
+    graphs: the program takes its memory where possible, so that calls can be recorded."""
     key = cache_key(source, fuse) + ("_graph" if graphs else "")
     with _lock:
         register_kernels(source)
         loaded = _loaded.get(key) or _from_disk(key) or _build(source, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
-        while len(_loaded) > KEEP:
+        while len(_loaded) > MAX_LOADED:
             _loaded.popitem(last=False)
     return loaded
 
@@ -66,7 +66,7 @@ def clear_memory() -> None:
 
 
 def cache_key(source: Source, fuse: bool) -> str:
-    """A name for everything the executable depends on: the program, who runs what, our sources, TVM and the machine."""
+    """A digest of everything the executable depends on: the program, its dialects, our sources, TVM and the machine."""
     parts = [
         to_text(source.module, spans=False),
         *map(_choice_text, source.choices.listed()),

@@ -1,12 +1,11 @@
-"""Parameters that a program replaces keep their memory: their new values are written there.
+"""Updates in place: the new value of a parameter is written to the memory of the parameter.
 
     alloc = builtin.alloc_tensor(...)          update(w, g)
     update(w, g, alloc)                =>
 
-Such a kernel runs as soon as its operands are there and nobody needs the old value any more, so that a gradient lives
-no longer than it must. When the kernel itself reads the old value, it must be safe to overwrite it on the way
-(`overlap`); the kernel then gets one buffer instead of two. Where it is not safe, the new value is made aside and
-copied at the end.
+Such a kernel runs as soon as its operands exist and the old value has had its last reader, so that gradients are freed
+early. A kernel that reads the old value itself gets one buffer instead of two where overwriting is safe (`overlap`).
+Where it is not, the new value is computed in separate memory and copied at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def update_in_place(
     """`module` with "main" writing its parameters and returning its other results alone; the kernels, new ones added.
 
     mutates: result of "main" (a tuple of tensors) -> parameter.  constants: how many of the last parameters hold
-    constants of the program, which callers must not get hold of."""
+    constants of the program, which must not be returned to callers."""
     writer = _Writer(module, kernels, target)
     writer.builder.update_func(writer.name, writer.run(mutates, constants))
     return tvm.relax_transform.Normalize()(writer.builder.get()), writer.kernels
@@ -52,7 +51,7 @@ class _Writer:
         params = list(self.main.params)
         results = self.steps.take_results(self.main)
         outputs = [r for i, r in enumerate(results) if i not in mutates]
-        updates = [(results[i], params[at]) for i, at in mutates.items() if results[i] != params[at]]
+        updates = [(results[i], params[p]) for i, p in mutates.items() if results[i] != params[p]]
         guarded = {param for _, param in updates} | set(params[len(params) - constants :])
         outputs, updates = self.save_old_values(outputs, updates, guarded)
         self.steps.run_early(updates)
@@ -61,8 +60,8 @@ class _Writer:
             root = self.steps.root(value)
             counts[root] = counts.get(root, 0) + 1
         for value, param in updates:
-            alone = self.steps.is_new(value) and counts[value] == 1
-            if not (alone and self.write_directly(value, param)):
+            unshared = self.steps.is_new(value) and counts[value] == 1
+            if not (unshared and self.write_directly(value, param)):
                 self.copy(value, param, self.steps.list)
         return self.finished(outputs)
 
@@ -70,19 +69,19 @@ class _Writer:
         self, outputs: list[Any], updates: list[Update], guarded: set[Any]
     ) -> tuple[list[Any], list[Update]]:
         """Results that are (views of) parameters about to be overwritten, or constants, are copied first."""
-        wanted = [v for v in (*outputs, *(v for v, _ in updates)) if self.steps.root(v) in guarded]
-        if not wanted:
+        endangered = [v for v in (*outputs, *(v for v, _ in updates)) if self.steps.root(v) in guarded]
+        if not endangered:
             return outputs, updates
-        first = self.steps.take_views(wanted)
+        first = self.steps.take_views(endangered)
         saved: dict[Any, Any] = {}
-        for value in dict.fromkeys(wanted):
+        for value in dict.fromkeys(endangered):
             saved[value] = self.fresh(value, first)
             self.copy(value, saved[value], first)
         self.steps.prepend(first)
         return [saved.get(v, v) for v in outputs], [(saved.get(v, v), param) for v, param in updates]
 
     def write_directly(self, value: Any, param: Any) -> bool:
-        """Have the kernel that makes `value` write it to `param`; False, and nothing done, when that is not safe."""
+        """Make the kernel that computes `value` write it to `param`; False, and no change, where that is unsafe."""
         users = self.steps.users(value)
         producer = users[0] if users else None
         if producer is None or not is_kernel(producer.value) or not all(takes(s.value, value) for s in users):

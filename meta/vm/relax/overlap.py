@@ -1,4 +1,4 @@
-"""Whether a kernel may write a result over one of its operands, and the kernel that does."""
+"""Kernels that write a result over one of their operands: when that is safe, and the kernel that does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _ADDRESSES = frozenset({"tirx.address_of", "tirx.tvm_access_ptr", "tirx.call_ext
 def may_share(func: Any, operand: Any, result: Any) -> bool:
     """Whether the scheduled `func` stays right when the buffers `operand` and `result` are the same memory.
 
-    It does when the operand is not read any more once the result is being written, but for each element's own value by
-    the block that writes that element, and that block runs once for each element."""
+    It does when the operand has had its last read before the result is written. The block that writes an element may
+    read that element of the operand, if it runs once for each element."""
     if _takes_addresses(func):
         return False
     statements = _statements(func)
@@ -56,20 +56,20 @@ def _same_indices(a: Any, b: Any) -> bool:
 
 
 def _stores(node: Any, buffer: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm.structural_walk(node, (tvm.BufferStore, lambda s: found.append(s) if s.buffer.same_as(buffer) else None))
-    return found
+    stores: list[Any] = []
+    tvm.structural_walk(node, (tvm.BufferStore, lambda s: stores.append(s) if s.buffer.same_as(buffer) else None))
+    return stores
 
 
 def _loads(node: Any, buffer: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm.structural_walk(node, (tvm.TensorLoad, lambda s: found.append(s) if s.source.same_as(buffer) else None))
-    return found
+    loads: list[Any] = []
+    tvm.structural_walk(node, (tvm.TensorLoad, lambda s: loads.append(s) if s.source.same_as(buffer) else None))
+    return loads
 
 
 def _takes_addresses(func: Any) -> bool:
-    found: list[Any] = []
+    calls: list[Any] = []
     tvm.structural_walk(
-        func.body, (tvm.Call, lambda c: found.append(c) if getattr(c.op, "name", "") in _ADDRESSES else None)
+        func.body, (tvm.Call, lambda c: calls.append(c) if getattr(c.op, "name", "") in _ADDRESSES else None)
     )
-    return bool(found)
+    return bool(calls)

@@ -51,7 +51,7 @@ def takes(value: Any, var: Any) -> bool:
 
 
 class Steps:
-    """The steps in `list`, and who uses what. Views count as what they are views of."""
+    """The steps in `list`, and the users of each variable. A view counts as the tensor that it views."""
 
     def __init__(self, function: Any) -> None:
         self.list = [_step(b) for block in function.body.blocks for b in block.bindings]
@@ -73,7 +73,7 @@ class Steps:
                 self._users.setdefault(var, []).append(step)
 
     def root(self, var: Any) -> Any:
-        """What a view is a view of; the variable itself for others."""
+        """The tensor that a view views; the variable itself for others."""
         return self._roots.get(var, var)
 
     def is_new(self, var: Any) -> bool:
@@ -97,14 +97,14 @@ class Steps:
 
     def take_views(self, variables: Iterable[Any]) -> list[Step]:
         """Remove the steps that make these views (of parameters) and return them in order."""
-        wanted: set[Step] = set()
+        taken: set[Step] = set()
         pending = [v for v in variables if v in self._views]
         while pending:
             step = self._views[pending.pop()]
-            wanted.add(step)
+            taken.add(step)
             pending += [v for v in step.uses if v in self._views]
-        views = [s for s in self.list if s in wanted]
-        self.list = [s for s in self.list if s not in wanted]
+        views = [s for s in self.list if s in taken]
+        self.list = [s for s in self.list if s not in taken]
         return views
 
     def prepend(self, steps: list[Step]) -> None:
@@ -133,30 +133,30 @@ class Steps:
         return any(s in users for s in self.list[self.list.index(step) + 1 :])
 
     def run_early(self, updates: list[tuple[Any, Any]]) -> None:
-        """Move the kernels that make nothing but new values of parameters to where their operands are first there and
-        no other step reads those parameters any more."""
+        """Move the kernels that compute only new values of parameters to the first place where their operands exist and
+        no later step reads those parameters."""
         targets = dict(updates)
         position = {s: (i, 0) for i, s in enumerate(self.list)}
-        movable = [s for s in self.list if is_kernel(s.value) and self._makes_only(s, targets)]
+        movable = [s for s in self.list if is_kernel(s.value) and self._writes_only(s, targets)]
         moved = set(movable)
         for order, step in enumerate(movable, 1):
-            made = self._made_by(step)
-            needed = [self.users(v)[0] for v in step.uses if self.is_new(v) and v not in made]
+            written = self._written_by(step)
+            needed = [self.users(v)[0] for v in step.uses if self.is_new(v) and v not in written]
             needed += [self._views[v] for v in step.uses if v in self._views]
-            needed += [s for v in made for s in self._readers(targets[v]) if s not in moved]
-            at = max((position[s][0] for s in needed), default=-1)
-            position[step] = (at, 2 * order)
-            for v in made:
-                position[self._new[v]] = (at, 2 * order - 1)
+            needed += [s for v in written for s in self._readers(targets[v]) if s not in moved]
+            last = max((position[s][0] for s in needed), default=-1)
+            position[step] = (last, 2 * order)
+            for v in written:
+                position[self._new[v]] = (last, 2 * order - 1)
         self.list.sort(key=position.__getitem__)
 
     def _readers(self, var: Any) -> list[Step]:
         """The steps that use a variable or a view of it."""
         return [s for v in (var, *self._views_of.get(var, ())) for s in self.users(v)]
 
-    def _made_by(self, step: Step) -> list[Any]:
+    def _written_by(self, step: Step) -> list[Any]:
         return [v for v in step.uses if self.is_new(v) and self.users(v)[0] is step]
 
-    def _makes_only(self, step: Step, targets: dict[Any, Any]) -> bool:
-        made = self._made_by(step)
-        return bool(made) and all(v in targets for v in made)
+    def _writes_only(self, step: Step, targets: dict[Any, Any]) -> bool:
+        written = self._written_by(step)
+        return bool(written) and all(v in targets for v in written)

@@ -150,7 +150,7 @@ def test_records_a_graph_and_keeps_earlier_results() -> None:
         np.testing.assert_allclose(plus.numpy(), x.numpy() + 1, rtol=1e-6)
         np.testing.assert_allclose(soft.numpy(), meta.softmax(x @ y).numpy(), rtol=1e-4, atol=1e-6)
     machine = next(iter(executor._programs.values())).machine
-    assert machine.graph, machine.why_not
+    assert machine.graph, machine.refusal
 
 
 def test_runs_programs_without_graphs() -> None:
