@@ -118,6 +118,19 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
     return np.dtype(dtype)
 
 
+def accumulation_dtype(dtype: str) -> str:
+    """The dtype in which values of `dtype` are added up and transcendental functions computed: float32 for halves."""
+    return "float32" if dtype in HALVES else dtype
+
+
+_SIGNIFICAND_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def significand_bits(dtype: str) -> int:
+    """Bits of a floating dtype's significand: integers of so many bits are exact."""
+    return _SIGNIFICAND_BITS[dtype]
+
+
 def int_range(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer or bool dtype."""
     if dtype == "bool":

@@ -97,9 +97,6 @@ def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     return x if x.type == call.type else scope.call_expr(call.op, (x, call.args[1]))  # type: ignore[arg-type]
 
 
-_EXACT_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-
-
 def _lossless(narrow: str, wide: str) -> bool:
     """Whether every value of dtype `narrow` is a value of `wide`."""
     if narrow == wide or narrow == "bool":
@@ -108,7 +105,7 @@ def _lossless(narrow: str, wide: str) -> bool:
         if dtypes.is_float(narrow):
             return dtypes.promote(narrow, wide) == wide
         low, high = dtypes.int_range(narrow)
-        return max(-low, high).bit_length() <= _EXACT_BITS[wide] and (wide != "float16" or high <= 65504)
+        return max(-low, high).bit_length() <= dtypes.significand_bits(wide) and (wide != "float16" or high <= 65504)
     if dtypes.is_float(narrow):
         return False
     (low, high), (lowest, highest) = dtypes.int_range(narrow), dtypes.int_range(wide)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from meta.dim import Shape, same_dim
+from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
-from meta.op.declare.norm import wide
 from meta.op.registry import declare
 from meta.schema import attention
 
@@ -47,7 +47,7 @@ def scaled_dot_product_attention(
     of the exponentials of each row of scores, which the gradient needs (T. Dao et al., "FlashAttention", 2022); float32
     where q is in half precision. Half precisions are computed in float32."""
     _operands(q, k, v)
-    return TupleType((q.with_shape(_result(q, v)), q.with_shape(q.shape[:-1]).with_dtype(wide(q.dtype))))
+    return TupleType((q.with_shape(_result(q, v)), q.with_shape(q.shape[:-1]).with_dtype(accumulation_dtype(q.dtype))))
 
 
 @declare(
@@ -74,6 +74,10 @@ def scaled_dot_product_attention_dx(
     rules.require_same_shape(result=q.with_shape(_result(q, v)), y=y, dy=dy)
     rules.require_same_dtype(q=q, y=y, dy=dy)
     rules.require_same_shape(rows=q.with_shape(q.shape[:-1]), lse=lse)
-    rules.require(lse.dtype == wide(q.dtype), f"'lse' is {lse.dtype}, 'q' is {q.dtype}", f"{wide(q.dtype)}")
+    rules.require(
+        lse.dtype == accumulation_dtype(q.dtype),
+        f"'lse' is {lse.dtype}, 'q' is {q.dtype}",
+        f"{accumulation_dtype(q.dtype)}",
+    )
     rules.same_device(q, y, lse, dy)
     return TupleType((q, k, v))

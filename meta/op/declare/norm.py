@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from meta import dtype as dtypes
 from meta.dim import Shape, product
+from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import norm
 
 _Ints = tuple[int, ...]
-
-
-def wide(dtype: str) -> str:
-    """The dtype of statistics over elements of `dtype`: float32 for halves."""
-    return "float32" if dtype in dtypes.HALVES else dtype
 
 
 def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
@@ -26,7 +21,7 @@ def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape,
         f"'{name}' has shape {rules.show(value.shape)}",
         f"{rules.show(shape)}, {what}",
     )
-    allowed = dict.fromkeys((x.dtype, wide(x.dtype)))
+    allowed = dict.fromkeys((x.dtype, accumulation_dtype(x.dtype)))
     rules.require(
         value.dtype in allowed,
         f"'{name}' is {value.dtype}, 'x' is {x.dtype}",
@@ -70,7 +65,7 @@ def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> Tu
     rules.require_same_shape(x=x, dy=dy)
     rules.require_same_dtype(x=x, dy=dy)
     rules.same_device(x, dy)
-    out = x.with_shape(shape).with_dtype(wide(x.dtype))
+    out = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
     return TupleType((out, out))
 
 
@@ -121,7 +116,7 @@ def batch_norm_train(
         "more than one, or the variance says nothing",
         "use a larger batch, or batch_norm_infer",
     )
-    stats = x.with_shape(shape).with_dtype(wide(x.dtype))
+    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
     return TupleType((x, running_mean, running_var, stats, stats))
 
 
@@ -141,7 +136,7 @@ def batch_norm_train_dxwb(
     rules.require_same_shape(dy=dy, x=x)
     rules.require_same_dtype(dy=dy, x=x)
     rules.same_device(dy, x)
-    stats = x.with_shape(shape).with_dtype(wide(x.dtype))
+    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
     return TupleType((x, stats, stats))
 
 

@@ -29,11 +29,6 @@ def elementwise(table: Mapping[str, Function]) -> None:
     plain({name: _promoted(name, function) for name, function in table.items()})
 
 
-def wide(x: Any) -> Any:
-    """An array (or None) in the dtype it is computed in: halves in float32."""
-    return x.astype(np.float32) if x is not None and x.dtype.name in dtypes.HALVES else x
-
-
 def _quiet(function: Function) -> Function:
     @wraps(function)
     def run(*args: Any) -> Any:
@@ -58,7 +53,7 @@ def together(*operands: Any) -> list[Any]:
     """Arrays and Python numbers as arrays of their common dtype, halves as float32."""
     kinds = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
     dtype = promoted_dtype(*kinds)
-    common = np.dtype("float32" if dtype in dtypes.HALVES else dtype)
+    common = np.dtype(dtypes.accumulation_dtype(dtype))
     return [np.asarray(x).astype(common) for x in operands]
 
 

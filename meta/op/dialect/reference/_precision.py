@@ -11,6 +11,4 @@ from meta.dtype import HALVES
 
 def widen(x: Any) -> Any:
     """The array in the dtype it is computed in; None stays None."""
-    if x is None or x.dtype.name not in HALVES:
-        return x
-    return x.astype(np.float32)
+    return x.astype(np.float32) if x is not None and x.dtype.name in HALVES else x

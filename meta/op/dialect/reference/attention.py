@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import plain, wide
+from meta.op.dialect.reference._elementwise import plain
+from meta.op.dialect.reference._precision import widen
 
 Array = Any
 
@@ -15,7 +16,7 @@ Array = Any
 def _scaled_scores(q: Array, k: Array, causal: bool, scale: float | None) -> tuple[Array, float]:
     """The scaled scores, -inf where a key is masked, and the scale."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = wide(q) @ np.swapaxes(wide(k), -1, -2) * factor
+    scores = widen(q) @ np.swapaxes(widen(k), -1, -2) * factor
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     return scores, factor
@@ -26,7 +27,7 @@ def attention(q: Array, k: Array, v: Array, causal: bool, scale: float | None) -
     highest = np.max(scores, axis=-1, keepdims=True)
     exponentials = np.exp(scores - highest)
     total = np.sum(exponentials, axis=-1, keepdims=True)
-    return exponentials / total @ wide(v), (np.log(total) + highest)[..., 0]
+    return exponentials / total @ widen(v), (np.log(total) + highest)[..., 0]
 
 
 def attention_dx(
@@ -34,10 +35,10 @@ def attention_dx(
 ) -> tuple[Array, Array, Array]:
     scores, factor = _scaled_scores(q, k, causal, scale)
     p = np.exp(scores - lse[..., None])
-    grad = wide(dy)
-    dp = grad @ np.swapaxes(wide(v), -1, -2)
-    ds = p * (dp - np.sum(grad * wide(y), axis=-1, keepdims=True)) * factor
-    return ds @ wide(k), np.swapaxes(ds, -1, -2) @ wide(q), np.swapaxes(p, -1, -2) @ grad
+    grad = widen(dy)
+    dp = grad @ np.swapaxes(widen(v), -1, -2)
+    ds = p * (dp - np.sum(grad * widen(y), axis=-1, keepdims=True)) * factor
+    return ds @ widen(k), np.swapaxes(ds, -1, -2) @ widen(q), np.swapaxes(p, -1, -2) @ grad
 
 
 plain({"scaled_dot_product_attention": attention, "scaled_dot_product_attention_dx": attention_dx})

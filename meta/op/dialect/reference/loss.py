@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from meta.op.declare.loss import class_axis
-from meta.op.dialect.reference._elementwise import plain, wide
+from meta.op.dialect.reference._elementwise import plain
+from meta.op.dialect.reference._precision import widen
 from meta.op.dialect.reference.nn import log_softmax
 from meta.op.dialect.reference.unary import softplus
 
@@ -23,7 +24,7 @@ def _reduce(losses: Array, reduction: str, divisor: Any) -> Array:
 
 
 def _element_gradient(dy: Array, count: int, reduction: str) -> Array:
-    return wide(dy) / count if reduction == "mean" else wide(dy)
+    return widen(dy) / count if reduction == "mean" else widen(dy)
 
 
 def _smooth_l1(d: Array, beta: float) -> Array:
@@ -40,18 +41,18 @@ def _difference_loss(
     """A loss `value(x - target, *attributes)` and its gradient, by name."""
 
     def forward(x: Array, target: Array, reduction: str, *attributes: Any) -> Array:
-        return _reduce(value(wide(x) - wide(target), *attributes), reduction, x.size)
+        return _reduce(value(widen(x) - widen(target), *attributes), reduction, x.size)
 
     def backward(x: Array, target: Array, dy: Array, reduction: str, *attributes: Any) -> Array:
-        return slope(wide(x) - wide(target), *attributes) * _element_gradient(dy, x.size, reduction)
+        return slope(widen(x) - widen(target), *attributes) * _element_gradient(dy, x.size, reduction)
 
     return {name: forward, f"{name}_dx": backward}
 
 
 def _logit_operands(x: Array, target: Array, weight: Array, pos_weight: Array) -> tuple[Array, ...]:
-    x, target = wide(x), wide(target)
-    positive = 1 if pos_weight is None else 1 + (wide(pos_weight) - 1) * target
-    return x, target, positive, 1 if weight is None else wide(weight)
+    x, target = widen(x), widen(target)
+    positive = 1 if pos_weight is None else 1 + (widen(pos_weight) - 1) * target
+    return x, target, positive, 1 if weight is None else widen(weight)
 
 
 def binary_cross_entropy_with_logits(
@@ -75,7 +76,7 @@ def _class_amounts(
     """The share of each class in each target times the weight of the class (classes last), and the weight of each
     target. Invalid targets give NaN, ignored ones 0."""
     count = shape[class_axis(len(shape))]
-    weights = np.ones(count, dtype) if weight is None else wide(weight)
+    weights = np.ones(count, dtype) if weight is None else widen(weight)
     counted, valid = target != ignore, (target >= 0) & (target < count)
     index = np.where(valid, target, 0).astype(np.int64)
     amounts = (np.arange(count) == index[..., None]) * (1 - smoothing) * weights + smoothing / max(count, 1) * weights
@@ -92,7 +93,7 @@ def _move_classes_last(x: Array) -> Array:
 def nll_loss(
     x: Array, target: Array, weight: Array, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Array:
-    x = wide(x)
+    x = widen(x)
     amounts, target_weight = _class_amounts(x.shape, target, weight, ignore_index, label_smoothing, x.dtype)
     # A class without a share in the target adds 0 even if its log-probability is infinite.
     losses = -np.sum(np.where(amounts == 0, 0, amounts * _move_classes_last(x)), axis=-1)
@@ -103,7 +104,7 @@ def nll_loss_dx(
     dy: Array, target: Array, weight: Array, shape: tuple[int, ...], reduction: str, ignore_index: int,
     label_smoothing: float,
 ) -> Array:  # fmt: skip
-    dy = wide(dy)
+    dy = widen(dy)
     amounts, target_weight = _class_amounts(shape, target, weight, ignore_index, label_smoothing, dy.dtype)
     grad = -_scale_rows(amounts, dy, target, target_weight, reduction, ignore_index)
     return np.moveaxis(grad, -1, class_axis(len(shape)))
@@ -127,10 +128,10 @@ def cross_entropy_dx(
     x: Array, target: Array, dy: Array, weight: Array, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Array:
     axis = class_axis(x.ndim)
-    amounts, target_weight = _class_amounts(x.shape, target, weight, ignore_index, label_smoothing, wide(x).dtype)
+    amounts, target_weight = _class_amounts(x.shape, target, weight, ignore_index, label_smoothing, widen(x).dtype)
     shares = np.exp(_move_classes_last(log_softmax(x, axis)))
     difference = shares * np.sum(amounts, axis=-1, keepdims=True) - amounts
-    return np.moveaxis(_scale_rows(difference, wide(dy), target, target_weight, reduction, ignore_index), -1, axis)
+    return np.moveaxis(_scale_rows(difference, widen(dy), target, target_weight, reduction, ignore_index), -1, axis)
 
 
 plain(

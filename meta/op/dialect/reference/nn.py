@@ -6,31 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import plain, wide
+from meta.op.dialect.reference._elementwise import plain
+from meta.op.dialect.reference._precision import widen
 from meta.op.dialect.reference.random import bernoulli
 
 Array = Any
 
 
 def log_softmax(x: Array, axis: int) -> Array:
-    x = wide(x)
+    x = widen(x)
     shifted = x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
 def softmax(x: Array, axis: int) -> Array:
-    x = wide(x)
+    x = widen(x)
     exponentials = np.exp(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
     return exponentials / np.sum(exponentials, axis=axis, keepdims=True)
 
 
 def softmax_dx(y: Array, dy: Array, axis: int) -> Array:
-    y, dy = wide(y), wide(dy)
+    y, dy = widen(y), widen(dy)
     return y * (dy - np.sum(y * dy, axis=axis, keepdims=True))
 
 
 def log_softmax_dx(y: Array, dy: Array, axis: int) -> Array:
-    y, dy = wide(y), wide(dy)
+    y, dy = widen(y), widen(dy)
     return dy - np.exp(y) * np.sum(dy, axis=axis, keepdims=True)
 
 
@@ -46,7 +47,7 @@ def dropout(x: Array, key: Array, p: float) -> tuple[Array, Array]:
 
 
 def dropout_dx(dy: Array, mask: Array, p: float) -> Array:
-    return np.where(mask, wide(dy) * (0.0 if p == 1 else 1 / (1 - p)), 0)
+    return np.where(mask, widen(dy) * (0.0 if p == 1 else 1 / (1 - p)), 0)
 
 
 def _accept_scalars(function: Any) -> Any:

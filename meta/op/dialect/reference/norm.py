@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import plain, wide
+from meta.op.dialect.reference._elementwise import plain
+from meta.op.dialect.reference._precision import widen
 
 Array = Any
 Axes = tuple[int, ...]
@@ -14,7 +15,7 @@ Axes = tuple[int, ...]
 
 def _broadcast_parameter(value: Array, x: Array, axes: Axes) -> Array:
     """A parameter over `axes`, reshaped to broadcast against x."""
-    return wide(value).reshape([x.shape[a] if a in axes else 1 for a in range(x.ndim)])
+    return widen(value).reshape([x.shape[a] if a in axes else 1 for a in range(x.ndim)])
 
 
 def _scale_and_shift(out: Array, w: Array, b: Array, axes: Axes) -> Array:
@@ -36,13 +37,13 @@ def _normalise_rows(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
 
 def layer_norm(x: Array, scale: Array, bias: Array, axis: Axes, eps: float) -> Array:
     axes = _sort_axes(axis, x.ndim)
-    return _scale_and_shift(_normalise_rows(wide(x), axes, eps)[0], scale, bias, axes)
+    return _scale_and_shift(_normalise_rows(widen(x), axes, eps)[0], scale, bias, axes)
 
 
 def layer_norm_dx(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> Array:
     axes = _sort_axes(axis, x.ndim)
-    normalised, invstd = _normalise_rows(wide(x), axes, eps)
-    scaled = _scale_and_shift(wide(dy), scale, None, axes)
+    normalised, invstd = _normalise_rows(widen(x), axes, eps)
+    scaled = _scale_and_shift(widen(dy), scale, None, axes)
     grad_mean = np.mean(scaled, axis=axes, keepdims=True)
     projection = np.mean(scaled * normalised, axis=axes, keepdims=True)
     return invstd * (scaled - grad_mean - normalised * projection)
@@ -51,8 +52,8 @@ def layer_norm_dx(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> 
 def layer_norm_dwb(x: Array, dy: Array, axis: Axes, eps: float) -> tuple[Array, Array]:
     axes = _sort_axes(axis, x.ndim)
     rest = tuple(a for a in range(x.ndim) if a not in axes)
-    normalised, _ = _normalise_rows(wide(x), axes, eps)
-    return np.sum(wide(dy) * normalised, axis=rest), np.sum(wide(dy), axis=rest)
+    normalised, _ = _normalise_rows(widen(x), axes, eps)
+    return np.sum(widen(dy) * normalised, axis=rest), np.sum(widen(dy), axis=rest)
 
 
 def _split_channel(x: Array, axis: int) -> tuple[int, Axes]:
@@ -65,7 +66,7 @@ def batch_norm_train(
     x: Array, running_mean: Array, running_var: Array, w: Array, b: Array, momentum: float, eps: float, axis: int
 ) -> tuple[Array, ...]:
     channel, others = _split_channel(x, axis)
-    value = wide(x)
+    value = widen(x)
     count = x.size // x.shape[channel] if x.shape[channel] else 0
     mean, var = np.mean(value, axis=others), np.var(value, axis=others)
     invstd = 1 / np.sqrt(var + eps)
@@ -73,14 +74,14 @@ def batch_norm_train(
     y = _scale_and_shift(normalised, w, b, (channel,))
     if count == 0:
         return y, running_mean, running_var, mean, invstd
-    new_mean = wide(running_mean) * (1 - momentum) + mean * momentum
-    new_var = wide(running_var) * (1 - momentum) + var * (momentum * count / (count - 1))
+    new_mean = widen(running_mean) * (1 - momentum) + mean * momentum
+    new_var = widen(running_var) * (1 - momentum) + var * (momentum * count / (count - 1))
     return y, new_mean, new_var, mean, invstd
 
 
 def batch_norm_train_dxwb(dy: Array, x: Array, w: Array, mean: Array, invstd: Array, axis: int) -> tuple[Array, ...]:
     channel, others = _split_channel(x, axis)
-    value, grad, scale = wide(x), wide(dy), _broadcast_parameter(invstd, x, (channel,))
+    value, grad, scale = widen(x), widen(dy), _broadcast_parameter(invstd, x, (channel,))
     normalised = (value - _broadcast_parameter(mean, x, (channel,))) * scale
     grad_sum, projection = np.sum(grad, axis=others), np.sum(grad * normalised, axis=others)
     count = x.size // max(x.shape[channel], 1)
@@ -95,7 +96,7 @@ def batch_norm_infer(
 ) -> Array:
     channel = (axis % x.ndim,)
     deviation = np.sqrt(_broadcast_parameter(running_var, x, channel) + eps)
-    return _scale_and_shift((wide(x) - _broadcast_parameter(running_mean, x, channel)) / deviation, w, b, channel)
+    return _scale_and_shift((widen(x) - _broadcast_parameter(running_mean, x, channel)) / deviation, w, b, channel)
 
 
 plain(

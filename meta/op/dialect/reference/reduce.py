@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import floating, plain, wide
+from meta.op.dialect.reference._elementwise import floating, plain
+from meta.op.dialect.reference._precision import widen
 
 Array = Any
 Axis = tuple[int, ...] | None
 
 
 def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda x, axis, keepdims: function(wide(x), axis=axis, keepdims=keepdims)
+    return lambda x, axis, keepdims: function(widen(x), axis=axis, keepdims=keepdims)
 
 
 def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
@@ -26,7 +27,7 @@ def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
 
 
 def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
-    x = floating(wide(x))
+    x = floating(widen(x))
     maximum = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(maximum), maximum, 0)
     total = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
@@ -34,14 +35,14 @@ def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
 
 
 def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
-    x, y, dy = wide(x), wide(y), wide(dy)
+    x, y, dy = widen(x), widen(y), widen(dy)
     share = (x == _restore_axes(y, x, axis)).astype(x.dtype)
     return share * _restore_axes(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
 
 
 def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     """dy times the product of the other elements."""
-    x, dy = wide(x), wide(dy)
+    x, dy = widen(x), widen(dy)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     kept = tuple(a for a in range(x.ndim) if a not in axes)
     rows = np.transpose(x, kept + axes).reshape(*(x.shape[a] for a in kept), -1)
@@ -59,7 +60,7 @@ def scan(function: Callable[..., Array], start: int) -> Callable[..., Array]:
     def run(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
         if x.ndim == 0:
             return np.full_like(x, start) if exclusive else x
-        x = wide(x)
+        x = widen(x)
         x = np.moveaxis(x if x.dtype.kind == "f" else x.astype(np.int64), axis, -1)
         x = x[..., ::-1] if reverse else x
         if exclusive:
@@ -73,12 +74,12 @@ def scan(function: Callable[..., Array], start: int) -> Callable[..., Array]:
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     lead = x.ndim - len(shape)
     axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (shape[d - lead] == 1 and n != 1))
-    return np.sum(wide(x), axis=axes, keepdims=True).reshape(shape)
+    return np.sum(widen(x), axis=axes, keepdims=True).reshape(shape)
 
 
 def _moment(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, axis, correction, keepdims: function(
-        floating(wide(x)), axis=axis, ddof=correction, keepdims=keepdims
+        floating(widen(x)), axis=axis, ddof=correction, keepdims=keepdims
     )
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from meta.op.dialect.reference import DIALECT
-from meta.op.dialect.reference._elementwise import wide
+from meta.op.dialect.reference._precision import widen
 
 
 def argsort(x: Any, axis: int, descending: bool) -> Any:
     if not x.ndim:
         return np.zeros((), np.int64)
-    x = wide(x)
+    x = widen(x)
     if not descending:
         return np.argsort(x, axis, kind="stable")
     # Sorted from the end and reversed: equal elements keep their order.
