@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
-from meta.op.declare.norm import wide
 from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm, _library
 from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
 from meta.op.dialect.cudnn._handle import handles
@@ -29,8 +29,8 @@ def refused(call: CallInfo) -> str | None:
     x: TensorType = args["x"]
     for name in _PARAMETERS:
         value = args.get(name)
-        if isinstance(value, TensorType) and value.dtype != wide(x.dtype):
-            return f"{name} is {value.dtype}: cuDNN takes {wide(x.dtype)} beside {x.dtype}"
+        if isinstance(value, TensorType) and value.dtype != accumulation_dtype(x.dtype):
+            return f"{name} is {value.dtype}: cuDNN takes {accumulation_dtype(x.dtype)} beside {x.dtype}"
     return None
 
 
@@ -43,7 +43,7 @@ def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
         data = tensor(x.dtype, (1, channels, before, 1), (size, 1, channels, channels))
     else:
         data = tensor(x.dtype, (before, channels, after, 1))
-    return data, tensor(wide(x.dtype), (1, channels, 1, 1))
+    return data, tensor(accumulation_dtype(x.dtype), (1, channels, 1, 1))
 
 
 class _Channels:
@@ -53,7 +53,7 @@ class _Channels:
         args = call.bind()
         x: TensorType = args["x"]
         self.count = around(x.shape, args["axis"])[1]
-        self.dtype = wide(x.dtype)
+        self.dtype = accumulation_dtype(x.dtype)
         self.device = call.device
         self.present = [isinstance(args[name], TensorType) for name in names]
         self.constants = [
