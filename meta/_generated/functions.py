@@ -38,9 +38,9 @@ _r_scaled_dot_product_attention = _s_scaled_dot_product_attention.fast
 
 
 def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: float | None = None) -> tuple[T, T]:
-    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and the logarithm of the
-    sum of the exponentials of each row of scores, which the gradient needs (T. Dao et al., "FlashAttention",
-    2022); float32 where q is in half precision. Half precisions are computed in float32.
+    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
+    the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
+    are computed in float32, with lse in float32.
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
     v: Values, (..., other length, value features).
@@ -145,7 +145,7 @@ _r_bitwise_and = _s_bitwise_and.fast
 
 
 def bitwise_and(x1: T | float, x2: T | float) -> T:
-    """The bits that both have, of integers or booleans.
+    """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -163,7 +163,7 @@ _r_bitwise_or = _s_bitwise_or.fast
 
 
 def bitwise_or(x1: T | float, x2: T | float) -> T:
-    """The bits that either has, of integers or booleans.
+    """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -181,7 +181,7 @@ _r_bitwise_xor = _s_bitwise_xor.fast
 
 
 def bitwise_xor(x1: T | float, x2: T | float) -> T:
-    """The bits that exactly one has, of integers or booleans.
+    """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -295,7 +295,7 @@ _r_left_shift = _s_left_shift.fast
 
 
 def left_shift(x1: T | float, x2: T | float) -> T:
-    """The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.
+    """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -367,7 +367,7 @@ _r_logical_or = _s_logical_or.fast
 
 
 def logical_or(x1: T | float, x2: T | float) -> T:
-    """Whether one is true, or both.
+    """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -551,8 +551,8 @@ _r_power = _s_power.fast
 
 
 def power(x1: T | float, x2: T | float) -> T:
-    """x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative powers are
-    truncated: 1 and -1 keep their size, all others give 0.
+    """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
+    truncated: 1 and -1 give 1 or -1, all others 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -573,8 +573,8 @@ _r_right_shift = _s_right_shift.fast
 
 
 def right_shift(x1: T | float, x2: T | float) -> T:
-    """The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width less one where it is
-    negative or larger.
+    """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
+    less one.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -1188,9 +1188,9 @@ def non_max_suppression(
     score_threshold: float | None = None,
     max_size: int | None = None,
 ) -> tuple[T, T]:
-    """The boxes that overlap none of higher score too much: their positions by descending score, (batch, n) with -1
-    after the last, and their number, (batch,); int64. Of equal scores the first counts as higher. To suppress
-    within classes only, move the boxes of each class apart.
+    """The boxes kept after removing each box that overlaps a kept box of higher score: positions by descending score,
+    (batch, n), -1 after the last; and the number kept, (batch,); int64. Of equal scores the first counts as
+    higher. To suppress within classes only, offset the boxes of each class so that classes do not overlap.
     boxes: Corners (x1, y1, x2, y2) of boxes, (batch, n, 4), floating.
     scores: (batch, n), of the dtype of boxes.
     iou_threshold: Intersection over union above which the lower box is dropped.
@@ -1218,9 +1218,9 @@ def resize1d(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
-    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
-    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
+    four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
@@ -1254,7 +1254,7 @@ def resize1d_dx(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
@@ -1288,9 +1288,9 @@ def resize2d(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
-    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
-    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
+    four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
@@ -1324,7 +1324,7 @@ def resize2d_dx(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
@@ -1358,9 +1358,9 @@ def resize3d(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
-    (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
-    1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats.
+    """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
+    four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+    1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
@@ -1394,7 +1394,7 @@ def resize3d_dx(
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
 ) -> T:
-    """Gradient of resizing: each element of dy shared by those that it was interpolated from.
+    """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
@@ -1488,7 +1488,7 @@ _r_gather = _s_gather.fast
 
 
 def gather(x: T, axis: int, indices: T) -> T:
-    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+    """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     Positions outside are moved to the nearest inside.
     x: Input.
@@ -1512,7 +1512,7 @@ _r_gather_dx = _s_gather_dx.fast
 
 
 def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim]) -> T:
-    """Gradient of gather: each element of dy added to the place that it was taken from.
+    """Gradient of gather: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1561,7 +1561,7 @@ _r_gather_nd_dx = _s_gather_nd_dx.fast
 
 
 def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0) -> T:
-    """Gradient of gather_nd: each element of dy added to the place that it was taken from.
+    """Gradient of gather_nd: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
@@ -1586,7 +1586,7 @@ _r_index_select = _s_index_select.fast
 
 
 def index_select(x: T, axis: int, indices: T) -> T:
-    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
+    """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1608,8 +1608,8 @@ _r_scatter_add = _s_scatter_add.fast
 
 
 def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
-    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does. Positions
-    outside are moved to the nearest inside.
+    """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
+    Positions outside are moved to the nearest inside.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1638,9 +1638,9 @@ def scatter_elements(
     src: T,
     reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
 ) -> T:
-    """x with each element of src put at the place along `axis` that indices name, in order. y[i][indices[i][j]] =
-    src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
-    Positions outside are moved to the nearest inside.
+    """x with each element of src written at its position along `axis`, given by `indices`, in order.
+    y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
+    present value. Positions outside are moved to the nearest inside.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1664,9 +1664,9 @@ _r_scatter_nd = _s_scatter_nd.fast
 
 
 def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update') -> T:
-    """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
-    i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there. Coordinates
-    outside are moved to the nearest inside.
+    """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ...,
+    indices[m-1, i...]] = src[i...] for reduction "update"; other reductions combine it with the present value.
+    Coordinates outside are moved to the nearest inside.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
     src: Values to write: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
@@ -1760,7 +1760,7 @@ def strided_slice_dx(
     end: int | Sequence[Dim],
     strides: int | Sequence[Dim] = (),
 ) -> T:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros.
+    """Gradient of strided_slice: zeros, with dy at the sliced positions.
     dy: Gradient of the result.
     shape: Shape of the forward input.
     begin: First index of each axis; negative ones count from the end.
@@ -1793,8 +1793,8 @@ _r_take = _s_take.fast
 
 def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> T:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
-    replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
-    counts from the end.
+    replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode "wrap" takes them
+    modulo the size.
     x: Input.
     indices: Positions, of an integer dtype.
     axis: The axis to index; None for the flattened input.
@@ -1823,7 +1823,7 @@ def take_dx(
     axis: int | None = None,
     mode: Literal['clip', 'wrap'] = 'clip',
 ) -> T:
-    """Gradient of take: each element of dy added to the place that it was taken from.
+    """Gradient of take: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
@@ -1857,7 +1857,7 @@ def arange(
     dtype: DTypeLike | None = None,
     device: DeviceLike = 'cpu',
 ) -> NDArray:
-    """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values.
+    """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values.
     start: First value; without `stop`, the end, and the first value is 0.
     stop: End of the range, not included.
     step: Difference of consecutive values, not zero.
@@ -1950,7 +1950,7 @@ def linspace(
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
 ) -> NDArray:
-    """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`.
+    """`num` evenly spaced values from `start` to `stop`, both included; `start` alone if num is 1.
     start: First value.
     stop: Last value, included.
     num: Number of values.
@@ -1971,7 +1971,7 @@ _r_one_hot = _s_one_hot.fast
 
 
 def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> T:
-    """For each index a vector of zeros with a one at its place, along a new axis.
+    """For each index a vector of zeros with a one at that position, along a new axis.
     indices: Positions of the ones, of an integer dtype; out-of-range positions give zeros only.
     depth: Size of the new axis.
     dtype: Dtype of the result.
@@ -2191,7 +2191,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN.
+    "Rethinking the Inception Architecture", 2016. An invalid target other than ignore_index gives NaN.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.
@@ -2347,8 +2347,8 @@ def nll_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> T:
-    """Minus the log-probability, given by x, of the right class, times the weight of that class. The mean is divided
-    by the sum of these weights. A target that is no class, other than ignore_index, gives NaN.
+    """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
+    the sum of these weights. An invalid target other than ignore_index gives NaN.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.
@@ -2381,7 +2381,7 @@ def nll_loss_dx(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> T:
-    """Gradient of nll_loss with respect to x, which is the same for every x.
+    """Gradient of nll_loss with respect to x; it does not depend on x.
     dy: Gradient of the result.
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: As in the forward operator.
@@ -2493,8 +2493,8 @@ def pad(
     pad_value: float = 0.0,
     mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
 ) -> T:
-    """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
-    there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
+    """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are
+    less than the size of the axis, those of "symmetric" at most the size.
     x: Input.
     pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
     pad_value: Value of the added elements in mode "constant".
@@ -2517,7 +2517,7 @@ _r_repeat = _s_repeat.fast
 
 
 def repeat(x: T, repeats: int, axis: int | None = None) -> T:
-    """Each element several times in a row along an axis, as numpy.repeat does.
+    """Each element repeated in sequence along an axis, as numpy.repeat does.
     x: Input.
     repeats: Number of copies of each element.
     axis: Axis to repeat along; None for the flattened input.
@@ -2539,7 +2539,7 @@ _r_roll = _s_roll.fast
 
 
 def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> T:
-    """The elements moved along axes; what leaves at one end enters at the other.
+    """The elements shifted along axes; those shifted past one end reappear at the other.
     x: Input.
     shift: Number of positions by which elements move towards the end of each axis, cyclically.
     axis: The axis of each shift; distinct.
@@ -2565,7 +2565,7 @@ _r_tile = _s_tile.fast
 
 
 def tile(x: T, reps: int | Sequence[Dim]) -> T:
-    """The whole tensor several times along each axis, as numpy.tile does.
+    """The whole tensor repeated along each axis, as numpy.tile does.
     x: Input.
     reps: Number of copies of x along each axis; aligned with the last axes of x.
     """
@@ -2632,7 +2632,7 @@ _r_bias_add = _s_bias_add.fast
 
 
 def bias_add(x: T, bias: T, axis: int = 1) -> T:
-    """x plus a bias along one axis: the channels of a convolution's result.
+    """x plus a bias for each position of one axis, such as the channels of a convolution.
     x: Input.
     bias: One number for each index along `axis`, of the dtype of x.
     axis: Axis of x that bias is added along.
@@ -2654,9 +2654,9 @@ _r_dropout = _s_dropout.fast
 
 
 def dropout(x: T, key: T, p: float = 0.5) -> tuple[T, T]:
-    """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al.,
-    "Dropout", 2014). The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it
-    depends on the key and the position alone, not on the device.
+    """A random share p of the elements set to 0, the others divided by 1 - p (N. Srivastava et al., "Dropout", 2014).
+    The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key and
+    the position only, not on the device.
     x: Input of any shape, floating.
     key: Key of the random numbers, int64 of shape (2,); equal keys drop the same elements.
     p: Probability that an element is dropped, from 0 to 1.
@@ -2796,8 +2796,8 @@ def batch_norm_infer(
     eps: float = 1e-05,
     axis: int = 1,
 ) -> T:
-    """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
-    no gradient flows to them.
+    """(x - running_mean) / sqrt(running_var + eps) * w + b, for each channel. The running statistics are constants:
+    they have no gradient.
     x: Input, floating.
     running_mean: Running mean of each channel.
     running_var: Running variance of each channel.
@@ -2834,9 +2834,9 @@ def batch_norm_train(
 ) -> tuple[T, T, T, T, T]:
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015). The running statistics become (1 - momentum) * running +
-    momentum * those of the batch, the variance being the unbiased one; they are updated in place and returned as
-    new_mean and new_var. mean and invstd (1 / sqrt(variance + eps)) of the batch are what the gradient needs;
-    float32 where x is in half precision. A batch without elements leaves the running statistics as they are.
+    momentum * batch, with the unbiased variance of the batch; they are updated in place and returned as new_mean
+    and new_var. The gradient needs the results mean and invstd, 1 / sqrt(variance + eps), of the batch; they are
+    float32 if x is in half precision. A batch without elements leaves the running statistics unchanged.
     x: Input, floating.
     running_mean: Running mean of each channel.
     running_var: Running variance of each channel.
@@ -2863,8 +2863,8 @@ _r_batch_norm_train_dxwb = _s_batch_norm_train_dxwb.fast
 
 
 def batch_norm_train_dxwb(dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1) -> tuple[T, T, T]:
-    """Gradients of batch_norm_train with respect to x (through mean and variance too), w and b; the latter two are
-    float32 where x is in half precision.
+    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b; those of w and b are
+    float32 if x is in half precision.
     dy: Gradient of the result.
     x: Input, floating.
     w: As in the forward operator.
@@ -2896,7 +2896,7 @@ def layer_norm(
     eps: float = 1e-05,
 ) -> T:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J.
-    Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32.
+    Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32.
     x: Input, floating.
     scale: Multiplies the result; of the shape of the normalised axes.
     bias: Added to the result; of the shape of the normalised axes.
@@ -2922,7 +2922,7 @@ _r_layer_norm_dwb = _s_layer_norm_dwb.fast
 
 
 def layer_norm_dwb(x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> tuple[T, T]:
-    """Gradients of layer_norm with respect to scale and bias; float32 where x is in half precision.
+    """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision.
     x: Input, floating.
     dy: Gradient of the result.
     axis: Axes that are normalised together.
@@ -3028,8 +3028,8 @@ def sgd(
     nesterov: bool = False,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
-    learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate outside of
-    the velocity, so that changing it takes effect at once.)
+    learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate outside of the velocity,
+    so that a change of it takes effect at once.)
     x: The parameter, updated in place; floating.
     dx: Its gradient, of the same type.
     v: The velocity, updated in place; of the shape of x, starting as zeros.
@@ -4046,7 +4046,7 @@ _r_bernoulli = _s_bernoulli.fast
 
 
 def bernoulli(key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32') -> T:
-    """Ones with probability p, else zeros.
+    """1 with probability p, else 0.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     p: Probability of a one, in [0, 1].
@@ -4074,8 +4074,8 @@ def normal(
     std: float = 1.0,
     dtype: DTypeLike = 'float32',
 ) -> T:
-    """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
-    deviations from the mean in float32 and less precise dtypes, 8.6 in float64.
+    """Normally distributed numbers (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
+    from the mean in float32 and less precise dtypes, 8.6 in float64.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     mean: Mean.
@@ -4098,7 +4098,7 @@ _r_randint = _s_randint.fast
 
 
 def randint(key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64') -> T:
-    """Integers uniform in [low, high).
+    """Uniformly distributed integers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     low: Least value.
@@ -4127,7 +4127,7 @@ def uniform(
     high: float = 1.0,
     dtype: DTypeLike = 'float32',
 ) -> T:
-    """Numbers uniform in [low, high).
+    """Uniformly distributed numbers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     low: Lower end, included.
@@ -4194,8 +4194,8 @@ _r_argmax = _s_argmax.fast
 
 
 def argmax(x: T, axis: int | None = None, keepdims: bool = False) -> T:
-    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an axis, the position among all elements in order.
+    """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an axis,
+    the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
@@ -4214,8 +4214,8 @@ _r_argmin = _s_argmin.fast
 
 
 def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
-    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an axis, the position among all elements in order.
+    """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an axis,
+    the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
@@ -4234,7 +4234,7 @@ _r_cumprod = _s_cumprod.fast
 
 
 def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
-    """Products of the elements up to each one along an axis. Integers and booleans give int64.
+    """Cumulative products along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
@@ -4257,7 +4257,7 @@ _r_cumsum = _s_cumsum.fast
 
 
 def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
-    """Sums of the elements up to each one along an axis. Integers and booleans give int64.
+    """Cumulative sums along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
@@ -4280,7 +4280,7 @@ _r_logsumexp = _s_logsumexp.fast
 
 
 def logsumexp(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """log(sum(exp(x))), computed without overflow; -inf of no elements. Integers and booleans give float32.
+    """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4304,7 +4304,7 @@ _r_max = _s_max.fast
 
 
 def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The largest element; NaN where there is one. Equal ones share the gradient.
+    """The largest element; NaN if any is NaN. Equal extrema share the gradient.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4354,7 +4354,7 @@ _r_mean = _s_mean.fast
 
 
 def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The arithmetic mean; NaN of no elements. Integers and booleans give float32.
+    """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4378,7 +4378,7 @@ _r_min = _s_min.fast
 
 
 def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The smallest element; NaN where there is one. Equal ones share the gradient.
+    """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4402,7 +4402,7 @@ _r_prod = _s_prod.fast
 
 
 def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The product; 1 of no elements. Integers and booleans give int64.
+    """The product; 1 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4426,7 +4426,7 @@ _r_prod_dx = _s_prod_dx.fast
 
 
 def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """Gradient of prod: dy times the product of the other elements, which is right with zeros among them too.
+    """Gradient of prod: dy times the product of the other elements, also where elements are 0.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: Axis or axes to reduce; None for all of them.
@@ -4476,7 +4476,7 @@ _r_sum = _s_sum.fast
 
 
 def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The sum; 0 of no elements. Integers and booleans give int64.
+    """The sum; 0 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4500,7 +4500,7 @@ _r_sum_to = _s_sum_to.fast
 
 
 def sum_to(x: T, shape: int | Sequence[Dim]) -> T:
-    """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting.
+    """x summed to a shape that broadcasts to that of x: the gradient of broadcasting.
     x: Input.
     shape: A shape that broadcasts to that of x.
     """
@@ -4523,8 +4523,8 @@ _r_var = _s_var.fast
 
 
 def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> T:
-    """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN where
-    that is 0. Integers and booleans give float32.
+    """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is
+    0. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
@@ -4551,8 +4551,8 @@ _r_argsort = _s_argsort.fast
 
 
 def argsort(x: T, axis: int = -1, descending: bool = False) -> T:
-    """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
-    counts as larger than every number.
+    """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts as
+    larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
@@ -4571,7 +4571,7 @@ _r_sort = _s_sort.fast
 
 
 def sort(x: T, axis: int = -1, descending: bool = False) -> T:
-    """The elements along an axis in order. NaN counts as larger than every number.
+    """The elements sorted along an axis. NaN counts as larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
@@ -4593,8 +4593,8 @@ _r_topk = _s_topk.fast
 
 
 def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
-    """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements
-    the first come first; NaN counts as larger than every number.
+    """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
+    their order; NaN counts as larger than every number.
     x: Input of any shape.
     k: Number of elements to return; at most the size of the axis.
     axis: Axis to sort along.
@@ -4770,7 +4770,7 @@ _r_moveaxis = _s_moveaxis.fast
 
 
 def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> T:
-    """Axes moved to other places; the rest keep their order.
+    """Axes moved to other positions; the others keep their order.
     x: Input of any shape.
     source: Axes to move; distinct.
     destination: Their positions in the result; distinct.
@@ -4796,7 +4796,7 @@ _r_reshape = _s_reshape.fast
 
 
 def reshape(x: T, shape: int | Sequence[Dim]) -> T:
-    """The same elements, in the same order, under another shape.
+    """The same elements, in row-major order, with another shape.
     x: Input of any shape.
     shape: New shape; one size may be -1 and is then inferred.
     """
@@ -4819,7 +4819,7 @@ _r_reshape_like = _s_reshape_like.fast
 
 
 def reshape_like(x: T, like: T) -> T:
-    """The same elements, in the same order, under the shape of another tensor.
+    """The same elements, in row-major order, with the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
@@ -4840,7 +4840,7 @@ _r_shape = _s_shape.fast
 
 
 def shape(x: T) -> tuple[int, ...]:
-    """The shape of the tensor, as a tuple of ints; no kernel runs.
+    """The shape of the tensor, as a tuple of ints, known without a kernel.
     x: Input of any shape.
     """
     return invoke(_s_shape, x)
@@ -4851,8 +4851,8 @@ _r_split = _s_split.fast
 
 
 def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[T, ...]:
-    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The results
-    are a tuple of as many tensors as there are sections, or of one more than there are positions.
+    """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order. Returns a
+    tuple with one tensor per section, or one more tensor than positions.
     x: Input of any shape.
     indices_or_sections: Number of equal sections, or ascending positions to split at.
     axis: Axis to split.
@@ -4918,7 +4918,7 @@ _r_stop_gradient = _s_stop_gradient.fast
 
 
 def stop_gradient(x: T) -> T:
-    """The tensor itself, through which no gradient flows.
+    """The tensor itself, without a gradient.
     x: Input of any shape.
     """
     try:
@@ -4935,7 +4935,7 @@ _r_swap_axis = _s_swap_axis.fast
 
 
 def swap_axis(x: T, axis1: int, axis2: int) -> T:
-    """Two axes change places.
+    """Two axes exchanged.
     x: Input of any shape.
     axis1: First axis.
     axis2: Second axis.
@@ -5122,7 +5122,7 @@ _r_bitwise_not = _s_bitwise_not.fast
 
 
 def bitwise_not(x: T) -> T:
-    """Each bit of an integer flipped; the opposite of a boolean.
+    """Each bit of an integer inverted; the negation of a boolean.
     x: Input of any shape.
     """
     try:
@@ -5181,7 +5181,7 @@ _r_clip_dx = _s_clip_dx.fast
 
 
 def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> T:
-    """Gradient of clip: dy where x is within the bounds or on them, else 0.
+    """Gradient of clip: dy where x lies within the bounds or equals one, else 0.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound; None for no bound.
@@ -5204,7 +5204,7 @@ _r_copy = _s_copy.fast
 
 
 def copy(x: T) -> T:
-    """The same values in memory of their own.
+    """The same values in new memory.
     x: Input of any shape.
     """
     try:
@@ -5766,7 +5766,7 @@ _r_round = _s_round.fast
 
 
 def round(x: T) -> T:
-    """The nearest integer, the even one of two equally near.
+    """The nearest integer; ties round to even.
     x: Input of any shape.
     """
     try:

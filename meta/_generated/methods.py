@@ -73,7 +73,7 @@ class TensorMethods(TensorLike):
         return meta.bitwise_and(other, self)
 
     def bitwise_and(self, x2: Self | float) -> Self:
-        """The bits that both have, of integers or booleans.
+        """Bitwise and of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_and(self, x2)
@@ -85,7 +85,7 @@ class TensorMethods(TensorLike):
         return meta.bitwise_or(other, self)
 
     def bitwise_or(self, x2: Self | float) -> Self:
-        """The bits that either has, of integers or booleans.
+        """Bitwise or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_or(self, x2)
@@ -97,7 +97,7 @@ class TensorMethods(TensorLike):
         return meta.bitwise_xor(other, self)
 
     def bitwise_xor(self, x2: Self | float) -> Self:
-        """The bits that exactly one has, of integers or booleans.
+        """Bitwise exclusive or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_xor(self, x2)
@@ -160,7 +160,7 @@ class TensorMethods(TensorLike):
         return meta.left_shift(other, self)
 
     def left_shift(self, x2: Self | float) -> Self:
-        """The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.
+        """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.left_shift(self, x2)
@@ -190,7 +190,7 @@ class TensorMethods(TensorLike):
         return meta.logical_and(self, x2)
 
     def logical_or(self, x2: Self | float) -> Self:
-        """Whether one is true, or both.
+        """Whether at least one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.logical_or(self, x2)
@@ -253,8 +253,8 @@ class TensorMethods(TensorLike):
         return meta.power(other, self)
 
     def power(self, x2: Self | float) -> Self:
-        """x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative powers are
-        truncated: 1 and -1 keep their size, all others give 0.
+        """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
+        truncated: 1 and -1 give 1 or -1, all others 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.power(self, x2)
@@ -266,8 +266,8 @@ class TensorMethods(TensorLike):
         return meta.right_shift(other, self)
 
     def right_shift(self, x2: Self | float) -> Self:
-        """The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width less one where it is
-        negative or larger.
+        """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
+        less one.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.right_shift(self, x2)
@@ -292,7 +292,7 @@ class TensorMethods(TensorLike):
         return meta.argwhere(self, size)
 
     def gather(self, axis: int, indices: Self) -> Self:
-        """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+        """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
         result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
         than x. Positions outside are moved to the nearest inside.
         axis: The axis to index.
@@ -301,15 +301,15 @@ class TensorMethods(TensorLike):
         return meta.gather(self, axis, indices)
 
     def index_select(self, axis: int, indices: Self) -> Self:
-        """The slices of x at the given positions of an axis; those outside are moved to the nearest inside.
+        """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
         return meta.index_select(self, axis, indices)
 
     def scatter_add(self, axis: int, indices: Self, src: Self) -> Self:
-        """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
-        Positions outside are moved to the nearest inside.
+        """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add
+        does. Positions outside are moved to the nearest inside.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         src: Values to add, of the shape of indices.
@@ -323,9 +323,9 @@ class TensorMethods(TensorLike):
         src: Self,
         reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
     ) -> Self:
-        """x with each element of src put at the place along `axis` that indices name, in order. y[i][indices[i][j]] =
-        src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what is there.
-        Positions outside are moved to the nearest inside.
+        """x with each element of src written at its position along `axis`, given by `indices`, in order.
+        y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with
+        the present value. Positions outside are moved to the nearest inside.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         src: Values to write, of the shape of indices.
@@ -348,8 +348,8 @@ class TensorMethods(TensorLike):
 
     def take(self, indices: Self, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Self:
         """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
-        replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with "wrap" it
-        counts from the end.
+        replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode "wrap" takes
+        them modulo the size.
         indices: Positions, of an integer dtype.
         axis: The axis to index; None for the flattened input.
         mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
@@ -357,7 +357,7 @@ class TensorMethods(TensorLike):
         return meta.take(self, indices, axis, mode)
 
     def one_hot(self, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> Self:
-        """For each index a vector of zeros with a one at its place, along a new axis.
+        """For each index a vector of zeros with a one at that position, along a new axis.
         depth: Size of the new axis.
         dtype: Dtype of the result.
         axis: Position of the new axis in the result.
@@ -392,8 +392,8 @@ class TensorMethods(TensorLike):
         pad_value: float = 0.0,
         mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
     ) -> Self:
-        """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
-        there: "reflect" takes widths below the size of the axis, "symmetric" up to it.
+        """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are
+        less than the size of the axis, those of "symmetric" at most the size.
         pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
         pad_value: Value of the added elements in mode "constant".
         mode: Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.
@@ -401,21 +401,21 @@ class TensorMethods(TensorLike):
         return meta.pad(self, pad_width, pad_value, mode)
 
     def repeat(self, repeats: int, axis: int | None = None) -> Self:
-        """Each element several times in a row along an axis, as numpy.repeat does.
+        """Each element repeated in sequence along an axis, as numpy.repeat does.
         repeats: Number of copies of each element.
         axis: Axis to repeat along; None for the flattened input.
         """
         return meta.repeat(self, repeats, axis)
 
     def roll(self, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> Self:
-        """The elements moved along axes; what leaves at one end enters at the other.
+        """The elements shifted along axes; those shifted past one end reappear at the other.
         shift: Number of positions by which elements move towards the end of each axis, cyclically.
         axis: The axis of each shift; distinct.
         """
         return meta.roll(self, shift, axis)
 
     def tile(self, reps: int | Sequence[Dim]) -> Self:
-        """The whole tensor several times along each axis, as numpy.tile does.
+        """The whole tensor repeated along each axis, as numpy.tile does.
         reps: Number of copies of x along each axis; aligned with the last axes of x.
         """
         return meta.tile(self, reps)
@@ -459,23 +459,23 @@ class TensorMethods(TensorLike):
         return meta.any(self, axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
-        Without an axis, the position among all elements in order.
+        """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an
+        axis, the position in row-major order.
         axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.argmax(self, axis, keepdims)
 
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Self:
-        """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
-        Without an axis, the position among all elements in order.
+        """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an
+        axis, the position in row-major order.
         axis: Axis to search; None for the flattened input.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.argmin(self, axis, keepdims)
 
     def cumprod(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
-        """Products of the elements up to each one along an axis. Integers and booleans give int64.
+        """Cumulative products along an axis. Integers and booleans give int64.
         axis: Axis to scan.
         exclusive: Exclude each element from its own result.
         reverse: Scan from the end.
@@ -483,7 +483,7 @@ class TensorMethods(TensorLike):
         return meta.cumprod(self, axis, exclusive, reverse)
 
     def cumsum(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
-        """Sums of the elements up to each one along an axis. Integers and booleans give int64.
+        """Cumulative sums along an axis. Integers and booleans give int64.
         axis: Axis to scan.
         exclusive: Exclude each element from its own result.
         reverse: Scan from the end.
@@ -491,35 +491,35 @@ class TensorMethods(TensorLike):
         return meta.cumsum(self, axis, exclusive, reverse)
 
     def logsumexp(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """log(sum(exp(x))), computed without overflow; -inf of no elements. Integers and booleans give float32.
+        """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.logsumexp(self, axis, keepdims)
 
     def max(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The largest element; NaN where there is one. Equal ones share the gradient.
+        """The largest element; NaN if any is NaN. Equal extrema share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.max(self, axis, keepdims)
 
     def mean(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The arithmetic mean; NaN of no elements. Integers and booleans give float32.
+        """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.mean(self, axis, keepdims)
 
     def min(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The smallest element; NaN where there is one. Equal ones share the gradient.
+        """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.min(self, axis, keepdims)
 
     def prod(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The product; 1 of no elements. Integers and booleans give int64.
+        """The product; 1 for no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
@@ -534,15 +534,15 @@ class TensorMethods(TensorLike):
         return meta.std(self, axis, correction, keepdims)
 
     def sum(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The sum; 0 of no elements. Integers and booleans give int64.
+        """The sum; 0 for no elements. Integers and booleans give int64.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.sum(self, axis, keepdims)
 
     def var(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
-        """The mean squared distance from the mean, with the number of elements less `correction` as divisor; NaN
-        where that is 0. Integers and booleans give float32.
+        """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that
+        is 0. Integers and booleans give float32.
         axis: Axis or axes to reduce; None for all of them.
         correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
@@ -550,23 +550,23 @@ class TensorMethods(TensorLike):
         return meta.var(self, axis, correction, keepdims)
 
     def argsort(self, axis: int = -1, descending: bool = False) -> Self:
-        """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order;
-        NaN counts as larger than every number.
+        """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts
+        as larger than every number.
         axis: Axis to sort along.
         descending: Sort from the largest to the smallest.
         """
         return meta.argsort(self, axis, descending)
 
     def sort(self, axis: int = -1, descending: bool = False) -> Self:
-        """The elements along an axis in order. NaN counts as larger than every number.
+        """The elements sorted along an axis. NaN counts as larger than every number.
         axis: Axis to sort along.
         descending: Sort from the largest to the smallest.
         """
         return meta.sort(self, axis, descending)
 
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Self, Self]:
-        """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal
-        elements the first come first; NaN counts as larger than every number.
+        """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements
+        keep their order; NaN counts as larger than every number.
         k: Number of elements to return; at most the size of the axis.
         axis: Axis to sort along.
         largest: Return the largest elements, descending; else the smallest, ascending.
@@ -598,21 +598,21 @@ class TensorMethods(TensorLike):
         return meta.expand_dims(self, axis)
 
     def moveaxis(self, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Self:
-        """Axes moved to other places; the rest keep their order.
+        """Axes moved to other positions; the others keep their order.
         source: Axes to move; distinct.
         destination: Their positions in the result; distinct.
         """
         return meta.moveaxis(self, source, destination)
 
     def reshape(self, shape: int | Sequence[Dim]) -> Self:
-        """The same elements, in the same order, under another shape.
+        """The same elements, in row-major order, with another shape.
         shape: New shape; one size may be -1 and is then inferred.
         """
         return meta.reshape(self, shape)
 
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
-        """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order. The
-        results are a tuple of as many tensors as there are sections, or of one more than there are positions.
+        """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
+        Returns a tuple with one tensor per section, or one more tensor than positions.
         indices_or_sections: Number of equal sections, or ascending positions to split at.
         axis: Axis to split.
         """
@@ -625,11 +625,11 @@ class TensorMethods(TensorLike):
         return meta.squeeze(self, axis)
 
     def stop_gradient(self) -> Self:
-        """The tensor itself, through which no gradient flows."""
+        """The tensor itself, without a gradient."""
         return meta.stop_gradient(self)
 
     def swap_axis(self, axis1: int, axis2: int) -> Self:
-        """Two axes change places.
+        """Two axes exchanged.
         axis1: First axis.
         axis2: Second axis.
         """
@@ -676,7 +676,7 @@ class TensorMethods(TensorLike):
         return meta.bitwise_not(self)
 
     def bitwise_not(self) -> Self:
-        """Each bit of an integer flipped; the opposite of a boolean."""
+        """Each bit of an integer inverted; the negation of a boolean."""
         return meta.bitwise_not(self)
 
     def ceil(self) -> Self:
@@ -695,7 +695,7 @@ class TensorMethods(TensorLike):
         return meta.copy(self)
 
     def copy(self) -> Self:
-        """The same values in memory of their own."""
+        """The same values in new memory."""
         return meta.copy(self)
 
     def cos(self) -> Self:
@@ -795,7 +795,7 @@ class TensorMethods(TensorLike):
         return meta.relu(self)
 
     def round(self) -> Self:
-        """The nearest integer, the even one of two equally near."""
+        """The nearest integer; ties round to even."""
         return meta.round(self)
 
     def rsqrt(self) -> Self:

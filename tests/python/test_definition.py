@@ -67,7 +67,7 @@ def test_a_type_function_returns_a_type(result: Any) -> None:
 
 def test_a_reference_of_another_shape_is_not_broadcast() -> None:
     op = define(reference=lambda x, by: x[:1] * by)
-    with pytest.raises(KernelError, match=r"made shape \(1, 3\), its declaration says \(2, 3\)"):
+    with pytest.raises(KernelError, match=r"returned shape \(1, 3\), its declaration says \(2, 3\)"):
         op(meta.ones((2, 3)))
 
 

@@ -43,9 +43,9 @@ def _result(q: TensorType, v: TensorType) -> Shape:
 def scaled_dot_product_attention(
     q: TensorType, k: TensorType, v: TensorType, causal: bool, scale: float | None
 ) -> TupleType:
-    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and the logarithm of the sum
-    of the exponentials of each row of scores, which the gradient needs (T. Dao et al., "FlashAttention", 2022); float32
-    where q is in half precision. Half precisions are computed in float32."""
+    """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
+    the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves are
+    computed in float32, with lse in float32."""
     _operands(q, k, v)
     return TupleType((q.with_shape(_result(q, v)), q.with_shape(q.shape[:-1]).with_dtype(accumulation_dtype(q.dtype))))
 

@@ -1,4 +1,4 @@
-"""Declarations of elementwise operators of two operands, and of the choice between two."""
+"""Declarations of elementwise operators of two operands, and of `where`."""
 
 # The functions of the operator module are untyped.
 # pyright: reportUnknownMemberType=false
@@ -56,8 +56,8 @@ standard_binary(
 )
 standard_binary(
     "power",
-    "x1 ** x2; x ** 0 is 1, and NaN where x1 is negative and x2 no integer. Integers to negative "
-    "powers are truncated: 1 and -1 keep their size, all others give 0.",
+    "x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative "
+    "powers are truncated: 1 and -1 give 1 or -1, all others 0.",
     accepts="number",
     scalar=_power,
     operator="__pow__",
@@ -94,40 +94,40 @@ def _one(a: float, b: float) -> bool:
 
 # Logic on truth values (anything but 0 is true), and on bits.
 standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_both)
-standard_binary("logical_or", "Whether one is true, or both.", result="bool", amp="keep", scalar=_either)
+standard_binary("logical_or", "Whether at least one is true.", result="bool", amp="keep", scalar=_either)
 standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_one)
 standard_binary(
     "bitwise_and",
-    "The bits that both have, of integers or booleans.",
+    "Bitwise and of integers or booleans.",
     accepts="discrete",
     scalar=operator.and_,
     operator="__and__",
 )
 standard_binary(
     "bitwise_or",
-    "The bits that either has, of integers or booleans.",
+    "Bitwise or of integers or booleans.",
     accepts="discrete",
     scalar=operator.or_,
     operator="__or__",
 )
 standard_binary(
     "bitwise_xor",
-    "The bits that exactly one has, of integers or booleans.",
+    "Bitwise exclusive or of integers or booleans.",
     accepts="discrete",
     scalar=operator.xor,
     operator="__xor__",
 )
 standard_binary(
     "left_shift",
-    "The bits of x1 moved up by x2, zeros following; 0 where x2 is negative or too large.",
+    "The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.",
     accepts="int",
     scalar=operator.lshift,
     operator="__lshift__",
 )
 standard_binary(
     "right_shift",
-    "The bits of x1 moved down by x2, copies of the sign following; x2 counts as the width "
-    "less one where it is negative or larger.",
+    "The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 "
+    "counts as the width less one.",
     accepts="int",
     scalar=operator.rshift,
     operator="__rshift__",

@@ -23,15 +23,15 @@ def _declare_resize(rank: int) -> None:
 
     @declare(forward, schema=schema.resize, pattern="injective")
     def resize(x: TensorType, size: _Ints, method: str, *_: object) -> TensorType:
-        """The image at another size, interpolated from the nearest elements along each axis: one, the two next to it
-        (linear) or four (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
-        1981). Elements past the edge are those at the edge. "nearest" takes any dtype, the others floats."""
+        """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
+        four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
+        1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats."""
         _check(rank, x, method)
         return x.with_shape((*x.shape[:2], *window.per_axis("size", size, rank)))
 
     @declare(backward, schema=schema.resize_dx)
     def resize_dx(dy: TensorType, shape: _Ints, method: str, *_: object) -> TensorType:
-        """Gradient of resizing: each element of dy shared by those that it was interpolated from."""
+        """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from."""
         rules.require_float("dy", dy)
         _check(rank, dy, method)
         x = dy.with_shape(shape)
@@ -44,9 +44,9 @@ def _declare_resize(rank: int) -> None:
 def non_max_suppression(
     boxes: TensorType, scores: TensorType, iou_threshold: float, score_threshold: float | None, max_size: int | None
 ) -> TupleType:
-    """The boxes that overlap none of higher score too much: their positions by descending score, (batch, n) with -1
-    after the last, and their number, (batch,); int64. Of equal scores the first counts as higher. To suppress within
-    classes only, move the boxes of each class apart."""
+    """The boxes kept after removing each box that overlaps a kept box of higher score: positions by descending score,
+    (batch, n), -1 after the last; and the number kept, (batch,); int64. Of equal scores the first counts as higher.
+    To suppress within classes only, offset the boxes of each class so that classes do not overlap."""
     rules.require_float("boxes", boxes)
     rules.require_same_dtype(boxes=boxes, scores=scores)
     rules.same_device(boxes, scores)

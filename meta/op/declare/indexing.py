@@ -1,4 +1,4 @@
-"""Declarations of operators that pick elements by position, and put them there."""
+"""Declarations of operators that read and write elements by position."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _length(begin: int, end: int, step: int, size: Dim) -> Dim:
 def strided_slice_dx(
     dy: TensorType, shape: tuple[int, ...], begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> TensorType:
-    """Gradient of strided_slice: dy in the sliced places of a tensor of zeros."""
+    """Gradient of strided_slice: zeros, with dy at the sliced positions."""
     x = dy.with_shape(shape)
     rules.require_same_shape(dy=dy, slice=dy.with_shape(_sliced(x, begin, end, strides)))
     return x
@@ -82,7 +82,7 @@ def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
 
 
 def _require_number(name: str, t: TensorType) -> None:
-    """What is added up."""
+    """Raise TypeInferenceError for bool, which cannot be summed."""
     rules.require(
         t.dtype != "bool", f"'{name}' has dtype bool", "integers and floats", f'cast it: {name}.cast("int32")'
     )
@@ -102,20 +102,20 @@ def _require_indices(indices: TensorType, x: TensorType) -> None:
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
-    The axis is replaced by the axes of `indices`. With mode "clip" a negative position means the first one, with
-    "wrap" it counts from the end."""
+    The axis is replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode
+    "wrap" takes them modulo the size."""
     return x.with_shape(_taken(x, indices, axis))
 
 
 @declare("index_select", schema=indexing.index_select, pattern="injective", method=True)
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
-    """The slices of x at the given positions of an axis; those outside are moved to the nearest inside."""
+    """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside."""
     rules.require_rank("indices", indices, 1)
     return x.with_shape(_taken(x, indices, axis))
 
 
 def _require_elements(size: Dim, indices: TensorType, x: TensorType) -> None:
-    """An axis that positions point into has some."""
+    """Raise TypeInferenceError for positions in an empty axis."""
     rules.require(
         size != 0 or indices.size == 0,
         f"x of shape {rules.show(x.shape)} is empty where indices point",
@@ -136,7 +136,7 @@ def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, .
 
 @declare("take_dx", schema=indexing.take_dx, amp="never")
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
-    """Gradient of take: each element of dy added to the place that it was taken from."""
+    """Gradient of take: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
     x = dy.with_shape(shape)
     rules.require_same_shape(dy=dy, taken=dy.with_shape(_taken(x, indices, axis)))
@@ -145,7 +145,7 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
 
 @declare("gather", schema=indexing.gather, pattern="injective", method=True)
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
-    """For every position of `indices`, the element of x whose place along `axis` it names, as torch.gather does.
+    """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
 
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     Positions outside are moved to the nearest inside."""
@@ -170,7 +170,7 @@ def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
 
 @declare("gather_dx", schema=indexing.gather_dx, amp="never")
 def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
-    """Gradient of gather: each element of dy added to the place that it was taken from."""
+    """Gradient of gather: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
     x = dy.with_shape(shape)
     _gathered(x, axis, indices)
@@ -209,7 +209,7 @@ def _gathered_nd(x: TensorType, indices: TensorType, batch_dims: int = 0) -> tup
 
 @declare("gather_nd_dx", schema=indexing.gather_nd_dx, amp="never")
 def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], batch_dims: int) -> TensorType:
-    """Gradient of gather_nd: each element of dy added to the place that it was taken from."""
+    """Gradient of gather_nd: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
     x = dy.with_shape(shape)
     taken = dy.with_shape(_gathered_nd(x, indices, batch_dims))
@@ -219,7 +219,7 @@ def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], ba
 
 @declare("scatter_add", schema=indexing.scatter_add, method=True)
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
-    """x plus each element of src at the place along `axis` that indices name, as torch.scatter_add does.
+    """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
 
     Positions outside are moved to the nearest inside."""
     return _scattered(x, axis, indices, src, "add")
@@ -227,10 +227,10 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
 
 @declare("scatter_elements", schema=indexing.scatter_elements, method=True)
 def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
-    """x with each element of src put at the place along `axis` that indices name, in order.
+    """x with each element of src written at its position along `axis`, given by `indices`, in order.
 
-    y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; the other reductions combine it with what
-    is there. Positions outside are moved to the nearest inside."""
+    y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
+    present value. Positions outside are moved to the nearest inside."""
     return _scattered(x, axis, indices, src, reduction)
 
 
@@ -250,8 +250,8 @@ def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
 
 @declare("scatter_nd", schema=indexing.scatter_nd)
 def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
-    """x with each element or slice of src put at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
-    i...]] = src[i...] for reduction "update"; the other reductions combine it with what is there.
+    """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
+    i...]] = src[i...] for reduction "update"; other reductions combine it with the present value.
 
     Coordinates outside are moved to the nearest inside."""
     rules.require_same_shape(src=src, places=src.with_shape(_gathered_nd(x, indices)))

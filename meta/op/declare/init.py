@@ -62,7 +62,7 @@ def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
 
 @declare("arange", schema=init.arange, pattern="injective", amp="never")
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Device) -> TensorType:
-    """start, start + step, ... up to `stop`, which is not included: ceil((stop - start) / step) values."""
+    """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
     rules.require(step != 0, "'step' is 0", "a step other than 0")
     rules.require(
@@ -79,7 +79,7 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
 
 @declare("linspace", schema=init.linspace, pattern="injective", amp="never")
 def linspace(start: float, stop: float, num: int, dtype: str, device: Device) -> TensorType:
-    """`num` evenly spaced values from `start` to `stop`, both included; of one value, `start`."""
+    """`num` evenly spaced values from `start` to `stop`, both included; `start` alone if num is 1."""
     return _created((num,), dtype, device)
 
 
@@ -91,7 +91,7 @@ def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
 
 @declare("one_hot", schema=init.one_hot, pattern="injective", method=True)
 def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorType:
-    """For each index a vector of zeros with a one at its place, along a new axis."""
+    """For each index a vector of zeros with a one at that position, along a new axis."""
     rules.require(
         dtypes.is_int(indices.dtype),
         f"'indices' has dtype {indices.dtype}",

@@ -123,7 +123,7 @@ def class_axis(ndim: int) -> int:
 
 
 def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:
-    """Check a loss over classes; the shape of the losses, which is that of the targets."""
+    """The shape of the losses, which is that of the targets. Raises TypeInferenceError unless the operands fit."""
     rules.require(
         dtypes.is_float(dtype),
         f"'x' has dtype {dtype}",
@@ -167,8 +167,8 @@ def nll_loss(
     ignore_index: int,
     label_smoothing: float,
 ) -> TensorType:
-    """Minus the log-probability, given by x, of the right class, times the weight of that class. The mean is divided by
-    the sum of these weights. A target that is no class, other than ignore_index, gives NaN."""
+    """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by the
+    sum of these weights. An invalid target other than ignore_index gives NaN."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
@@ -183,7 +183,7 @@ def nll_loss_dx(
     ignore_index: int,
     label_smoothing: float,
 ) -> TensorType:
-    """Gradient of nll_loss with respect to x, which is the same for every x."""
+    """Gradient of nll_loss with respect to x; it does not depend on x."""
     losses = _classes(shape, dy.dtype, target, weight, label_smoothing)
     rules.same_device(dy, target)
     x = dy.with_shape(shape)
@@ -200,7 +200,7 @@ def cross_entropy(
     label_smoothing: float,
 ) -> TensorType:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. A target that is no class, other than ignore_index, gives NaN."""
+    "Rethinking the Inception Architecture", 2016. An invalid target other than ignore_index gives NaN."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 

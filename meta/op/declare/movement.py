@@ -1,4 +1,4 @@
-"""Declarations of operators that repeat, reorder, frame or mask the elements along axes."""
+"""Declarations of operators that repeat, reorder, pad or mask elements along axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta.schema import movement
 
 @declare("repeat", schema=movement.repeat, pattern="injective", method=True)
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
-    """Each element several times in a row along an axis, as numpy.repeat does."""
+    """Each element repeated in sequence along an axis, as numpy.repeat does."""
     rules.require(repeats >= 0, f"repeats is {repeats}", "zero or more")
     if axis is None:
         return x.with_shape((x.size * repeats,))
@@ -22,7 +22,7 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
 
 @declare("tile", schema=movement.tile, pattern="injective", method=True)
 def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
-    """The whole tensor several times along each axis, as numpy.tile does."""
+    """The whole tensor repeated along each axis, as numpy.tile does."""
     rules.require(all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
     rank = max(x.ndim, len(reps))
     sizes = (1,) * (rank - x.ndim) + x.shape
@@ -40,7 +40,7 @@ def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
 
 @declare("roll", schema=movement.roll, pattern="injective", method=True)
 def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> TensorType:
-    """The elements moved along axes; what leaves at one end enters at the other."""
+    """The elements shifted along axes; those shifted past one end reappear at the other."""
     rules.require(len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
     rules.require(x.ndim > 0 or not axis, "the tensor is 0-d", "at least one axis")
     rules.axis_indices(axis, x.ndim)
@@ -49,8 +49,8 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
 
 @declare("pad", schema=movement.pad, pattern="injective", method=True)
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
-    """The tensor framed with elements of one value, or with its own, as numpy.pad does. What is mirrored must be
-    there: "reflect" takes widths below the size of the axis, "symmetric" up to it."""
+    """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are less
+    than the size of the axis, those of "symmetric" at most the size."""
     rules.require(
         len(pad_width) == 2 * x.ndim,
         f"pad_width {pad_width} for rank {x.ndim}",

@@ -50,7 +50,7 @@ def log_softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
 
 @declare("bias_add", schema=nn.bias_add, pattern="broadcast")
 def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
-    """x plus a bias along one axis: the channels of a convolution's result."""
+    """x plus a bias for each position of one axis, such as the channels of a convolution."""
     at = rules.axis_index(axis, x.ndim)
     rules.require(x.dtype != "bool", "'x' has dtype bool", "a numeric dtype", 'cast it: x.cast("int32")')
     rules.require_rank("bias", bias, 1)
@@ -70,9 +70,9 @@ def _probability(p: float) -> None:
 
 @declare("dropout", schema=nn.dropout, pattern="injective", outputs=("y", "mask"))
 def dropout(x: TensorType, key: TensorType, p: float) -> TupleType:
-    """Zeros in place of a random share p of the elements, the others divided by 1 - p (N. Srivastava et al., "Dropout",
-    2014). The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key
-    and the position alone, not on the device."""
+    """A random share p of the elements set to 0, the others divided by 1 - p (N. Srivastava et al., "Dropout", 2014).
+    The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key and the
+    position only, not on the device."""
     rules.require_float("x", x)
     _probability(p)
     rules.require(

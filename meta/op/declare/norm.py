@@ -41,7 +41,7 @@ def _normalised(x: TensorType, axis: _Ints) -> Shape:
 @declare("layer_norm", schema=norm.layer_norm, pattern="softmax", amp="never")
 def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
-    J. Kiros, G. Hinton, "Layer Normalization", 2016). Half precisions are computed in float32."""
+    J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32."""
     shape = _normalised(x, axis)
     for name, value in (("scale", scale), ("bias", bias)):
         _parameter(name, value, x, shape, "that of the normalised axes")
@@ -60,7 +60,7 @@ def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis:
 
 @declare("layer_norm_dwb", schema=norm.layer_norm_dwb, pattern="reduce", amp="never", outputs=("dscale", "dbias"))
 def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> TupleType:
-    """Gradients of layer_norm with respect to scale and bias; float32 where x is in half precision."""
+    """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision."""
     shape = _normalised(x, axis)
     rules.require_same_shape(x=x, dy=dy)
     rules.require_same_dtype(x=x, dy=dy)
@@ -70,7 +70,7 @@ def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> Tu
 
 
 def _channels(x: TensorType, axis: int) -> Shape:
-    """The shape of what there is one of a channel."""
+    """The shape of a tensor with one element per channel."""
     rules.require_float("x", x)
     rules.require(x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "a batch axis and an axis of channels")
     return (x.shape[rules.axis_index(axis, x.ndim)],)
@@ -104,10 +104,10 @@ def batch_norm_train(
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015).
 
-    The running statistics become (1 - momentum) * running + momentum * those of the batch, the variance being the
-    unbiased one; they are updated in place and returned as new_mean and new_var. mean and invstd (1 / sqrt(variance +
-    eps)) of the batch are what the gradient needs; float32 where x is in half precision. A batch without elements
-    leaves the running statistics as they are."""
+    The running statistics become (1 - momentum) * running + momentum * batch, with the unbiased variance of the batch;
+    they are updated in place and returned as new_mean and new_var. The gradient needs the results mean and invstd,
+    1 / sqrt(variance + eps), of the batch; they are float32 if x is in half precision. A batch without elements leaves
+    the running statistics unchanged."""
     shape = _channel_parameters(x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     others = product(d for i, d in enumerate(x.shape) if i != axis % x.ndim)
     rules.require(
@@ -130,8 +130,8 @@ def batch_norm_train(
 def batch_norm_train_dxwb(
     dy: TensorType, x: TensorType, w: TensorType | None, mean: TensorType, invstd: TensorType, axis: int
 ) -> TupleType:
-    """Gradients of batch_norm_train with respect to x (through mean and variance too), w and b; the latter two are
-    float32 where x is in half precision."""
+    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b; those of w and b are
+    float32 if x is in half precision."""
     shape = _channel_parameters(x, axis, w=w, mean=mean, invstd=invstd)
     rules.require_same_shape(dy=dy, x=x)
     rules.require_same_dtype(dy=dy, x=x)
@@ -150,7 +150,7 @@ def batch_norm_infer(
     eps: float,
     axis: int,
 ) -> TensorType:
-    """(x - running_mean) / sqrt(running_var + eps) * w + b, channel by channel. The running statistics are constants:
-    no gradient flows to them."""
+    """(x - running_mean) / sqrt(running_var + eps) * w + b, for each channel. The running statistics are constants:
+    they have no gradient."""
     _channel_parameters(x, axis, running_mean=running_mean, running_var=running_var, w=w, b=b)
     return x

@@ -11,7 +11,7 @@ from meta.schema import optimizer
 
 
 def _require(x: TensorType, dx: TensorType, *numbers: Any, **states: TensorType) -> None:
-    """What all steps need: floating tensors of one shape and device, and numbers or 0-d tensors."""
+    """Raise TypeInferenceError unless tensors are floating, of one shape and device, and numbers are 0-d."""
     rules.require_float("x", x)
     rules.require_same_dtype(x=x, dx=dx)
     rules.require_same_shape(x=x, dx=dx, **states)
@@ -34,9 +34,8 @@ def _require(x: TensorType, dx: TensorType, *numbers: Any, **states: TensorType)
 )
 def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: Any) -> TupleType:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then
-    x <- x - learning_rate * v. Returns x and v. (The form of I. Sutskever et al., 2013, with the learning rate
-    outside of
-    the velocity, so that changing it takes effect at once.)"""
+    x <- x - learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate
+    outside of the velocity, so that a change of it takes effect at once.)"""
     _require(x, dx, learning_rate, v=v)
     return TupleType((x, v))
 

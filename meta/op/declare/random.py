@@ -1,6 +1,6 @@
 """Declarations of random operators.
 
-Numbers are a function of the key and of the position in the result, the same on every device and in every dialect.
+A number is a function of the key and its position in the result, the same on every device and in every dialect.
 The bits are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
 """
 
@@ -15,7 +15,7 @@ from meta.schema import random
 
 
 def require_key(key: TensorType) -> None:
-    """An int64 tensor (seed, offset)."""
+    """Raise TypeInferenceError unless `key` is an int64 tensor (seed, offset)."""
     fits = key.dtype == "int64" and key.ndim == 1 and same_dim(key.shape[0], 2)
     rules.require(fits, f"'key' is {key!r}", "int64 of shape (2,)", "get one from meta.random.next_key()")
 
@@ -33,14 +33,14 @@ def _floating(key: TensorType, shape: tuple[int, ...], dtype: str) -> TensorType
 
 @declare("uniform", schema=random.uniform, pattern="injective")
 def uniform(key: TensorType, shape: tuple[int, ...], low: float, high: float, dtype: str) -> TensorType:
-    """Numbers uniform in [low, high)."""
+    """Uniformly distributed numbers in [low, high)."""
     rules.require_ordered(low, high)
     return _floating(key, shape, dtype)
 
 
 @declare("normal", schema=random.normal, pattern="injective")
 def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dtype: str) -> TensorType:
-    """Numbers of a normal distribution (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
+    """Normally distributed numbers (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard
     deviations from the mean in float32 and less precise dtypes, 8.6 in float64."""
     rules.require(std >= 0, f"std is {std}", "0 or more")
     return _floating(key, shape, dtype)
@@ -48,7 +48,7 @@ def normal(key: TensorType, shape: tuple[int, ...], mean: float, std: float, dty
 
 @declare("randint", schema=random.randint, pattern="injective")
 def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype: str) -> TensorType:
-    """Integers uniform in [low, high)."""
+    """Uniformly distributed integers in [low, high)."""
     rules.require(dtypes.is_int(dtype), f"dtype is {dtype}", f"{', '.join(dtypes.INTS)}")
     rules.require_ordered(low, high, strictly=True)
     if isinstance(low, int) and isinstance(high, int):
@@ -64,6 +64,6 @@ def randint(key: TensorType, shape: tuple[int, ...], low: Dim, high: Dim, dtype:
 
 @declare("bernoulli", schema=random.bernoulli, pattern="injective")
 def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> TensorType:
-    """Ones with probability p, else zeros."""
+    """1 with probability p, else 0."""
     rules.require(0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
     return _random(key, shape, dtype)

@@ -15,21 +15,20 @@ from meta.schema import reduce
 
 standard_reduce("all", "Whether all elements are true (not 0).", result="bool")
 standard_reduce("any", "Whether any element is true (not 0).", result="bool")
-standard_reduce("max", "The largest element; NaN where there is one. Equal ones share the gradient.", empty=False)
-standard_reduce("mean", "The arithmetic mean; NaN of no elements.", result="float", amp="never")
-standard_reduce("min", "The smallest element; NaN where there is one. Equal ones share the gradient.", empty=False)
-standard_reduce("prod", "The product; 1 of no elements.", result="sum", amp="never")
-standard_reduce("sum", "The sum; 0 of no elements.", result="sum", amp="never")
+standard_reduce("max", "The largest element; NaN if any is NaN. Equal extrema share the gradient.", empty=False)
+standard_reduce("mean", "The arithmetic mean; NaN for no elements.", result="float", amp="never")
+standard_reduce("min", "The smallest element; NaN if any is NaN. Equal extrema share the gradient.", empty=False)
+standard_reduce("prod", "The product; 1 for no elements.", result="sum", amp="never")
+standard_reduce("sum", "The sum; 0 for no elements.", result="sum", amp="never")
 standard_reduce(
-    "logsumexp", "log(sum(exp(x))), computed without overflow; -inf of no elements.", result="float", amp="never"
+    "logsumexp", "log(sum(exp(x))), computed without overflow; -inf for no elements.", result="float", amp="never"
 )
 standard_reduce(
     "std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment, amp="never"
 )
 standard_reduce(
     "var",
-    "The mean squared distance from the mean, with the number of elements less `correction` as "
-    "divisor; NaN where that is 0.",
+    "The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is 0.",
     result="float",
     schema=reduce.moment,
     amp="never",
@@ -45,15 +44,15 @@ def _position(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
 
 @declare("argmax", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmax(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
-    """The position of the largest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an axis, the position among all elements in order."""
+    """The position of the largest element as int64: the first of equal elements, or the first NaN.
+    Without an axis, the position in row-major order."""
     return _position(x, axis, keepdims)
 
 
 @declare("argmin", schema=reduce.arg_reduce, pattern="reduce", method=True)
 def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
-    """The position of the smallest element as int64: the first of equal ones, the first NaN where there is one.
-    Without an axis, the position among all elements in order."""
+    """The position of the smallest element as int64: the first of equal elements, or the first NaN.
+    Without an axis, the position in row-major order."""
     return _position(x, axis, keepdims)
 
 
@@ -66,8 +65,8 @@ def _scan(name: str, doc: str) -> None:
     declare(name, schema=reduce.scan, doc=doc, pattern="opaque", amp="never", method=True)(typed)
 
 
-_scan("cumprod", "Products of the elements up to each one along an axis.")
-_scan("cumsum", "Sums of the elements up to each one along an axis.")
+_scan("cumprod", "Cumulative products along an axis.")
+_scan("cumsum", "Cumulative sums along an axis.")
 
 
 @declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")
@@ -79,7 +78,7 @@ def max_dx(x: TensorType, y: TensorType, dy: TensorType, axis: tuple[int, ...] |
 
 @declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never")
 def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
-    """Gradient of prod: dy times the product of the other elements, which is right with zeros among them too."""
+    """Gradient of prod: dy times the product of the other elements, also where elements are 0."""
     _require_reduced(x, axis, keepdims, dy=dy)
     return x
 
@@ -93,7 +92,7 @@ def _require_reduced(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool
 
 @declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
-    """Sum x down to a shape that broadcasts to its own: the gradient of broadcasting."""
+    """x summed to a shape that broadcasts to that of x: the gradient of broadcasting."""
     rules.require_number("x", x)
     full = rules.broadcast_shapes(x.shape, shape)
     rules.require(

@@ -1,4 +1,4 @@
-"""Declarations of operators that put the elements along an axis in order."""
+"""Declarations of operators that sort the elements along an axis."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from meta.schema import sort as schema
 
 @declare("argsort", schema=schema.sort, method=True, amp="keep")
 def argsort(x: TensorType, axis: int, descending: bool) -> TensorType:
-    """The positions, as int64, that put the elements along an axis in order. Equal elements stay in their order; NaN
-    counts as larger than every number."""
+    """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts as
+    larger than every number."""
     rules.axis_index(axis, x.ndim)
     return x.with_dtype("int64")
 
 
 @declare("sort", schema=schema.sort, method=True, amp="keep")
 def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
-    """The elements along an axis in order. NaN counts as larger than every number."""
+    """The elements sorted along an axis. NaN counts as larger than every number."""
     rules.axis_index(axis, x.ndim)
     return x
 
 
 @declare("topk", schema=schema.topk, method=True, amp="keep", outputs=("values", "indices"))
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
-    """The k largest (or smallest) elements along an axis, in order, and their positions as int64. Of equal elements the
-    first come first; NaN counts as larger than every number."""
+    """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
+    their order; NaN counts as larger than every number."""
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
     at = rules.axis_index(axis, x.ndim)
     size = x.shape[at]

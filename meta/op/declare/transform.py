@@ -1,4 +1,4 @@
-"""Declarations of operators that change shape, type or place."""
+"""Declarations of operators that change shape, dtype or device, join or split."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def device_copy(x: TensorType, device: Device) -> TensorType:
 
 @declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True)
 def stop_gradient(x: TensorType) -> TensorType:
-    """The tensor itself, through which no gradient flows."""
+    """The tensor itself, without a gradient."""
     return x
 
 
 @declare("shape", schema=transform.x_only)
 def shape(x: TensorType) -> Value:
-    """The shape of the tensor, as a tuple of ints; no kernel runs."""
+    """The shape of the tensor, as a tuple of ints, known without a kernel."""
     return Value(x.shape)
 
 
@@ -48,13 +48,13 @@ def shape(x: TensorType) -> Value:
 
 @declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True)
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
-    """The same elements, in the same order, under another shape."""
+    """The same elements, in row-major order, with another shape."""
     return x.with_shape(rules.resolve_reshape(x.shape, shape))
 
 
 @declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True)
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
-    """The same elements, in the same order, under the shape of another tensor."""
+    """The same elements, in row-major order, with the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape(x.shape, like.shape))
 
 
@@ -120,13 +120,13 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
 
 @declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True)
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
-    """Two axes change places."""
+    """Two axes exchanged."""
     return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
 @declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True)
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
-    """Axes moved to other places; the rest keep their order."""
+    """Axes moved to other positions; the others keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
 
 
@@ -199,9 +199,9 @@ def _alike(xs: tuple[TensorType, ...]) -> TensorType:
 
 @declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",))
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
-    """Cut a tensor along an axis: into equal sections, or at positions 0 <= i <= size in ascending order.
+    """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
 
-    The results are a tuple of as many tensors as there are sections, or of one more than there are positions."""
+    Returns a tuple with one tensor per section, or one more tensor than positions."""
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
     at = rules.axis_index(axis, x.ndim)
     cuts = section_bounds(x.shape[at], indices_or_sections)
@@ -210,7 +210,7 @@ def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) 
 
 
 def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> list[Dim]:
-    """Where the sections of an axis begin, and its end."""
+    """The first position of each section of an axis, and the size of the axis."""
     if isinstance(indices_or_sections, tuple):
         cuts = [0, *indices_or_sections, size]
         known = [c for c in cuts if isinstance(c, int)]

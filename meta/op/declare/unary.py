@@ -13,15 +13,15 @@ from meta.schema import unary
 # Arithmetic, and roundings. The result has the dtype of x.
 standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__")
 standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number")
-standard_unary("copy", "The same values in memory of their own.", result="same", operator="__pos__")
+standard_unary("copy", "The same values in new memory.", result="same", operator="__pos__")
 standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number")
 standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__")
-standard_unary("round", "The nearest integer, the even one of two equally near.", result="same", accepts="number")
+standard_unary("round", "The nearest integer; ties round to even.", result="same", accepts="number")
 standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
 standard_unary("square", "x * x.", result="same", accepts="number")
 standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
 
-# Functions of analysis.
+# Elementary functions.
 standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never")
 standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never")
 standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never")
@@ -81,7 +81,7 @@ standard_unary("logical_not", "Whether each element is zero (or false).", result
 
 standard_unary(
     "bitwise_not",
-    "Each bit of an integer flipped; the opposite of a boolean.",
+    "Each bit of an integer inverted; the negation of a boolean.",
     result="same",
     accepts="discrete",
     operator="__invert__",
@@ -98,7 +98,7 @@ def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
 def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
-    """Gradient of clip: dy where x is within the bounds or on them, else 0."""
+    """Gradient of clip: dy where x lies within the bounds or equals one, else 0."""
     rules.require_float("dy", dy)
     rules.require_same_shape(x=x, dy=dy)
     rules.require_same_dtype(x=x, dy=dy)

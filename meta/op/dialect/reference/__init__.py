@@ -1,4 +1,4 @@
-"""The reference dialect: NumPy on the host, slow and plain. It is tried last, and it is the oracle of the tests."""
+"""The reference dialect: plain NumPy on the host. Dispatch tries it last, and tests compare other dialects with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel, flat_typ
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
-    """Call the payload `function(*args in schema order) -> array(s)` on NumPy views of the tensors."""
+    """A kernel that calls the payload `function(*args in schema order) -> array(s)` on NumPy views of the tensors."""
     import numpy as np
 
     from meta.storage import to_numpy
@@ -21,20 +21,22 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     def run(*tensors: Any) -> None:
         arrays = [to_numpy(x, t.dtype, t.shape, CPU) for x, t in zip(tensors, (*types, *call.outputs()), strict=True)]  # type: ignore[arg-type]
         inputs = iter(arrays[: len(types)])
-        with np.errstate(all="ignore"):  # infinities and NaN are results like others
-            results = function(*(_fill(arg, inputs) for arg in call.args))
-            made = results if isinstance(results, tuple) else (results,)
-            for out, result in zip(arrays[len(types) :], made, strict=True):
+        with np.errstate(all="ignore"):  # infinities and NaN are ordinary results
+            results = function(*(_insert_arrays(arg, inputs) for arg in call.args))
+            outputs = results if isinstance(results, tuple) else (results,)
+            for out, result in zip(arrays[len(types) :], outputs, strict=True):
                 if np.shape(result) != out.shape:
-                    wrong = f"{implementation.name} made shape {np.shape(result)}, its declaration says {out.shape}"
-                    raise KernelError(call.op.name, wrong, "results of the declared shapes")
+                    problem = (
+                        f"{implementation.name} returned shape {np.shape(result)}, its declaration says {out.shape}"
+                    )
+                    raise KernelError(call.op.name, problem, "results of the declared shapes")
                 out[...] = result
 
     return run
 
 
-def _fill(arg: Any, inputs: Any) -> Any:
-    """An argument with arrays for its types."""
+def _insert_arrays(arg: Any, inputs: Any) -> Any:
+    """An argument with its tensor types replaced by the next arrays."""
     count = len(flat_types((arg,)))
     if not count:
         return arg

@@ -1,4 +1,4 @@
-"""The torch dialect: ATen kernels through DLPack, for the operators where MKL, oneDNN or cuBLAS win. Optional."""
+"""The torch dialect: ATen kernels through DLPack, for operators where MKL, oneDNN or cuBLAS are faster. Optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention by ATen's matrix products, all scores in memory; half precisions are computed in float32."""
+"""Attention by ATen's matrix products, with all scores in memory. Halves are computed in float32."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from meta.op.dialect.torch import DIALECT
 
 
-def _scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
-    """The scaled scores, -inf where a key is not seen; and the scale."""
+def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
+    """The scaled scores, -inf where a key is masked; and the scale."""
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = torch.matmul(q, k.mT).mul_(factor)
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril_()
-        scores.masked_fill_(~seen, -math.inf)
+        visible = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril_()
+        scores.masked_fill_(~visible, -math.inf)
     return scores, factor
 
 
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> None:
     y, lse = out
     q, k, v = (t.to(lse.dtype) for t in (q, k, v))
-    scores, _ = _scores(q, k, causal, scale)
+    scores, _ = _scaled_scores(q, k, causal, scale)
     torch.logsumexp(scores, -1, out=lse)
     p = scores.sub_(lse.unsqueeze(-1)).exp_()
     if y.dtype == p.dtype:
@@ -36,7 +36,7 @@ def attention_dx(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
 ) -> None:
     q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))
-    scores, factor = _scores(q, k, causal, scale)
+    scores, factor = _scaled_scores(q, k, causal, scale)
     p = scores.sub_(lse.unsqueeze(-1)).exp_()
     ds = torch.matmul(dy, v.mT).sub_((dy * y).sum(-1, keepdim=True)).mul_(p).mul_(factor)
     for target, a, b in zip(out, (ds, ds.mT, p.mT), (k, q, dy), strict=True):

@@ -1,4 +1,4 @@
-"""Convolutions by ATen. It knows symmetric padding only: for any other, x is padded first."""
+"""Convolutions by ATen. It takes symmetric padding only; otherwise x is padded first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _Ints = tuple[int, ...]
 _aten = torch.ops.aten
 
 
-def _around(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
-    """x (padded where ATen could not), the padding left to ATen, and the pads of each axis."""
+def _pad_asymmetric(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
+    """x, padded here if the padding is asymmetric; the padding for ATen; and the pads (before, after) of each axis."""
     rank = x.ndim - 2
     pads = window.pads(padding, rank)
     if window.symmetric(pads):
@@ -26,7 +26,7 @@ def _around(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, in
 
 
 def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any) -> None:
-    data, pad, _ = _around(x, padding)
+    data, pad, _ = _pad_asymmetric(x, padding)
     _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
 
 
@@ -39,8 +39,8 @@ def _backward(
 def conv_dx(
     w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> None:
-    # Of x only the shape is read; `out` has it.
-    x, pad, pads = _around(out, padding)
+    # ATen reads only the shape of x, which is that of `out`.
+    x, pad, pads = _pad_asymmetric(out, padding)
     dx = _backward(dy, x, w, stride, pad, dilation, groups, [True, False, False])[0]
     if not window.symmetric(pads):
         dx = dx[(..., *(slice(before, before + d) for (before, _), d in zip(pads, shape[2:], strict=True)))]
@@ -50,7 +50,7 @@ def conv_dx(
 def conv_dw(
     x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> None:
-    data, pad, _ = _around(x, padding)
+    data, pad, _ = _pad_asymmetric(x, padding)
     out.copy_(_backward(dy, data, out, stride, pad, dilation, groups, [False, True, False])[1])
 
 

@@ -22,7 +22,7 @@ def _unsupported(call: CallInfo) -> str | None:
 def _matmul(call: CallInfo) -> Callable[..., Any]:
     x1, x2, transpose_a, transpose_b = call.args
     if x1.ndim == 1 or x2.ndim == 1:
-        return _with_vector(call)
+        return _matmul_vector(call)
     multiply = torch.mm if x1.ndim == x2.ndim == 2 else torch.matmul
     if transpose_a and transpose_b:
         return lambda a, b, out: multiply(a.mT, b.mT, out=out)
@@ -33,8 +33,9 @@ def _matmul(call: CallInfo) -> Callable[..., Any]:
     return lambda a, b, out: multiply(a, b, out=out)
 
 
-def _with_vector(call: CallInfo) -> Callable[..., Any]:
-    """A vector as a row (on the left) or a column (on the right); the result gets that axis back as a view."""
+def _matmul_vector(call: CallInfo) -> Callable[..., Any]:
+    """A product with a vector: as a row (on the left) or a column (on the right), into a view of the result with that
+    axis."""
     x1, x2, transpose_a, transpose_b = call.args
     row, column = x1.ndim == 1, x2.ndim == 1
     shape = list(call.outputs()[0].shape)
@@ -54,7 +55,7 @@ def _with_vector(call: CallInfo) -> Callable[..., Any]:
 def _dense(call: CallInfo) -> Callable[..., Any]:
     x, w, bias = call.args
     k, n = w.shape[1], w.shape[0]
-    rows = prod(x.shape[:-1]) if x.is_static else -1  # -1 says nothing where there are no elements
+    rows = prod(x.shape[:-1]) if x.is_static else -1  # torch cannot infer -1 in tensors without elements
 
     def product(a: Any, b: Any, out: Any) -> None:
         torch.mm(a.reshape(rows, k), b.mT, out=out.view(rows, n))

@@ -1,4 +1,4 @@
-"""Sorting by ATen, stable like the other dialects."""
+"""Sorting by ATen, stable as in the other dialects."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 
 from meta.op.dialect.torch import DIALECT
 
-FEW = 8
-"""Part of an axis below which the extreme elements are selected instead of sorted."""
+SELECT_FRACTION = 8
+"""topk selects instead of sorting if k + 1 is at most 1 / SELECT_FRACTION of the axis."""
 
 
 def argsort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
@@ -21,16 +21,15 @@ def sort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
 
 
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> None:
-    ordered = _selected(x, k, axis, largest) or torch.sort(x, stable=True, dim=axis, descending=largest)
-    for result, whole in zip(out, ordered, strict=True):
-        result.copy_(whole.narrow(axis, 0, k))
+    ordered = _select_extremes(x, k, axis, largest) or torch.sort(x, stable=True, dim=axis, descending=largest)
+    for result, source in zip(out, ordered, strict=True):
+        result.copy_(source.narrow(axis, 0, k))
 
 
-def _selected(x: Any, k: int, axis: int, largest: bool) -> Any:
-    """The k + 1 extreme elements and their positions, found without sorting all; None where that does not pay, or where
-    equal elements (or NaN) leave open which of them come first. On other devices looking at values would wait for
-    them."""
-    if x.device.type != "cpu" or not x.is_floating_point() or FEW * (k + 1) > x.shape[axis]:
+def _select_extremes(x: Any, k: int, axis: int, largest: bool) -> Any:
+    """The k + 1 extreme elements and their positions, without a full sort. None if that costs more, or if equal
+    elements or NaN make the order ambiguous. CPU only: elsewhere comparing values would wait for the device."""
+    if x.device.type != "cpu" or not x.is_floating_point() or SELECT_FRACTION * (k + 1) > x.shape[axis]:
         return None
     values, indices = torch.topk(x, k + 1, axis, largest)
     ordered = values.narrow(axis, 1, k), values.narrow(axis, 0, k)

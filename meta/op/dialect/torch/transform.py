@@ -1,4 +1,4 @@
-"""Joining tensors by ATen, which copies whole rows where a compute has to choose an operand for every element."""
+"""concatenate by ATen, which copies whole rows; a TE compute selects an operand for every element."""
 
 from __future__ import annotations
 
