@@ -8,11 +8,19 @@ from typing import Any
 from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 
+SPATIAL_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+"""The default layout by the number of spatial axes."""
+
 _PART = re.compile(r"(\d*)([A-Za-z])")
 
 
+def spatial_rank(call: OpCall) -> int:
+    """The number of spatial axes, which is in the operator's name: 2 in "nn.conv2d"."""
+    return int(next(c for c in call.name if c in "123"))
+
+
 def permuted(x: Any, source: str, target: str) -> Any:
-    """x with the axes that `source` names brought into the order of `target`."""
+    """x with its axes, named by `source`, in the order of `target`."""
     return x if source == target else F.transpose(x, tuple(source.index(letter) for letter in target))
 
 
@@ -27,7 +35,7 @@ def convert_layout(call: OpCall, x: Any, source: str, target: str) -> Any:
     here, there = _parts(call, source), _parts(call, target)
     plain = "".join(letter for letter, factor in here if not factor)
     if len(here) != x.ndim or sorted(plain) != sorted(letter for letter, factor in there if not factor):
-        call.refuse(f"layouts {source!r} and {target!r} for rank {x.ndim}", "layouts of the same axes")
+        call.refuse(f"layouts {source!r} and {target!r} for rank {x.ndim}", "two layouts of the same axes")
     return _split(call, _merged(x, here, plain), plain, there)
 
 
@@ -35,12 +43,12 @@ def _parts(call: OpCall, layout: str) -> list[tuple[str, int]]:
     """(letter, 0) for an axis, (LETTER, factor) for a block of it: `NCHW4c` has ("C", 4) last."""
     parts = _PART.findall(layout)
     if "".join(n + c for n, c in parts) != layout or any(bool(n) != c.islower() for n, c in parts):
-        call.refuse(f"the layout {layout!r}", "axes as capitals, blocks as a number and a small letter")
+        call.refuse(f"the layout {layout!r}", "capitals for axes, a number and a small letter for blocks")
     return [(c.upper(), int(n) if n else 0) for n, c in parts]
 
 
 def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
-    """x with blocks put back into their axes, in the order of `plain`."""
+    """x with blocks merged into their axes, in the order of `plain`."""
     order: list[int] = []
     shape: list[Any] = []
     for letter in plain:
@@ -56,7 +64,7 @@ def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
 
 
 def _split(call: OpCall, x: Any, plain: str, parts: list[tuple[str, int]]) -> Any:
-    """x, with axes as `plain` says, in a layout with blocks."""
+    """x, whose axes `plain` names, in a layout with blocks."""
     shape: list[Any] = []
     places: dict[tuple[str, int], int] = {}
     for letter, size in zip(plain, x.shape, strict=True):

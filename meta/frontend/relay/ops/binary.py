@@ -12,7 +12,7 @@ from meta.frontend.relay.convert.table import converter
 
 @converter("divide")
 def divide(call: OpCall) -> Any:
-    """Of integers, Relay's quotient is cut off towards zero."""
+    """Relay truncates quotients of integers."""
     x, y = operands(call)
     return F.divide(x, y) if is_float(call.args[0].dtype) else F.trunc_divide(x, y)
 
@@ -45,7 +45,7 @@ def fixed_point(call: OpCall, x: Any, multiplier: int, shift: int) -> Any:
 
 @converter("fixed_point_multiply_per_axis")
 def fixed_point_multiply_per_axis(call: OpCall) -> Any:
-    """The same with multipliers and shifts, to the left before and to the right behind, of their own along axes."""
+    """`fixed_point_multiply` with a multiplier, a left shift and a right shift for each element of `axes`."""
     x, *factors = call.tensors(4)
     axes = [a % x.ndim for a in call.sizes("axes")]
     shape = tuple(d if i in axes else 1 for i, d in enumerate(x.shape))
@@ -53,6 +53,6 @@ def fixed_point_multiply_per_axis(call: OpCall) -> Any:
     wide = F.cast(x, "int64")
     if call.flag("is_lshift_required"):
         wide = F.left_shift(wide, left)
-    behind = F.add(right, 31) if call.flag("is_rshift_required") else 31
-    half = F.left_shift(1, F.subtract(behind, 1)) if call.flag("is_rshift_required") else 1 << 30
-    return F.cast(F.right_shift(F.add(F.multiply(wide, multiplier), half), behind), x.dtype)
+    total_right = F.add(right, 31) if call.flag("is_rshift_required") else 31
+    half = F.left_shift(1, F.subtract(total_right, 1)) if call.flag("is_rshift_required") else 1 << 30
+    return F.cast(F.right_shift(F.add(F.multiply(wide, multiplier), half), total_right), x.dtype)

@@ -1,4 +1,4 @@
-"""Operators that meta composes of others."""
+"""Operators that functions of `meta.functional` compose."""
 
 from __future__ import annotations
 

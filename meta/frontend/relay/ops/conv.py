@@ -8,19 +8,15 @@ from meta._generated import functions as F
 from meta.dtype import category, is_int, itemsize
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
-from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted
+from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted, spatial_rank
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSE = {1: F.conv1d_transpose, 2: F.conv2d_transpose, 3: F.conv3d_transpose}
 
 
-def _rank(call: OpCall) -> int:
-    return int(next(c for c in call.name if c in "123"))
-
-
 def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
-    """The operands in the dtype that out_dtype asks for, where that is wider; narrower ones are refused."""
+    """The operands in the dtype out_dtype, if that is wider; narrower dtypes are refused."""
     out = call.text("out_dtype")
     dtype = tensors[0].dtype
     if not out or out == dtype:
@@ -31,12 +27,12 @@ def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
     return tuple(F.cast(t, out) for t in tensors)
 
 
-def _kernel_size(call: OpCall, w: Any, layout: str) -> None:
-    """kernel_size and channels, where they are given, have to be those of the kernel."""
-    given = call.axes("kernel_size")
+def _check_kernel_size(call: OpCall, w: Any, layout: str) -> None:
+    """Check kernel_size against the shape of the kernel."""
+    size = call.axes("kernel_size")
     actual = tuple(w.shape[layout.index(c)] for c in _SPATIAL[len(layout) - 2])
-    if given is not None and given != () and tuple(given) * (len(actual) if len(given) == 1 else 1) != actual:
-        call.refuse(f"kernel_size {given} for a kernel of shape {w.shape}", f"{actual}")
+    if size is not None and size != () and tuple(size) * (len(actual) if len(size) == 1 else 1) != actual:
+        call.refuse(f"kernel_size {size} for a kernel of shape {w.shape}", f"{actual}")
 
 
 def _window(call: OpCall, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -53,8 +49,8 @@ def conv(call: OpCall) -> Any:
 
 
 def convolved(call: OpCall, x: Any, w: Any) -> Any:
-    """The convolution that the attributes describe, of operands in the layouts that they name."""
-    rank = _rank(call)
+    """The convolution that the attributes describe, of operands in the layouts of the attributes."""
+    rank = spatial_rank(call)
     axes = _SPATIAL[rank]
     plain, kernel_plain = "NC" + axes, "OI" + axes
     layout = call.text("data_layout", plain) or plain
@@ -62,7 +58,7 @@ def convolved(call: OpCall, x: Any, w: Any) -> Any:
     out_layout = call.text("out_layout") or layout
     groups = call.int("groups", 1)
     if is_permutation(kernel_layout, kernel_plain) and w.ndim == rank + 2:
-        _kernel_size(call, w, kernel_layout)
+        _check_kernel_size(call, w, kernel_layout)
     else:
         call.get("kernel_size")
     x = convert_layout(call, x, layout, plain)
@@ -76,21 +72,21 @@ def convolved(call: OpCall, x: Any, w: Any) -> Any:
 
 
 def _depthwise(x: Any, w: Any, groups: int) -> Any:
-    """Relay's kernels of depthwise convolutions are (channels, multiplier, ...): all are results of their own here."""
+    """Kernels of depthwise convolutions, (channels, multiplier, ...) in Relay, as (channels * multiplier, 1, ...)."""
     if groups > 1 and groups == x.shape[1] == w.shape[0] and w.shape[1] != 1:
         return F.reshape(w, (w.shape[0] * w.shape[1], 1, *w.shape[2:]))
     return w
 
 
 def _transpose_layout(call: OpCall, channels: Any, w: Any, axes: str) -> str:
-    """The layout of the kernel of a transposed convolution of so many channels.
+    """The layout of the kernel of a transposed convolution of a tensor with that number of channels.
 
-    With one and three axes Relay says O and I the other way round; with two it did so too, before 2022: a kernel that
-    fits no other way is taken so."""
+    With one and three spatial axes Relay swaps O and I. With two it did so before 2022: a kernel that fits only with O
+    and I swapped is read that way."""
     default = "OI" + axes
     layout = call.text("kernel_layout", default) or default
     if not is_permutation(layout, default) or w.ndim != len(layout):
-        call.refuse(f"kernel_layout {layout!r}", f"{default!r} and permutations of it")
+        call.refuse(f"kernel_layout {layout!r}", f"a permutation of {default!r}")
     if len(axes) != 2 or (w.shape[layout.index("I")] != channels and w.shape[layout.index("O")] == channels):
         return layout.translate(str.maketrans("OI", "IO"))
     return layout
@@ -103,14 +99,14 @@ def conv_transpose(call: OpCall) -> Any:
 
 
 def transposed(call: OpCall, x: Any, w: Any) -> Any:
-    """The transposed convolution that the attributes describe, of operands in the layouts that they name."""
-    rank = _rank(call)
+    """The transposed convolution that the attributes describe, of operands in the layouts of the attributes."""
+    rank = spatial_rank(call)
     axes = _SPATIAL[rank]
     plain, kernel_plain = "NC" + axes, "IO" + axes
     layout = call.text("data_layout", plain) or plain
     kernel_layout = _transpose_layout(call, x.shape[layout.index("C")] if "C" in layout else 0, w, axes)
     groups = call.int("groups", 1)
-    _kernel_size(call, w, kernel_layout)
+    _check_kernel_size(call, w, kernel_layout)
     x = convert_layout(call, x, layout, plain)
     w = permuted(w, kernel_layout, kernel_plain)
     channels = call.get("channels")
@@ -123,7 +119,7 @@ def transposed(call: OpCall, x: Any, w: Any) -> Any:
 
 @converter("nn.conv2d_backward_weight")
 def conv2d_backward_weight(call: OpCall) -> Any:
-    """The gradient of the kernel; its window is given, since it cannot be told from the operands."""
+    """The gradient of the kernel. The attributes have the kernel's size, which the operands leave open."""
     dy, x = widened(call, *call.tensors(2))
     layout = call.text("data_layout", "NCHW") or "NCHW"
     grad_layout = call.text("grad_layout", "NCHW") or "NCHW"
@@ -166,7 +162,7 @@ def batch_matmul(call: OpCall) -> Any:
 
 
 def product(x: Any, w: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-    """The matrix product; of two matrices the way a layer writes it, as `dense`."""
+    """The matrix product; `dense` for a layer: a matrix of weights, transposed."""
     if not transpose_a and transpose_b and w.ndim == 2 and not is_int(x.dtype):
         return F.dense(x, w)
     return F.matmul(x, w, transpose_a, transpose_b)

@@ -7,9 +7,9 @@ from typing import Any
 from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
-from meta.frontend.relay.convert.tensor_layout import convert_layout
+from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, spatial_rank
+from meta.frontend.relay.ops.unary import as_dtype
 
-_PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _RESIZE: dict[int, Any] = {1: F.resize1d, 2: F.resize2d, 3: F.resize3d}
 _METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear",
             "cubic": "cubic", "bicubic": "cubic"}  # fmt: skip
@@ -18,10 +18,10 @@ _ROUNDING = {"round": "round_prefer_ceil"}
 
 @converter("image.resize1d", "image.resize2d", "image.resize3d", "dyn.image.resize2d")
 def resize(call: OpCall) -> Any:
-    rank = int(next(c for c in call.name if c in "123"))
-    given = call.tensors(3) if call.name.startswith("dyn.") else call.tensors(1)
-    size = call.ints(given[1], "size") if len(given) == 3 else call.sizes("size")
-    roi = call.ints(given[2], "roi") if len(given) == 3 else call.get("roi") or ()
+    rank = spatial_rank(call)
+    args = call.tensors(3) if call.name.startswith("dyn.") else call.tensors(1)
+    size = call.ints(args[1], "size") if len(args) == 3 else call.sizes("size")
+    roi = call.ints(args[2], "roi") if len(args) == 3 else call.get("roi") or ()
     if any(roi):
         call.refuse(f"roi is {roi}", "no region of interest")
     mode = call.only("coordinate_transformation_mode", "half_pixel", "align_corners", "asymmetric",
@@ -30,19 +30,18 @@ def resize(call: OpCall) -> Any:
     call.only("extrapolation_value", 0.0, 0)
     alpha = call.float("cubic_alpha", -0.5)
     method, rounding = call.text("method", "linear"), call.get("rounding_method", "round") or ""
-    out = resized(call, given[0], size, method, mode, rounding, alpha, rank)
-    dtype = call.text("out_dtype")
-    return F.cast(out, dtype) if dtype and dtype != out.dtype else out
+    y = resized(call, args[0], size, method, mode, rounding, alpha, rank)
+    return as_dtype(y, call.text("out_dtype") or y.dtype)
 
 
 def resized(
     call: OpCall, x: Any, size: tuple[int, ...], method: str, mode: str, rounding: str, alpha: float, rank: int
 ) -> Any:
-    """x at another size, in the layout that the call names."""
-    plain = _PLAIN[rank]
+    """x at another size, in the layout of the call."""
+    plain = SPATIAL_LAYOUTS[rank]
     layout = call.text("layout", plain) or plain
     if method not in _METHODS:
-        call.refuse(f"method is {method!r}", ", ".join(_METHODS))
+        call.refuse(f"method is {method!r}", f"one of {', '.join(_METHODS)}")
     rounding = _ROUNDING.get(rounding, rounding) or ("round_prefer_ceil" if mode == "align_corners" else "floor")
     x = convert_layout(call, x, layout, plain)
     y = _RESIZE[rank](x, size, _METHODS[method], mode, rounding, alpha)
@@ -51,15 +50,15 @@ def resized(
 
 @converter("nn.upsampling", "nn.upsampling3d", "dyn.nn.upsampling", "dyn.nn.upsampling3d")
 def upsampling(call: OpCall) -> Any:
-    """A size that is a multiple of the old one, rounded."""
+    """Resizing by a scale for each axis; sizes are rounded."""
     rank = 3 if call.name.endswith("3d") else 2
     names = ("scale_d", "scale_h", "scale_w")[-rank:]
-    given = call.tensors(1 + rank) if call.name.startswith("dyn.") else call.tensors(1)
-    x = given[0]
-    scales = [float(call.number(v, n)) for v, n in zip(given[1:], names, strict=False)] or [
+    args = call.tensors(1 + rank) if call.name.startswith("dyn.") else call.tensors(1)
+    x = args[0]
+    scales = [float(call.number(v, n)) for v, n in zip(args[1:], names, strict=False)] or [
         call.float(n, 1.0) for n in names
     ]
-    plain = _PLAIN[rank]
+    plain = SPATIAL_LAYOUTS[rank]
     layout = call.text("layout", plain) or plain
     size = tuple(round(x.shape[layout.index(c)] * s) for c, s in zip(plain[2:], scales, strict=True))
     if rank == 2:

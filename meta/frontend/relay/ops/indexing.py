@@ -1,4 +1,4 @@
-"""Operators that pick elements by position, and put them there."""
+"""Slices, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from meta.op.declare.indexing import WHOLE
 
 @converter("strided_slice")
 def strided_slice(call: OpCall) -> Any:
-    given = call.tensors(1, 4)
-    x = given[0]
-    named = ("begin", "end", "strides")
-    begin, end, strides = (call.axes(name) or () for name in named)
-    if len(given) > 1:
-        begin, end, strides = (call.ints(v, n) for v, n in zip(given[1:], named, strict=True))
+    x, *bounds = call.tensors(1, 4)
+    names = ("begin", "end", "strides")
+    begin, end, strides = (call.axes(name) or () for name in names)
+    if bounds:
+        begin, end, strides = (call.ints(v, n) for v, n in zip(bounds, names, strict=True))
     return sliced(call, x, begin, end, strides, call.axes("axes"))
 
 
@@ -38,8 +37,8 @@ def dyn_strided_slice(call: OpCall) -> Any:
 
 
 def sliced(call: OpCall, x: Any, begin: Any, end: Any, strides: Any, axes: tuple[int, ...] | None) -> Any:
-    """x[begin:end:strides] along `axes` (the first ones when None); with slice_mode "size" `end` has sizes, -1 for all
-    that is left, and strides do not count."""
+    """x[begin:end:strides] along `axes` (the leading axes by default). With slice_mode "size", `end` has sizes, -1 for
+    the rest of the axis, and strides are ignored."""
     mode = call.only("slice_mode", "end", "size")
     where = tuple(range(len(begin))) if axes is None else tuple(a % x.ndim for a in axes)
     if len(strides) == 1:
@@ -62,8 +61,7 @@ def sliced(call: OpCall, x: Any, begin: Any, end: Any, strides: Any, axes: tuple
 
 
 def _end(size: Any, end: int, step: int) -> tuple[int, int]:
-    """The end for Python's rules, and the step. Relay takes -(size + 1) and less for "before the first element", as
-    Python does, and ends past every size for all."""
+    """The end in Python's convention, and the step. In Relay -(size + 1) and less means "before the first element"."""
     if step < 0 and isinstance(size, int) and end < -size:
         return -size - 1, step
     return min(end, WHOLE), step
@@ -77,7 +75,7 @@ def strided_set(call: OpCall) -> Any:
 
 @converter("slice_like")
 def slice_like(call: OpCall) -> Any:
-    """x cut to the sizes of another tensor, along `axes` (all when there are none)."""
+    """x cut to the sizes of another tensor, along `axes` (all axes by default)."""
     x, like = call.tensors(2)
     axes = call.axes("axes") or tuple(range(like.ndim))
     end = list(x.shape)
@@ -86,13 +84,13 @@ def slice_like(call: OpCall) -> Any:
     return x if tuple(end) == x.shape else F.strided_slice(x, (0,) * x.ndim, tuple(end))
 
 
-# --- taking ----------------------------------------------------------------------------------------------------------
+# --- gathers -------------------------------------------------------------------------------------------------------
 
 
 @converter("take")
 def take(call: OpCall) -> Any:
-    """Mode "fast" promises positions inside, which "clip" leaves alone. batch_dims: leading axes that x and the
-    positions share."""
+    """Mode "fast" assumes valid indices, for which it equals "clip". batch_dims: leading axes that x and the indices
+    share."""
     x, indices = call.tensors(2)
     axis = call.get("axis")
     mode = call.only("mode", "clip", "wrap", "fast")
@@ -107,23 +105,23 @@ def take(call: OpCall) -> Any:
 
 
 def _take_batched(x: Any, indices: Any, axis: int, mode: str, batch: int) -> Any:
-    """Batches become rows of one table, along which positions are moved: positions are made absolute."""
+    """`take` from a table of the rows of all batches, by indices plus the first row of their batch."""
     size, lead = x.shape[axis], x.shape[:batch]
     count = int(product(lead))
     order = (*range(batch), axis, *(i for i in range(batch, x.ndim) if i != axis))
     moved = F.transpose(x, order)
     rest = moved.shape[batch + 1 :]
     table = F.reshape(moved, (count * size, *rest))
-    at = F.cast(indices, "int64")
-    at = F.mod(at, size) if mode == "wrap" else F.clip(at, 0, size - 1)
+    row = F.cast(indices, "int64")
+    row = F.mod(row, size) if mode == "wrap" else F.clip(row, 0, size - 1)
     first_rows = F.multiply(F.arange(0, count, 1, "int64"), size)
     start = F.reshape(first_rows, (*lead, *(1,) * (indices.ndim - batch)))
-    found = F.take(table, F.add(at, start), 0, "clip")
+    taken = F.take(table, F.add(row, start), 0, "clip")
     inner = indices.ndim - batch
-    before = axis - batch  # axes of x between the batch and the axis, which stand behind the positions now
+    before = axis - batch  # axes of x between the batch and the axis; in `taken` they follow the axes of the indices
     first = batch + inner
-    back = (*range(batch), *range(first, first + before), *range(batch, first), *range(first + before, found.ndim))
-    return F.transpose(found, back) if before else found
+    back = (*range(batch), *range(first, first + before), *range(batch, first), *range(first + before, taken.ndim))
+    return F.transpose(taken, back) if before else taken
 
 
 @converter("gather")
@@ -133,34 +131,34 @@ def gather(call: OpCall) -> Any:
 
 
 def _from_end(indices: Any, size: Any) -> Any:
-    """Positions, negative ones counted from the end."""
+    """Indices, with negative ones counted from the end."""
     return F.where(F.less(indices, 0), F.add(indices, size), indices)
 
 
 @converter("gather_nd")
 def gather_nd(call: OpCall) -> Any:
     x, indices = call.tensors(2)
-    call.get("index_rank")  # the number of coordinates, which the shape of the indices says
+    call.get("index_rank")  # the number of coordinates, which is in the shape of the indices
     return F.gather_nd(x, indices, call.int("batch_dims"))
 
 
 @converter("argwhere")
 def argwhere(call: OpCall) -> Any:
-    """The number of rows depends on values, and is found out when the program runs."""
+    """The number of rows depends on values."""
     (x,) = call.tensors(1)
     return F.cast(F.argwhere(x), "int32")
 
 
 @converter("adv_index")
 def adv_index(call: OpCall) -> Any:
-    """x at tensors of positions that broadcast together, as NumPy does with several of them."""
+    """x indexed by tensors that broadcast together, as in NumPy."""
     x, *indices = call.tuple()
     shape = np.broadcast_shapes(*(i.shape for i in indices))
     spread = [F.broadcast_to(_from_end(F.cast(i, "int64"), x.shape[axis]), shape) for axis, i in enumerate(indices)]
     return F.gather_nd(x, F.stack(spread, 0))
 
 
-# --- putting ---------------------------------------------------------------------------------------------------------
+# --- scatters ------------------------------------------------------------------------------------------------------
 
 
 @converter("scatter", "scatter_add", "scatter_elements")
@@ -171,16 +169,16 @@ def scatter(call: OpCall) -> Any:
         reduction = call.only("reduction", "update", "add", "mul", "min", "max", "mean")
     else:
         reduction = "add" if call.name == "scatter_add" else "update"
-    places = _from_end(indices, x.shape[axis])
+    indices = _from_end(indices, x.shape[axis])
     if reduction == "mean":
-        return _scattered_mean(x, axis, places, src)
-    return F.scatter_elements(x, axis, places, src, reduction)
+        return _scattered_mean(x, axis, indices, src)
+    return F.scatter_elements(x, axis, indices, src, reduction)
 
 
-def _scattered_mean(x: Any, axis: int, places: Any, src: Any) -> Any:
-    """The mean of what was at each place and all that is put there."""
-    total = F.scatter_elements(x, axis, places, src, "add")
-    count = F.scatter_elements(F.ones_like(x), axis, places, F.ones_like(src), "add")
+def _scattered_mean(x: Any, axis: int, indices: Any, src: Any) -> Any:
+    """The mean of each element of x and all values scattered to it."""
+    total = F.scatter_elements(x, axis, indices, src, "add")
+    count = F.scatter_elements(F.ones_like(x), axis, indices, F.ones_like(src), "add")
     return F.divide(total, count) if is_float(x.dtype) else F.trunc_divide(total, count)
 
 
@@ -193,10 +191,10 @@ def scatter_nd(call: OpCall) -> Any:
 
 @converter("sparse_to_dense", "dyn.sparse_to_dense")
 def sparse_to_dense(call: OpCall) -> Any:
-    """A tensor full of a default, with values put at positions: none, one or several of (n,) or (n, rank)."""
+    """A tensor of a default value with values scattered to coordinates: (), (n,) or (n, rank)."""
     if call.name == "dyn.sparse_to_dense":
-        indices, wanted, values, *rest = call.tensors(3, 4)
-        shape = call.ints(wanted, "output_shape")
+        indices, sizes, values, *rest = call.tensors(3, 4)
+        shape = call.ints(sizes, "output_shape")
     else:
         indices, values, *rest = call.tensors(2, 3)
         shape = call.sizes("output_shape")
@@ -204,17 +202,17 @@ def sparse_to_dense(call: OpCall) -> Any:
     rank = len(shape)
     blank = F.broadcast_to(rest[0], shape) if default is None else F.full(shape, default, values.dtype)
     if indices.ndim == 2:
-        places = F.transpose(indices, (1, 0))
+        coordinates = F.transpose(indices, (1, 0))
     else:
-        places = F.reshape(indices, (1, -1)) if rank == 1 else F.reshape(indices, (rank, 1))
-    count = places.shape[1]
+        coordinates = F.reshape(indices, (1, -1)) if rank == 1 else F.reshape(indices, (rank, 1))
+    count = coordinates.shape[1]
     values = F.broadcast_to(F.reshape(values, (1,)) if not values.ndim else values, (count,))
-    return F.scatter_nd(blank, places, values, "update")
+    return F.scatter_nd(blank, coordinates, values, "update")
 
 
 @converter("unravel_index")
 def unravel_index(call: OpCall) -> Any:
-    """Coordinates of positions in a flattened tensor."""
+    """Coordinates of indices into a flattened tensor."""
     indices, shape = call.tensors(2)
     if fold(shape, call.builder) is None:
         return _unravelled(indices, F.cast(shape, indices.dtype))
@@ -227,10 +225,15 @@ def unravel_index(call: OpCall) -> Any:
 
 
 def _unravelled(indices: Any, shape: Any) -> Any:
-    """The same for a shape that only the running program knows."""
-    rest = F.cast(F.flip(F.cumprod(F.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
+    """`unravel_index` for a shape that the program computes."""
+    strides = row_major_strides(shape)
     column = (shape.shape[0], *(1,) * indices.ndim)
-    return F.mod(F.floor_divide(F.expand_dims(indices, 0), F.reshape(rest, column)), F.reshape(shape, column))
+    return F.mod(F.floor_divide(F.expand_dims(indices, 0), F.reshape(strides, column)), F.reshape(shape, column))
+
+
+def row_major_strides(shape: Any) -> Any:
+    """The number of elements between neighbours along each axis, for a shape in a tensor."""
+    return F.cast(F.flip(F.cumprod(F.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
 
 
 @converter("invert_permutation")

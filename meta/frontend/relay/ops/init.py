@@ -8,16 +8,17 @@ from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
+from meta.frontend.relay.ops.unary import as_dtype
 
 
 def _dtype(call: OpCall, default: str = "float32") -> str:
     return dtype_of(call.text("dtype", default) or default, call.place)
 
 
-def _shape(call: OpCall, given: tuple[Any, ...]) -> tuple[int, ...]:
-    """The shape as an attribute, or as a constant tensor."""
-    found = call.axes("shape")
-    return call.ints(given[0], "shape") if given else (found if found is not None else call.sizes("shape"))
+def _shape(call: OpCall, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape: a constant tensor in `args`, or else the attribute."""
+    shape = call.axes("shape")
+    return call.ints(args[0], "shape") if args else (shape if shape is not None else call.sizes("shape"))
 
 
 @converter("zeros", "ones", "dyn.zeros", "dyn.ones")
@@ -28,14 +29,10 @@ def filled(call: OpCall) -> Any:
 
 @converter("full", "dyn.full")
 def full(call: OpCall) -> Any:
-    given = call.tensors(1, 2)
-    shape, dtype = _shape(call, given[1:]), _dtype(call, given[0].dtype)
-    value = call.maybe_number(given[0])
-    return F.broadcast_to(_as(given[0], dtype), shape) if value is None else F.full(shape, value, dtype)
-
-
-def _as(x: Any, dtype: str) -> Any:
-    return x if x.dtype == dtype else F.cast(x, dtype)
+    value, *rest = call.tensors(1, 2)
+    shape, dtype = _shape(call, tuple(rest)), _dtype(call, value.dtype)
+    number = call.maybe_number(value)
+    return F.broadcast_to(as_dtype(value, dtype), shape) if number is None else F.full(shape, number, dtype)
 
 
 @converter("zeros_like", "ones_like")
@@ -46,13 +43,13 @@ def filled_like(call: OpCall) -> Any:
 @converter("full_like")
 def full_like(call: OpCall) -> Any:
     x, value = call.tensors(2)
-    known = call.maybe_number(value)
-    return F.broadcast_to(_as(value, x.dtype), x.shape) if known is None else F.full_like(x, known)
+    number = call.maybe_number(value)
+    return F.broadcast_to(as_dtype(value, x.dtype), x.shape) if number is None else F.full_like(x, number)
 
 
 @converter("arange")
 def arange(call: OpCall) -> Any:
-    """Bounds are constants; the same three values stand in the attributes again."""
+    """Bounds are constants; the attributes repeat them."""
     start, stop, step = (call.number(v, "a bound") for v in call.tensors(3))
     for name in ("start", "stop", "step"):
         call.get(name)
@@ -61,15 +58,13 @@ def arange(call: OpCall) -> Any:
 
 @converter("one_hot", "dyn.one_hot")
 def one_hot(call: OpCall) -> Any:
-    given = call.tensors(4) if call.name == "dyn.one_hot" else call.tensors(3)
-    on, off = (call.maybe_number(v) for v in given[1:3])
-    depth = int(call.number(given[3], "depth")) if len(given) == 4 else call.int("depth")
+    indices, *values = call.tensors(4) if call.name == "dyn.one_hot" else call.tensors(3)
+    on, off = (call.maybe_number(v) for v in values[:2])
+    depth = int(call.number(values[2], "depth")) if len(values) == 3 else call.int("depth")
     dtype = _dtype(call)
     axis = call.int("axis", -1)
     if (on, off) == (1, 0):
-        return F.one_hot(given[0], depth, dtype, axis)
-    hot = F.one_hot(given[0], depth, "bool", axis)
-    parts = [
-        _as(v, dtype) if n is None else F.full(hot.shape, n, dtype) for v, n in zip(given[1:3], (on, off), strict=True)
-    ]
-    return F.where(hot, *parts)
+        return F.one_hot(indices, depth, dtype, axis)
+    hot = F.one_hot(indices, depth, "bool", axis)
+    pairs = zip(values[:2], (on, off), strict=True)
+    return F.where(hot, *(as_dtype(v, dtype) if n is None else F.full(hot.shape, n, dtype) for v, n in pairs))

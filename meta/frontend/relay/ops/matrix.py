@@ -1,4 +1,4 @@
-"""Triangles and diagonals of matrices, and sequences of given lengths."""
+"""Triangles and diagonals of matrices, and sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 
 
-def _places(x: Any) -> tuple[Any, Any]:
+def _row_and_column(x: Any) -> tuple[Any, Any]:
     """The row (rows, 1) and the column (columns,) of each element of matrices."""
     rows, columns = x.shape[-2:]
     return F.expand_dims(F.arange(0, rows, 1, "int64"), (1,)), F.arange(0, columns, 1, "int64")
@@ -17,42 +17,42 @@ def _places(x: Any) -> tuple[Any, Any]:
 
 @converter("matrix_set_diag")
 def matrix_set_diag(call: OpCall) -> Any:
-    """Diagonals k1 to k2 of matrices replaced; of several, those shorter than the longest lie at the left or right of
-    their rows."""
+    """Matrices with diagonals k1 to k2 replaced. Diagonals shorter than the longest are aligned to the left or right
+    of their rows."""
     x, diagonal = call.tensors(2)
     k1, k2 = call.int("k1"), call.int("k2")
     aligned = call.flag("super_diag_right_align", True), call.flag("sub_diag_right_align")
     if k1 > k2:
         call.refuse(f"diagonals {k1} to {k2}", "an ascending range")
-    row, column = _places(x)
+    row, column = _row_and_column(x)
     along = F.minimum(row, column)
-    which = F.subtract(column, row)
+    index = F.subtract(column, row)
     if k1 != k2:
         longest = diagonal.shape[-1]
-        for right, part in zip(aligned, (F.greater(which, 0), F.less(which, 0)), strict=True):
+        for right, part in zip(aligned, (F.greater(index, 0), F.less(index, 0)), strict=True):
             if right:
-                along = F.where(part, F.add(along, F.subtract(longest, _length(x, which))), along)
-        line = F.clip(F.subtract(k2, which), 0, k2 - k1)
+                along = F.where(part, F.add(along, F.subtract(longest, _length(x, index))), along)
+        line = F.clip(F.subtract(k2, index), 0, k2 - k1)
         along = F.add(F.multiply(line, longest), F.clip(along, 0, longest - 1))
         diagonal = F.reshape(diagonal, (*diagonal.shape[:-2], (k2 - k1 + 1) * longest))
     spread = F.take(diagonal, along, diagonal.ndim - 1, "clip")
-    chosen = F.logical_and(F.greater_equal(which, k1), F.less_equal(which, k2))
+    chosen = F.logical_and(F.greater_equal(index, k1), F.less_equal(index, k2))
     return F.where(chosen, spread, x)
 
 
-def _length(x: Any, which: Any) -> Any:
-    """How many elements diagonals have."""
+def _length(x: Any, index: Any) -> Any:
+    """The number of elements of diagonals."""
     rows, columns = x.shape[-2:]
-    return F.minimum(F.add(F.minimum(which, 0), rows), F.subtract(columns, F.maximum(which, 0)))
+    return F.minimum(F.add(F.minimum(index, 0), rows), F.subtract(columns, F.maximum(index, 0)))
 
 
 @converter("trilu")
 def trilu(call: OpCall) -> Any:
     x, k = call.tensors(2)
-    upper, at = call.flag("upper", True), call.maybe_number(k)
-    if at is not None:
-        return F.triu(x, int(at)) if upper else F.tril(x, int(at))
-    row, column = _places(x)
+    upper, diagonal = call.flag("upper", True), call.maybe_number(k)
+    if diagonal is not None:
+        return F.triu(x, int(diagonal)) if upper else F.tril(x, int(diagonal))
+    row, column = _row_and_column(x)
     distance, limit = F.subtract(column, row), F.cast(F.reshape(k, ()), "int64")
     kept = F.greater_equal(distance, limit) if upper else F.less_equal(distance, limit)
     return F.where(kept, x, 0)
@@ -60,8 +60,8 @@ def trilu(call: OpCall) -> Any:
 
 @converter("sequence_mask")
 def sequence_mask(call: OpCall) -> Any:
-    """Elements past the length of their sequence get the mask's value. axis: that of time, 0 or 1; the other is the
-    batch."""
+    """Elements past the length of their sequence become the mask's value. axis: of time, 0 or 1; the other of these
+    two is the batch."""
     x, lengths = call.tensors(2)
     axis = call.only("axis", 0, 1)
     steps = F.arange(0, x.shape[axis], 1, lengths.dtype)
@@ -72,7 +72,7 @@ def sequence_mask(call: OpCall) -> Any:
 
 @converter("reverse_sequence")
 def reverse_sequence(call: OpCall) -> Any:
-    """The first elements of every sequence, as many as its length says, in reverse."""
+    """Each sequence with its first `length` elements reversed."""
     x, lengths = call.tensors(2)
     time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
     order = F.arange(0, x.shape[time], 1, "int64")

@@ -8,8 +8,8 @@ from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 
-_MOST_NEIGHBOURS = 255
-"""Channels that a local response normalisation may look at."""
+_MAX_NEIGHBOURS = 255
+"""Channels in the window of a local response normalisation."""
 
 
 @converter("nn.softmax", "nn.fast_softmax")
@@ -32,16 +32,16 @@ def bias_add(call: OpCall) -> Any:
 
 @converter("nn.dropout")
 def dropout(call: OpCall) -> Any:
-    """Programs are imported as Relay runs them, for inference: x as it is. There is no mask then."""
+    """The identity, as in Relay, which runs programs for inference. The mask has no value."""
     (x,) = call.tensors(1)
     call.get("rate")
     return (x, NO_MASK)
 
 
 class _NoMask:
-    """What stands for the mask of a dropout that does nothing; whoever uses it is refused."""
+    """The value of the mask of a dropout; every use of it is refused."""
 
-    name = "the mask of nn.dropout, which does nothing in inference,"
+    name = "the mask of nn.dropout, which has no value in inference"
 
 
 NO_MASK = _NoMask()
@@ -49,7 +49,7 @@ NO_MASK = _NoMask()
 
 @converter("nn.batch_norm")
 def batch_norm(call: OpCall) -> Any:
-    """By the moving statistics, which are also the second and third result."""
+    """Normalises by the moving statistics, which are also the second and third result."""
     x, gamma, beta, mean, var = call.tensors(5)
     scale, center = call.flag("scale", True), call.flag("center", True)
     axis, eps = call.int("axis", 1), call.float("epsilon", 1e-5)
@@ -73,24 +73,24 @@ def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, shape: tuple[Any, ...])
 
 @converter("nn.instance_norm")
 def instance_norm(call: OpCall) -> Any:
-    """Each channel of each element of the batch by its own mean and variance (D. Ulyanov et al., 2016)."""
+    """Normalises each channel of each batch element by its mean and variance (D. Ulyanov et al., 2016)."""
     x, gamma, beta = call.tensors(3)
-    at = call.int("axis", 1) % x.ndim
-    axes = tuple(i for i in range(1, x.ndim) if i != at)
+    axis = call.int("axis", 1) % x.ndim
+    axes = tuple(i for i in range(1, x.ndim) if i != axis)
     y = F.layer_norm(x, None, None, axes, call.float("epsilon", 1e-5))
-    return _affine(call, y, gamma, beta, tuple(d if i == at else 1 for i, d in enumerate(x.shape)))
+    return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
 
 
 @converter("nn.group_norm")
 def group_norm(call: OpCall) -> Any:
-    """Groups of channels by their mean and variance (Y. Wu, K. He, 2018)."""
+    """Normalises groups of channels by their mean and variance (Y. Wu, K. He, 2018)."""
     x, gamma, beta = call.tensors(3)
-    groups, at = call.int("num_groups"), call.int("axis", 1) % x.ndim
-    channels = x.shape[at]
-    split = F.reshape(x, (*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :]))
-    axes = tuple(i for i in range(1, split.ndim) if i != at)
+    groups, axis = call.int("num_groups"), call.int("axis", 1) % x.ndim
+    channels = x.shape[axis]
+    split = F.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
+    axes = tuple(i for i in range(1, split.ndim) if i != axis)
     y = F.reshape(F.layer_norm(split, None, None, axes, call.float("epsilon", 1e-5)), x.shape)
-    return _affine(call, y, gamma, beta, tuple(d if i == at else 1 for i, d in enumerate(x.shape)))
+    return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
 
 
 @converter("nn.l2_normalize")
@@ -106,17 +106,17 @@ def l2_normalize(call: OpCall) -> Any:
 def lrn(call: OpCall) -> Any:
     """x / (bias + alpha * mean(x * x over `size` neighbouring channels)) ** beta (A. Krizhevsky et al., 2012)."""
     (x,) = call.tensors(1)
-    size, at = call.int("size", 5), call.int("axis", 1) % x.ndim
-    if not 0 < size <= _MOST_NEIGHBOURS or size % 2 == 0:
-        call.refuse(f"size is {size}", f"odd numbers up to {_MOST_NEIGHBOURS}")
+    size, axis = call.int("size", 5), call.int("axis", 1) % x.ndim
+    if not 0 < size <= _MAX_NEIGHBOURS or size % 2 == 0:
+        call.refuse(f"size is {size}", f"an odd number up to {_MAX_NEIGHBOURS}")
     squares = F.square(x)
     width = [0] * (2 * x.ndim)
-    width[2 * at] = width[2 * at + 1] = size // 2
+    width[2 * axis] = width[2 * axis + 1] = size // 2
     padded = F.pad(squares, tuple(width), 0.0)
     total: Any = None
     for i in range(size):
-        begin = (*(0,) * at, i)
-        part = F.strided_slice(padded, begin, (*x.shape[:at], i + x.shape[at]))
+        begin = (*(0,) * axis, i)
+        part = F.strided_slice(padded, begin, (*x.shape[:axis], i + x.shape[axis]))
         total = part if total is None else F.add(total, part)
     scale = F.add(F.multiply(total, call.float("alpha", 1e-4) / size), call.float("bias", 2.0))
     return F.divide(x, F.power(scale, call.float("beta", 0.75)))
@@ -124,20 +124,19 @@ def lrn(call: OpCall) -> Any:
 
 @converter("nn.pad")
 def pad(call: OpCall) -> Any:
-    given = call.tensors(1, 2)
-    x = given[0]
+    x, *fill = call.tensors(1, 2)
     width = tuple(int(v) for pair in call.get("pad_width") for v in pair)
     mode = call.only("pad_mode", "constant", "edge", "reflect")
     if mode != "constant":
         return F.pad(x, width, mode=mode)
     if any(v < 0 for v in width):
-        call.refuse(f"pad_width {call.get('pad_width')}", "no negative width")
-    value = call.maybe_number(given[1]) if len(given) == 2 else call.float("pad_value", 0.0)
-    return _padded_with(x, width, given[1]) if value is None else F.pad(x, width, value)
+        call.refuse(f"pad_width {call.get('pad_width')}", "widths from 0")
+    value = call.maybe_number(fill[0]) if fill else call.float("pad_value", 0.0)
+    return _padded_with(x, width, fill[0]) if value is None else F.pad(x, width, value)
 
 
 def _padded_with(x: Any, width: tuple[int, ...], value: Any) -> Any:
-    """Padding with what only the running program knows."""
+    """Padding with a value that the program computes."""
     inside = F.pad(F.ones_like(x, "bool"), width, False)
     return F.where(inside, F.pad(x, width, 0), F.cast(value, x.dtype))
 
@@ -149,8 +148,8 @@ def dyn_pad(call: OpCall) -> Any:
     mode = call.only("pad_mode", "constant", "edge", "reflect")
     if mode != "constant":
         return F.pad(x, width, mode=mode)
-    known = call.maybe_number(value)
-    return _padded_with(x, width, value) if known is None else F.pad(x, width, known)
+    number = call.maybe_number(value)
+    return _padded_with(x, width, value) if number is None else F.pad(x, width, number)
 
 
 @converter("nn.mirror_pad")
@@ -162,7 +161,7 @@ def mirror_pad(call: OpCall) -> Any:
 
 @converter("nn.dilate")
 def dilate(call: OpCall) -> Any:
-    """Elements moved apart, with a value in between."""
+    """Elements moved apart, with a fill value between them."""
     (x,) = call.tensors(1)
     steps, value = call.sizes("strides"), call.float("dilation_value", 0.0)
     shape = tuple((d - 1) * s + 1 if d else 0 for d, s in zip(x.shape, steps, strict=True))

@@ -1,4 +1,4 @@
-"""Operators on windows of images that are no convolutions: morphology, correlation, crops, deformed windows."""
+"""Operators on windows of images other than convolutions: morphology, correlation, crops, deformed windows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
-from meta.frontend.relay.ops.unary import rounded
+from meta.frontend.relay.ops.unary import as_dtype, rounded
 from meta.functional.image import interpolated
 
-_MOST_STEPS = 64
-"""Displacements to each side."""
+_MAX_STEPS = 64
+"""Displacements to each side in a correlation."""
 
 
 def _sides(padding: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """top, left, bottom and right, given once, one an axis or all four."""
+    """top, left, bottom and right, from one number, one for each axis, or four."""
     a = padding * 4 if len(padding) == 1 else padding * 2 if len(padding) == 2 else padding
     return a[0], a[1], a[2], a[3]
 
@@ -55,12 +55,12 @@ def dilation2d(call: OpCall) -> Any:
     here = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
     weight = F.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
     y = convert_layout(call, F.max(F.add(here, weight), (3, 5)), "NCHW", layout)
-    return y if y.dtype == out else F.cast(y, out)
+    return as_dtype(y, out)
 
 
 @converter("nn.correlation")
 def correlation(call: OpCall) -> Any:
-    """How well patches of one feature map match those of another around the same place, one channel a displacement
+    """The agreement of patches of one feature map with displaced patches of another, one channel per displacement
     (A. Dosovitskiy et al., "FlowNet", 2015)."""
     a, b = call.tensors(2)
     call.only("layout", "NCHW")
@@ -73,22 +73,22 @@ def correlation(call: OpCall) -> Any:
     call.check_size(*a.shape[2:])
     counts = [-((2 * border - d) // stride) for d in a.shape[2:]]
     call.check_size(max(counts) * stride + kernel, 2 * radius + 1)
-    if min(counts) < 1 or radius > _MOST_STEPS:
-        call.refuse(f"max_displacement {reach} in {a.shape}", f"displacements inside, and up to {_MOST_STEPS} steps")
-    places = [reach + np.arange((count - 1) * stride + kernel) for count in counts]
+    if min(counts) < 1 or radius > _MAX_STEPS:
+        call.refuse(f"max_displacement {reach} in {a.shape}", f"at most {_MAX_STEPS} steps, inside the map")
+    centres = [reach + np.arange((count - 1) * stride + kernel) for count in counts]
     moves = np.arange(-radius, radius + 1) * step
-    other = _windows(b, (moves, moves), (places[0], places[1]))
+    other = _windows(b, (moves, moves), (centres[0], centres[1]))
     here = np.zeros(1, "int64")
-    first = _windows(a, (here, here), (places[0], places[1]))
+    first = _windows(a, (here, here), (centres[0], centres[1]))
     match = F.mean(F.multiply(first, other) if multiply else F.abs(F.subtract(first, other)), (1,))
     channels = F.transpose(match, (0, 1, 3, 2, 4))
-    maps = F.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(p) for p in places)))
+    maps = F.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(c) for c in centres)))
     return F.avg_pool2d(maps, (kernel, kernel), (stride, stride))
 
 
 @converter("image.crop_and_resize")
 def crop_and_resize(call: OpCall) -> Any:
-    """Regions of images, given by corners y1, x1, y2, x2 from 0 to 1, at one size (TensorFlow's definition)."""
+    """Regions of images, with corners y1, x1, y2, x2 from 0 to 1, resized to one size (TensorFlow's definition)."""
     x, boxes, images = call.tensors(3)
     layout = call.text("layout", "NCHW") or "NCHW"
     method = call.only("method", "bilinear", "nearest_neighbor")
@@ -100,20 +100,21 @@ def crop_and_resize(call: OpCall) -> Any:
     rows = _spread(y1, y2, height, x.shape[1])
     columns = _spread(x1, x2, width, x.shape[2])
     shape = (boxes.shape[0], height, width)
-    at = [F.broadcast_to(F.expand_dims(rows, 2), shape), F.broadcast_to(F.expand_dims(columns, 1), shape)]
+    points = [F.broadcast_to(F.expand_dims(rows, 2), shape), F.broadcast_to(F.expand_dims(columns, 1), shape)]
     image = F.broadcast_to(F.reshape(F.cast(images, "int64"), (-1, 1, 1)), shape)
 
-    def pick(places: list[Any]) -> Any:
-        return F.gather_nd(x, F.stack([image, *(F.cast(p, "int64") for p in places)], 0))
+    def pick(corner: list[Any]) -> Any:
+        return F.gather_nd(x, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
 
-    found = pick([rounded(a) for a in at]) if method == "nearest_neighbor" else interpolated(at, pick)
-    found = F.where(F.expand_dims(_inside(at, x.shape[1:3]), 3), found, outside)
-    y = convert_layout(call, F.transpose(found, (0, 3, 1, 2)), "NCHW", layout)
-    return F.cast(y, out) if out and out != y.dtype else y
+    nearest = method == "nearest_neighbor"
+    sampled = pick([rounded(p) for p in points]) if nearest else interpolated(points, pick)
+    sampled = F.where(F.expand_dims(_inside(points, x.shape[1:3]), 3), sampled, outside)
+    y = convert_layout(call, F.transpose(sampled, (0, 3, 1, 2)), "NCHW", layout)
+    return as_dtype(y, out or y.dtype)
 
 
 def _spread(first: Any, last: Any, count: int, size: int) -> Any:
-    """Coordinates (r, count) from the first to the last; one alone lies in the middle."""
+    """Coordinates (r, count) from the first to the last; a single coordinate lies in the middle."""
     scale = float(size - 1)
     if count == 1:
         return F.expand_dims(F.multiply(F.add(first, last), 0.5 * scale), 1)
@@ -123,10 +124,10 @@ def _spread(first: Any, last: Any, count: int, size: int) -> Any:
     )
 
 
-def _inside(at: list[Any], spatial: tuple[int, ...], open_end: bool = False) -> Any:
-    """Whether coordinates are not less than 0 and at most the last (open_end: less than the size)."""
+def _inside(points: list[Any], spatial: tuple[int, ...], open_end: bool = False) -> Any:
+    """Whether coordinates lie between 0 and the last index (open_end: below the size)."""
     parts: list[Any] = []
-    for a, size in zip(at, spatial, strict=True):
+    for a, size in zip(points, spatial, strict=True):
         below = F.less(a, float(size)) if open_end else F.less_equal(a, float(size - 1))
         parts.append(F.logical_and(F.greater_equal(a, 0.0), below))
     return F.logical_and(parts[0], parts[1])
@@ -134,8 +135,8 @@ def _inside(at: list[Any], spatial: tuple[int, ...], open_end: bool = False) -> 
 
 @converter("nn.deformable_conv2d")
 def deformable_conv2d(call: OpCall) -> Any:
-    """A convolution whose windows have an offset (y, x) for each of their elements at each place (J. Dai et al., 2017).
-    Places outside are 0."""
+    """A convolution whose window elements each have an offset (y, x) at each position (J. Dai et al., 2017). Elements
+    outside the image are 0."""
     x, offset, w = call.tensors(3)
     for name in ("data_layout", "out_layout"):
         call.only(name, "NCHW", "", default="NCHW")
@@ -149,17 +150,17 @@ def deformable_conv2d(call: OpCall) -> Any:
     batch, channels, *spatial = x.shape
     filters, _, kh, kw = w.shape
     for name, actual in (("channels", filters), ("kernel_size", (kh, kw))):
-        given = call.axes(name)
-        if given and given != (actual if isinstance(actual, tuple) else (actual,)):
-            call.refuse(f"{name} is {given} for a kernel of shape {w.shape}", f"{actual}")
+        attribute = call.axes(name)
+        if attribute and attribute != (actual if isinstance(actual, tuple) else (actual,)):
+            call.refuse(f"{name} is {attribute} for a kernel of shape {w.shape}", f"{actual}")
     height, width = offset.shape[2:]
     shape = (batch * parts, kh * kw, height, width)
     call.check_size(*shape[1:])
     moves = F.reshape(offset, (batch * parts, kh * kw, 2, height, width))
     window = np.mgrid[0:kh, 0:kw].reshape(2, -1, 1, 1) * np.reshape(dilation, (2, 1, 1, 1))
-    places = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))
-    start = window + places - np.reshape((top, left), (2, 1, 1, 1))
-    at = [F.add(F.squeeze(m, (2,)), constant(start[i].astype(x.dtype))) for i, m in enumerate(F.split(moves, 2, 2))]
+    origins = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))
+    start = window + origins - np.reshape((top, left), (2, 1, 1, 1))
+    points = [F.add(F.squeeze(m, (2,)), constant(start[i].astype(x.dtype))) for i, m in enumerate(F.split(moves, 2, 2))]
     split_up = F.reshape(x, (batch * parts, channels // parts, *spatial))
     moved = F.transpose(split_up, (0, 2, 3, 1))
     image = F.broadcast_to(F.reshape(F.arange(0, batch * parts, 1, "int64"), (-1, 1, 1, 1)), shape)
@@ -167,10 +168,11 @@ def deformable_conv2d(call: OpCall) -> Any:
     def pick(corner: list[Any]) -> Any:
         return F.gather_nd(moved, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
 
-    inside = F.expand_dims(_inside(at, tuple(spatial), open_end=True), 4)
-    found = F.where(inside, interpolated(at, pick), 0)  # (batch * parts, kh * kw, height, width, channels / parts)
+    inside = F.expand_dims(_inside(points, tuple(spatial), open_end=True), 4)
+    # (batch * parts, kh * kw, height, width, channels / parts)
+    sampled = F.where(inside, interpolated(points, pick), 0)
     columns = F.reshape(
-        F.transpose(found, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)
+        F.transpose(sampled, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)
     )
     weights = F.reshape(w, (1, groups, filters // groups, channels // groups * kh * kw))
     return F.reshape(F.matmul(weights, columns), (batch, filters, height, width))

@@ -11,28 +11,23 @@ from meta.dim import product
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
-from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
+from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 
-_PLAIN = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _AVG = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 _MAX_ADAPTIVE = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
 _AVG_ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 
 
-def _rank(call: OpCall) -> int:
-    return int(next(c for c in call.name if c in "123"))
-
-
 def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
     """kernel, stride, padding and dilation of a pooling of a tensor with these spatial sizes.
 
-    Relay rounds the number of windows up (ceil_mode) by padding more behind, and that padding is like the other."""
+    With ceil_mode, Relay rounds the number of windows up by padding more at the end."""
     rank = len(spatial)
 
     def each(name: str, default: int) -> tuple[int, ...]:
-        found = call.sizes(name, (default,))
-        return found * rank if len(found) == 1 else found
+        sizes = call.sizes(name, (default,))
+        return sizes * rank if len(sizes) == 1 else sizes
 
     kernel = each("pool_size", 1)
     stride, dilation = each("strides", 1), each("dilation", 1)
@@ -51,7 +46,7 @@ def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any
 
 
 def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value: float) -> tuple[Any, tuple[int, ...]]:
-    """x padded beforehand where windows would lie in the padding entirely, which the operators do not take."""
+    """x and the padding left to the operator. Operators reject windows inside the padding; then x is padded first."""
     rank = len(kernel)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     if all(max(padding[i], padding[rank + i]) < spans[i] for i in range(rank)):
@@ -63,37 +58,37 @@ def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value:
 @converter("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
 def max_pool(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    plain = _PLAIN[_rank(call)]
+    plain = SPATIAL_LAYOUTS[spatial_rank(call)]
     layout = call.text("layout", plain) or plain
     x = convert_layout(call, x, layout, plain)
     kernel, stride, padding, dilation = _windows(call, x.shape[2:])
     lowest = -np.inf if is_float(x.dtype) else int(np.iinfo(x.dtype).min)
     x, padding = _padded(x, padding, kernel, dilation, lowest)
-    y = _MAX[_rank(call)](x, kernel, stride, padding, dilation, False)
+    y = _MAX[spatial_rank(call)](x, kernel, stride, padding, dilation, False)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 
 @converter("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 def avg_pool(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    plain = _PLAIN[_rank(call)]
+    plain = SPATIAL_LAYOUTS[spatial_rank(call)]
     layout = call.text("layout", plain) or plain
     x = convert_layout(call, x, layout, plain)
     kernel, stride, padding, dilation = _windows(call, x.shape[2:])
     include = call.flag("count_include_pad")
     if include:
         x, padding = _padded(x, padding, kernel, dilation, 0.0)
-    y = _averaged(_AVG[_rank(call)], x, (kernel, stride, padding, dilation, False), include)
+    y = _averaged(_AVG[spatial_rank(call)], x, (kernel, stride, padding, dilation, False), include)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 
-def _averaged(make: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
-    """Averages of integers are sums divided by counts, cut off towards zero; 64-bit floats hold those sums exactly."""
+def _averaged(pool: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
+    """Averages; those of integers are truncated quotients of sums, which 64-bit floats represent exactly."""
     if is_float(x.dtype):
-        return make(x, *window, include)
+        return pool(x, *window, include)
     size = float(np.prod(window[0]))
     total, count = (
-        F.cast(F.round(F.multiply(make(v, *window, True), size)), "int64")
+        F.cast(F.round(F.multiply(pool(v, *window, True), size)), "int64")
         for v in (F.cast(x, "float64"), F.ones_like(x, "float64"))
     )
     return F.cast(F.trunc_divide(total, int(size) if include else count), x.dtype)
@@ -103,10 +98,10 @@ def _averaged(make: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
            "nn.global_max_pool2d", "nn.global_max_pool3d")  # fmt: skip
 def global_pool(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    plain = _PLAIN[_rank(call)]
+    plain = SPATIAL_LAYOUTS[spatial_rank(call)]
     layout = call.text("layout", plain) or plain
     if len(layout) != x.ndim:
-        call.refuse(f"layout {layout!r} for rank {x.ndim}", f"{plain!r} and permutations of it")
+        call.refuse(f"layout {layout!r} for rank {x.ndim}", f"a permutation of {plain!r}")
     axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
     if "max" in call.name:
         y = F.max(x, axes, True)
@@ -121,8 +116,8 @@ def global_pool(call: OpCall) -> Any:
            *(f"nn.adaptive_{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)))  # fmt: skip
 def adaptive_pool(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    rank = _rank(call)
-    plain = _PLAIN[rank]
+    rank = spatial_rank(call)
+    plain = SPATIAL_LAYOUTS[rank]
     layout = call.text("layout", plain) or plain
     x = convert_layout(call, x, layout, plain)
     size = call.axes("output_size") or x.shape[2:]
@@ -140,11 +135,11 @@ def adaptive_pool(call: OpCall) -> Any:
 
 
 def _bin_sizes(spatial: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """How many elements each bin of an adaptive pooling has."""
+    """The number of elements in each bin of an adaptive pooling."""
     total: Any = np.ones((), "int64")
     for old, new in zip(spatial, size, strict=True):
-        at = np.arange(new)
-        total = np.multiply.outer(total, -((-(at + 1) * old) // new) - at * old // new)
+        index = np.arange(new)
+        total = np.multiply.outer(total, -((-(index + 1) * old) // new) - index * old // new)
     return total
 
 

@@ -1,6 +1,6 @@
-"""Quantised operators, as the integer arithmetic that they stand for.
+"""Quantised operators, as integer arithmetic.
 
-A quantised tensor q stands for scale * (q - zero point). Changing the scale multiplies by a ratio of two scales in
+A quantised tensor q represents scale * (q - zero point). Changing the scale multiplies by a ratio of two scales in
 fixed point: an integer multiplier of 31 bits and a shift, rounded half up (B. Jacob et al., "Quantization and Training
 of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018).
 """
@@ -18,19 +18,19 @@ from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.conv import convolved, product, transposed
-from meta.frontend.relay.ops.unary import clipped, rounded
+from meta.frontend.relay.ops.unary import as_dtype, clipped, rounded
 from meta.tracing.symbol import Symbol
 
 
-def _along(call: OpCall, value: Any, what: str, x: Any, axis: int, known: bool = True) -> Any:
-    """A constant scale or zero point: one number, or one an element of an axis, ready to broadcast. known: whether it
-    has to be constant; what is not is a tensor."""
-    if not known and fold(value, call.builder) is None:
+def _along(call: OpCall, value: Any, subject: str, x: Any, axis: int, constant_only: bool = True) -> Any:
+    """A scale or zero point, of x or of each element of an axis of x, shaped to broadcast: an array if it is constant,
+    else (unless `constant_only`) a tensor."""
+    if not constant_only and fold(value, call.builder) is None:
         return value if value.size == 1 else F.reshape(value, _row(x, axis, value.size))
-    found = call.constant(value, what)
-    if found.size == 1:
-        return found.reshape(())
-    return found.reshape(_row(x, axis, found.size))
+    folded = call.constant(value, subject)
+    if folded.size == 1:
+        return folded.reshape(())
+    return folded.reshape(_row(x, axis, folded.size))
 
 
 def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
 
 
 def _scalar_or_tensor(value: Any, dtype: str) -> Any:
-    """A number where there is one, which reads better in the program."""
+    """A scale or zero point as an operand: a number if it is one, else a tensor."""
     if isinstance(value, Symbol):
         return F.cast(F.reshape(value, ()) if value.size == 1 else value, dtype)
     value = value.astype(dtype)
@@ -62,7 +62,7 @@ def quantize(call: OpCall) -> Any:
 
 def _quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
     y = rounded(F.divide(x, _scalar_or_tensor(scale, "float32")))
-    if _moves(zero):
+    if _may_shift(zero):
         y = F.add(y, _scalar_or_tensor(zero, "float32"))
     low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
     return F.cast(F.clip(y, low, high), dtype)
@@ -73,12 +73,11 @@ def dequantize(call: OpCall) -> Any:
     x, scale, zero = call.tensors(3)
     axis, dtype = call.int("axis", -1), call.text("out_dtype", "float32") or "float32"
     scales, zeros = (_along(call, v, w, x, axis, False) for v, w in ((scale, "scale"), (zero, "zero_point")))
-    y = _dequantized(x, scales, zeros)
-    return y if dtype == y.dtype else F.cast(y, dtype)
+    return as_dtype(_dequantized(x, scales, zeros), dtype)
 
 
-def _moves(zero: Any) -> bool:
-    """Whether a zero point is or may be something else than 0."""
+def _may_shift(zero: Any) -> bool:
+    """Whether a zero point may differ from 0."""
     return isinstance(zero, Symbol) or bool(zero.any())
 
 
@@ -88,8 +87,8 @@ def _dequantized(x: Any, scale: Any, zero: Any) -> Any:
 
 def _shifted(x: Any, zero: Any) -> Any:
     """x - zero point, in 32 bits."""
-    wide = x if x.dtype == "int32" else F.cast(x, "int32")
-    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if _moves(zero) else wide
+    wide = as_dtype(x, "int32")
+    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if _may_shift(zero) else wide
 
 
 @converter("qnn.requantize")
@@ -144,21 +143,21 @@ def _fixed_point(value: float) -> tuple[int, int]:
 def add(call: OpCall) -> Any:
     """Both operands at the scale of the result."""
     x, y, x_scale, x_zero, y_scale, y_zero, scale, zero = call.tensors(8)
-    for name in ("lhs_axis", "rhs_axis"):  # of scales that differ along it, which are refused
+    for name in ("lhs_axis", "rhs_axis"):  # of scales per axis, which are refused
         call.get(name)
     out_scale, out_zero = float(call.number(scale, "output_scale")), int(call.number(zero, "output_zero_point"))
     terms: list[Any] = []
     for value, s, z in ((x, x_scale, x_zero), (y, y_scale, y_zero)):
         ratio = np.float64(np.float32(call.number(s, "scale"))) / out_scale
         terms.append(scaled(_shifted(value, np.asarray(call.number(z, "zero_point"))), np.asarray(ratio)))
-    made: Any = (F.add if call.name == "qnn.add" else F.subtract)(*terms)
-    return _saturated(F.add(made, out_zero) if out_zero else made, x.dtype)
+    total: Any = (F.add if call.name == "qnn.add" else F.subtract)(*terms)
+    return _saturated(F.add(total, out_zero) if out_zero else total, x.dtype)
 
 
 @converter("qnn.mul")
 def mul(call: OpCall) -> Any:
     x, y, x_scale, x_zero, y_scale, y_zero, scale, zero = call.tensors(8)
-    for name in ("lhs_axis", "rhs_axis"):  # of scales that differ along it, which are refused
+    for name in ("lhs_axis", "rhs_axis"):  # of scales per axis, which are refused
         call.get(name)
     a = _shifted(x, np.asarray(call.number(x_zero, "lhs_zero_point")))
     b = _shifted(y, np.asarray(call.number(y_zero, "rhs_zero_point")))
@@ -169,7 +168,7 @@ def mul(call: OpCall) -> Any:
 
 @converter("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.batch_matmul")
 def products(call: OpCall) -> Any:
-    """Products of integers less their zero points, in 32 bits; the scales stay outside."""
+    """Products of operands minus their zero points, in 32 bits; scales do not enter."""
     x, w, x_zero, w_zero = call.tensors(6)[:4]
     call.only("out_dtype", "int32", "", None)
     a = _shifted(x, _along(call, x_zero, "input_zero_point", x, 0, False))
@@ -207,10 +206,10 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 @converter(*(f"qnn.{name}" for name in _UNARY))
 def unary(call: OpCall) -> Any:
-    """The function of the value that is stood for, quantised again."""
+    """A function of the represented value, quantised."""
     x, scale, zero, out_scale, out_zero = call.tensors(5)
-    make = _UNARY[call.name.removeprefix("qnn.")]
-    y = make(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")))
+    function = _UNARY[call.name.removeprefix("qnn.")]
+    y = function(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")))
     return _quantized(y, call.constant(out_scale, "scale"), call.constant(out_zero, "zero_point"), x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Sorting, and operators whose results depend on the order of elements."""
+"""Sorting and distinct elements."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
+from meta.frontend.relay.ops.unary import as_dtype
 
 
 @converter("sort")
 def sort(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    call.text("dtype")  # of the positions, which are not asked for
+    call.text("dtype")  # of the positions, which sort does not return
     return F.sort(x, call.int("axis", -1), not call.flag("is_ascend", True))
 
 
 @converter("argsort")
 def argsort(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    found = F.argsort(x, call.int("axis", -1), not call.flag("is_ascend", True))
-    return _cast(call, found, "int32")
+    order = F.argsort(x, call.int("axis", -1), not call.flag("is_ascend", True))
+    return as_dtype(order, _index_dtype(call))
 
 
 @converter("topk", "dyn.topk")
 def topk(call: OpCall) -> Any:
-    given = call.tensors(1, 2)
-    x, axis = given[0], call.int("axis", -1)
-    k = int(call.number(given[1], "k")) if len(given) == 2 else call.int("k", 1)
+    x, *rest = call.tensors(1, 2)
+    axis = call.int("axis", -1)
+    k = int(call.number(rest[0], "k")) if rest else call.int("k", 1)
     k = k if k >= 1 else int(x.shape[axis])
-    wanted = call.only("ret_type", "both", "values", "indices")
+    results = call.only("ret_type", "both", "values", "indices")
     values, indices = F.topk(x, k, axis, not call.flag("is_ascend"))
-    indices = _cast(call, indices, "int32")
-    return {"both": (values, indices), "values": values, "indices": indices}[wanted]
+    indices = as_dtype(indices, _index_dtype(call))
+    return {"both": (values, indices), "values": values, "indices": indices}[results]
 
 
 @converter("unique")
 def unique(call: OpCall) -> Any:
-    """The distinct elements, in ascending order or in that of their first appearances; where each appears first; for
-    each element of x the position of its value among them; their number; and how often each appears."""
+    """The distinct elements, in ascending order or in that of their first occurrences; the index of each first
+    occurrence; for each element of x the index of its value among them; their number; and their counts."""
     (x,) = call.tensors(1)
     order = F.argsort(x, 0)
     ordered = F.take(x, order, 0)
@@ -54,13 +55,12 @@ def unique(call: OpCall) -> Any:
         rank = F.argsort(first, 0)
         starts, first = F.take(starts, rank, 0), F.take(first, rank, 0)
         inverse = F.take(F.argsort(rank, 0), inverse, 0)
-    found = [F.take(ordered, starts, 0), *(F.cast(v, "int32") for v in (first, inverse, number))]
+    results = [F.take(ordered, starts, 0), *(F.cast(v, "int32") for v in (first, inverse, number))]
     if call.flag("return_counts"):
-        same = F.equal(F.expand_dims(found[0], 1), F.expand_dims(x, 0))
-        found.append(F.cast(F.sum(F.cast(same, "int32"), (1,)), "int32"))
-    return tuple(found)
+        same = F.equal(F.expand_dims(results[0], 1), F.expand_dims(x, 0))
+        results.append(F.cast(F.sum(F.cast(same, "int32"), (1,)), "int32"))
+    return tuple(results)
 
 
-def _cast(call: OpCall, x: Any, default: str) -> Any:
-    dtype = dtype_of(call.text("dtype", default) or default, call.place)
-    return x if x.dtype == dtype else F.cast(x, dtype)
+def _index_dtype(call: OpCall) -> str:
+    return dtype_of(call.text("dtype") or "int32", call.place)

@@ -9,28 +9,29 @@ from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.conv import product
+from meta.frontend.relay.ops.indexing import row_major_strides
 
 
 def _rows(indptr: Any, count: int) -> Any:
     """The row of each of `count` elements, int64."""
-    place = F.expand_dims(F.arange(0, count, 1, "int64"), 0)
+    position = F.expand_dims(F.arange(0, count, 1, "int64"), 0)
     ends = F.expand_dims(F.cast(F.strided_slice(indptr, (1,), indptr.shape), "int64"), 1)
-    return F.sum(F.cast(F.less_equal(ends, place), "int64"), (0,))
+    return F.sum(F.cast(F.less_equal(ends, position), "int64"), (0,))
 
 
 def _dense(call: OpCall, data: Any, indices: Any, indptr: Any, columns: int) -> Any:
-    """The matrix with all its zeros."""
+    """The matrix as a dense tensor."""
     if data.ndim not in (1, 3):
-        call.refuse(f"elements of shape {data.shape}", "(n,), or (n, rows, columns) of blocks")
+        call.refuse(f"elements of shape {data.shape}", "shape (n,), or (n, rows, columns) for blocks")
     rows = indptr.shape[0] - 1
     block = data.shape[1:]
     if block and columns % block[1]:
-        call.refuse(f"blocks {block} in rows of {columns}", "blocks that divide them")
-    places = F.stack([_rows(indptr, data.shape[0]), F.cast(indices, "int64")], 0)
+        call.refuse(f"blocks {block} in rows of {columns}", "a block width that divides the row")
+    coordinates = F.stack([_rows(indptr, data.shape[0]), F.cast(indices, "int64")], 0)
     if not block:
-        return F.scatter_nd(F.zeros((rows, columns), data.dtype), places, data, "add")
+        return F.scatter_nd(F.zeros((rows, columns), data.dtype), coordinates, data, "add")
     blank = F.zeros((rows, columns // block[1], *block), data.dtype)
-    blocks = F.scatter_nd(blank, places, data, "add")
+    blocks = F.scatter_nd(blank, coordinates, data, "add")
     return F.reshape(F.transpose(blocks, (0, 2, 1, 3)), (rows * block[0], columns))
 
 
@@ -50,10 +51,10 @@ def sparse_add(call: OpCall) -> Any:
 
 @converter("nn.sparse_transpose")
 def sparse_transpose(call: OpCall) -> Any:
-    """A square matrix's transpose, in the same form: data, indices, indptr."""
+    """The transpose of a square matrix: data, indices, indptr."""
     data, indices, indptr = call.tensors(3)
     if data.ndim != 1:
-        call.refuse(f"elements of shape {data.shape}", "(n,)")
+        call.refuse(f"elements of shape {data.shape}", "shape (n,)")
     size, count = indptr.shape[0] - 1, data.shape[0]
     order = F.argsort(indices, 0)
     rows = F.take(_rows(indptr, count), order, 0)
@@ -64,17 +65,12 @@ def sparse_transpose(call: OpCall) -> Any:
 
 @converter("sparse_reshape")
 def sparse_reshape(call: OpCall) -> Any:
-    """The coordinates (n, rank) of elements in another shape, of which one size may be -1, and that shape."""
+    """The coordinates (n, rank) of elements in another shape, in which one size may be -1, and that shape."""
     indices, old, new = call.tensors(3)
-    known = F.prod(F.where(F.equal(new, -1), F.ones_like(new), new))
-    left = F.floor_divide(F.prod(F.cast(old, "int64")), F.cast(known, "int64"))
-    shape = F.where(F.equal(new, -1), F.cast(left, new.dtype), new)
-    flat = F.sum(F.multiply(indices, _strides(F.cast(old, indices.dtype))), (1,), True)
+    product_of_others = F.prod(F.where(F.equal(new, -1), F.ones_like(new), new))
+    inferred = F.floor_divide(F.prod(F.cast(old, "int64")), F.cast(product_of_others, "int64"))
+    shape = F.where(F.equal(new, -1), F.cast(inferred, new.dtype), new)
+    flat = F.sum(F.multiply(indices, row_major_strides(F.cast(old, indices.dtype))), (1,), True)
     wide = F.cast(shape, indices.dtype)
-    places = F.mod(F.floor_divide(F.cast(flat, indices.dtype), _strides(wide)), wide)
-    return places, shape
-
-
-def _strides(shape: Any) -> Any:
-    """How many elements lie between neighbours of each axis."""
-    return F.cast(F.flip(F.cumprod(F.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
+    coordinates = F.mod(F.floor_divide(F.cast(flat, indices.dtype), row_major_strides(wide)), wide)
+    return coordinates, shape

@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with the matrices of their sines and cosines."""
+"""Fourier transforms, as products with matrices of sines and cosines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta._generated import functions as F
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 
-_MOST_POINTS = 2048
+_MAX_POINTS = 2048
 """Points of a transform: its matrix has their square."""
 
 
@@ -45,11 +45,13 @@ def stft(call: OpCall) -> Any:
     normalized, onesided = call.flag("normalized"), call.flag("onesided", True)
     _check_points(call, points)
     if width != points or hop < 1 or window.shape != (points,) or x.ndim != 2:
-        call.refuse(f"win_length {width}, hop_length {hop} for n_fft {points}", "a window of n_fft points, hops from 1")
+        call.refuse(
+            f"win_length {width}, hop_length {hop} for n_fft {points}", "a window of n_fft points, a hop from 1"
+        )
     count = max((x.shape[1] - points) // hop + 1, 0)
     call.check_size(count, points)
-    places = np.arange(count)[:, None] * hop + np.arange(points)
-    frames = F.multiply(F.take(x, constant(places), 1), window)
+    positions = np.arange(count)[:, None] * hop + np.arange(points)
+    frames = F.multiply(F.take(x, constant(positions), 1), window)
     cosine, sine = _waves(points // 2 + 1 if onesided else points, points, x.dtype)
     parts = F.stack([F.matmul(frames, cosine), F.negative(F.matmul(frames, sine))], -1)
     out = F.transpose(parts, (0, 2, 1, 3))
@@ -57,5 +59,5 @@ def stft(call: OpCall) -> Any:
 
 
 def _check_points(call: OpCall, points: Any) -> None:
-    if not isinstance(points, int) or not 0 < points <= _MOST_POINTS:
-        call.refuse(f"{points} points", f"1 to {_MOST_POINTS}")
+    if not isinstance(points, int) or not 0 < points <= _MAX_POINTS:
+        call.refuse(f"{points} points", f"1 to {_MAX_POINTS} points")

@@ -1,4 +1,4 @@
-"""Shapes: what moves elements without computing with them."""
+"""Shapes, layouts and movements of elements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
-_MOST_AXES = 64
-_MOST_PARTS = 65536
-"""New axes, and parts of a tensor, that one operator may make."""
+_MAX_AXES = 64
+_MAX_PARTS = 65536
+"""Limits on the axes and on the parts that one operator creates."""
 
 
 @converter("reshape")
@@ -38,7 +38,7 @@ def reverse_reshape(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     wanted = call.sizes("newshape")
     if any(d < -1 for d in wanted):
-        call.refuse(f"newshape is {wanted}", "sizes, 0 and -1")
+        call.refuse(f"newshape is {wanted}", "sizes, 0 or -1")
     shape = new_shape(call, tuple(reversed(x.shape)), tuple(reversed(wanted)), call.flag("allowzero"))
     return F.reshape(x, tuple(reversed(shape)))
 
@@ -49,56 +49,56 @@ def reshaped(call: OpCall, x: Any, wanted: tuple[int, ...], allow_zero: bool = F
 
 
 def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
-    """Relay's special sizes: 0 copies a size, -1 is what is left over, -2 copies all remaining sizes, -3 multiplies the
-    next two, -4 splits the next one into the two that follow, of which one may be -1."""
+    """The shape after Relay's special sizes: 0 copies a size, -1 is inferred, -2 copies all remaining sizes, -3
+    multiplies the next two, -4 splits the next one into the two that follow, of which one may be -1."""
     out: list[Any] = []
-    at = i = 0
-    unknown = None
+    axis = i = 0
+    inferred = None
 
     def take() -> Any:
-        nonlocal at
-        if at >= len(old):
+        nonlocal axis
+        if axis >= len(old):
             raise TypeInferenceError("reshape", f"newshape {wanted} names more axes than {old} has")
-        at += 1
-        return old[at - 1]
+        axis += 1
+        return old[axis - 1]
 
     while i < len(wanted):
         size = wanted[i]
         if isinstance(size, SymDim) or size > 0 or (size == 0 and allow_zero):
             out.append(size)
-            at += 1
+            axis += 1
         elif size == 0:
             out.append(take())
         elif size == -1:
-            unknown = len(out)
+            inferred = len(out)
             out.append(1)
-            at += 1
+            axis += 1
         elif size == -2:
-            out += old[at:]
-            at = len(old)
+            out += old[axis:]
+            axis = len(old)
         elif size == -3:
             out.append(take() * take())
         elif size == -4 and i + 2 < len(wanted):
             out += _split(call, take(), wanted[i + 1], wanted[i + 2])
             i += 2
         else:
-            call.refuse(f"newshape is {wanted}", "sizes, 0, -1, -2, -3 and -4 with two sizes")
+            call.refuse(f"newshape is {wanted}", "sizes, 0, -1, -2, -3, or -4 followed by two sizes")
         i += 1
-    if unknown is not None:
+    if inferred is not None:
         rest = product(out)
-        out[unknown] = product(old) // rest if rest != 0 else 0
+        out[inferred] = product(old) // rest if rest != 0 else 0
     return tuple(out)
 
 
 def _split(call: OpCall, size: Any, first: int, second: int) -> list[Any]:
     if first == -1 and second == -1:
-        call.refuse("newshape has -4, -1, -1", "one unknown size of the two")
+        call.refuse("newshape has -4, -1, -1", "one inferred size of the two")
     return [size // second if first == -1 else first, size // first if second == -1 else second]
 
 
 @converter("reshape_like")
 def reshape_like(call: OpCall) -> Any:
-    """The axes lhs_begin to lhs_end get the sizes that the other tensor has from rhs_begin to rhs_end."""
+    """The axes lhs_begin to lhs_end take the sizes of the axes rhs_begin to rhs_end of the other tensor."""
     x, like = call.tensors(2)
 
     def span(side: str, ndim: int) -> tuple[int, int]:
@@ -131,10 +131,10 @@ def dyn_expand_dims(call: OpCall) -> Any:
 def expanded(x: Any, axis: int, count: int) -> Any:
     if not count:
         return x
-    if not 0 < count <= _MOST_AXES:
-        raise TypeInferenceError("expand_dims", f"num_newaxis is {count}", f"up to {_MOST_AXES}")
-    at = axis if axis >= 0 else axis + x.ndim + 1
-    return F.expand_dims(x, tuple(range(at, at + count)))
+    if not 0 < count <= _MAX_AXES:
+        raise TypeInferenceError("expand_dims", f"num_newaxis is {count}", f"at most {_MAX_AXES}")
+    first = axis if axis >= 0 else axis + x.ndim + 1
+    return F.expand_dims(x, tuple(range(first, first + count)))
 
 
 @converter("squeeze")
@@ -164,12 +164,12 @@ def layout_transform(call: OpCall) -> Any:
 
 @converter("broadcast_to")
 def broadcast_to(call: OpCall) -> Any:
-    given = call.tensors(1, 2)
+    x, *rest = call.tensors(1, 2)
     shape = call.axes("shape")
     call.text("dtype")
-    if len(given) == 2:
-        shape = call.ints(given[1], "shape")
-    return F.broadcast_to(given[0], shape if shape is not None else call.sizes("shape"))
+    if rest:
+        shape = call.ints(rest[0], "shape")
+    return F.broadcast_to(x, shape if shape is not None else call.sizes("shape"))
 
 
 @converter("dyn.broadcast_to")
@@ -193,10 +193,10 @@ def collapse_sum_like(call: OpCall) -> Any:
 
 @converter("collapse_sum_to")
 def collapse_sum_to(call: OpCall) -> Any:
-    given = call.tensors(1, 2)
+    x, *rest = call.tensors(1, 2)
     shape = call.axes("shape")
     call.text("dtype")
-    return F.sum_to(given[0], call.ints(given[1], "shape") if len(given) == 2 else shape or ())
+    return F.sum_to(x, call.ints(rest[0], "shape") if rest else shape or ())
 
 
 @converter("concatenate")
@@ -213,8 +213,8 @@ def stack(call: OpCall) -> Any:
 def split(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     sections = call.get("indices_or_sections")
-    if isinstance(sections, int) and sections > _MOST_PARTS:
-        call.refuse(f"indices_or_sections is {sections}", f"up to {_MOST_PARTS}")
+    if isinstance(sections, int) and sections > _MAX_PARTS:
+        call.refuse(f"indices_or_sections is {sections}", f"at most {_MAX_PARTS}")
     return F.split(x, sections, call.int("axis"))
 
 
@@ -245,7 +245,7 @@ def reverse(call: OpCall) -> Any:
 
 @converter("meshgrid")
 def meshgrid(call: OpCall) -> Any:
-    """Grids of coordinates; with indexing "xy" the first two axes change places."""
+    """Grids of coordinates; indexing "xy" swaps the first two axes."""
     vectors = call.tuple()
     order = call.only("indexing", "ij", "xy")
     axes = list(range(len(vectors)))
@@ -267,13 +267,13 @@ def shape_of(call: OpCall) -> Any:
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
     if is_static(x.shape):
         return constant(np.asarray(x.shape, dtype))
-    made = F.stack([_size(x, axis, dtype) for axis in range(x.ndim)], 0)
-    call.shapes[made.atom] = x.shape
-    return made
+    shape = F.stack([_size(x, axis, dtype) for axis in range(x.ndim)], 0)
+    call.shapes[shape.atom] = x.shape
+    return shape
 
 
 def _size(x: Any, axis: int, dtype: str) -> Any:
-    """The size of an axis as a tensor, counted where it is not known yet."""
+    """The size of an axis as a tensor; the program counts an open size."""
     if isinstance(x.shape[axis], int):
         return constant(np.asarray(x.shape[axis], dtype))
     others = tuple(i for i in range(x.ndim) if i != axis)
@@ -301,18 +301,18 @@ def space_and_depth(call: OpCall) -> Any:
         out = F.reshape(x, (n, c * block * block, h // block, w // block))
     else:
         mode = call.only("mode", "DCR", "CRD")
-        deep = c // (block * block)
+        channels = c // (block * block)
         if mode == "DCR":
-            x = F.transpose(F.reshape(x, (n, block, block, deep, h, w)), (0, 3, 4, 1, 5, 2))
+            x = F.transpose(F.reshape(x, (n, block, block, channels, h, w)), (0, 3, 4, 1, 5, 2))
         else:
-            x = F.transpose(F.reshape(x, (n, deep, block, block, h, w)), (0, 1, 4, 2, 5, 3))
-        out = F.reshape(x, (n, deep, h * block, w * block))
+            x = F.transpose(F.reshape(x, (n, channels, block, block, h, w)), (0, 1, 4, 2, 5, 3))
+        out = F.reshape(x, (n, channels, h * block, w * block))
     return out if layout == "NCHW" else F.transpose(out, (0, 2, 3, 1))
 
 
 @converter("nn.space_to_batch_nd")
 def space_to_batch_nd(call: OpCall) -> Any:
-    """Blocks of the spatial axes (those after the first) go to the batch (the definition is TensorFlow's)."""
+    """Blocks of the spatial axes (those after the first) move to the batch (TensorFlow's definition)."""
     (x,) = call.tensors(1)
     blocks = call.sizes("block_shape")
     paddings = tuple(tuple(map(int, p)) for p in call.get("paddings"))
@@ -347,7 +347,7 @@ def batch_to_space_nd(call: OpCall) -> Any:
 
 @converter("nn.fifo_buffer")
 def fifo_buffer(call: OpCall) -> Any:
-    """The buffer moved on by the size of what is put at its end."""
+    """The buffer with x appended and as many elements removed at its start."""
     x, buffer = call.tensors(2)
     axis = call.int("axis") % x.ndim
     joined = F.concatenate((buffer, x), axis)

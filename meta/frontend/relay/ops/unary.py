@@ -1,4 +1,4 @@
-"""Elementwise operators of one tensor, and what passes a tensor on as it is."""
+"""Elementwise operators of one tensor, and identities."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from meta.frontend.relay.convert.type_mapping import dtype_of
 
 @converter("ceil", "floor", "round", "trunc")
 def rounding(call: OpCall) -> Any:
-    """Integers are what they are."""
+    """Integers stay."""
     (x,) = call.tensors(1)
-    make: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": rounded, "trunc": F.trunc}[call.name]
-    return make(x) if is_float(x.dtype) else x
+    function: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": rounded, "trunc": F.trunc}[call.name]
+    return function(x) if is_float(x.dtype) else x
 
 
 def rounded(x: Any) -> Any:
-    """The nearest integer, halves away from zero (`llvm.round`); meta's own `round` takes halves to the even one."""
+    """The nearest integer, halves away from zero (`llvm.round`); meta's `round` rounds halves to even."""
     whole = F.trunc(x)
     return F.where(F.greater_equal(F.abs(F.subtract(x, whole)), 0.5), F.add(whole, F.sign(x)), whole)
 
@@ -38,10 +38,15 @@ def identity(call: OpCall) -> Any:
 @converter("cast")
 def cast(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    made = F.cast(x, dtype_of(call.text("dtype"), call.place))
+    y = F.cast(x, dtype_of(call.text("dtype"), call.place))
     if x.atom in call.shapes:
-        call.shapes[made.atom] = call.shapes[x.atom]
-    return made
+        call.shapes[y.atom] = call.shapes[x.atom]
+    return y
+
+
+def as_dtype(x: Any, dtype: str) -> Any:
+    """x cast to `dtype`; x if it has that dtype."""
+    return x if x.dtype == dtype else F.cast(x, dtype)
 
 
 @converter("cast_like")
@@ -58,7 +63,7 @@ def clip(call: OpCall) -> Any:
 
 
 def clipped(x: Any, low: float, high: float) -> Any:
-    """x between two bounds; those of integers are integers."""
+    """x between two bounds, which are rounded towards zero and limited to its range if it is an integer tensor."""
     if is_float(x.dtype):
         return F.clip(x, low, high)
     limits = {"uint8": (0, 255), "bool": (0, 1)}.get(x.dtype)
@@ -82,17 +87,17 @@ def leaky_relu(call: OpCall) -> Any:
 
 @converter("nn.prelu")
 def prelu(call: OpCall) -> Any:
-    """x where positive, else x times the slope of its channel."""
+    """x where positive, elsewhere x times the slope of its channel."""
     x, alpha = call.tensors(2)
-    at = call.int("axis", 1) % x.ndim
-    shape = tuple(d if i == at else 1 for i, d in enumerate(x.shape))
-    slope = F.reshape(F.broadcast_to(alpha, (x.shape[at],)) if alpha.size == 1 else alpha, shape)
+    axis = call.int("axis", 1) % x.ndim
+    shape = tuple(d if i == axis else 1 for i, d in enumerate(x.shape))
+    slope = F.reshape(F.broadcast_to(alpha, (x.shape[axis],)) if alpha.size == 1 else alpha, shape)
     return F.where(F.greater(x, 0), x, F.multiply(x, slope))
 
 
 @converter("device_copy", "on_device")
 def device_copy(call: OpCall) -> Any:
-    """Where Relay ran something does not bind meta: the program runs where it is compiled for."""
+    """Devices in Relay programs are ignored: the program runs on the device it is compiled for."""
     for name in ("src_virtual_device", "dst_virtual_device", "virtual_device", "constrain_result", "constrain_body",
                  "src_dev_type", "dst_dev_type"):  # fmt: skip
         call.get(name)

@@ -196,7 +196,7 @@ REFUSED = {
     "nn.dense(%x, %x, units=9)": "units is 9",
     'take(%x, 0, axis=0, mode="raise")': "mode is 'raise'",
     'nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]], pad_mode="circular")': "pad_mode is 'circular'",
-    "nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [-1, 1], [1, 1]])": "no negative width",
+    "nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [-1, 1], [1, 1]])": "widths from 0",
     'nn.relu(%x, colour="red")': "unknown attribute colour='red'",
     "exp(%x, axis=1)": "unknown attribute axis=1",
     'image.resize2d(%x, size=[4, 4], roi=[0f, 0f, 1f, 1f])': "no region of interest",
@@ -209,7 +209,7 @@ REFUSED = {
     'cast(%x, dtype="float8_e4m3")': "the dtype float8_e4m3",
     "full(%x, shape=[2])": "expected one number",
     'layout_transform(%x, src_layout="NCHW", dst_layout="NCHW2c")': "blocks of 2 in an axis C of size 3",
-    "split(%x, indices_or_sections=99999999, axis=2)": "up to 65536",
+    "split(%x, indices_or_sections=99999999, axis=2)": "at most 65536",
 }  # fmt: skip
 
 
