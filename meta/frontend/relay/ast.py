@@ -1,7 +1,7 @@
-"""Relay programs as data: what the text and JSON readers produce and the converter reads.
+"""The syntax tree of Relay programs, which the readers produce and the converter reads.
 
-Expressions are a graph: a node that a program uses several times (`%0` in text) is one object, compared by identity.
-Nothing here is evaluated or checked beyond its form.
+Expressions form a graph: an expression that a program uses several times (`%0` in text) is one object, compared by
+identity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands: line and column of the text, from 1; for JSON, line 0 and the index of the node."""
+    """A place in a program: line and column of the text, from 1; for JSON, line 0 and the number of the node."""
 
     line: int
     column: int
@@ -78,7 +78,7 @@ TYPES = (TensorType, TupleType, FuncType, RefType, NamedType, UnknownType)
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """An object that an attribute holds and that has no form here, by Relay's name of its class: "Target"."""
+    """An object in an attribute that has no class here, by Relay's name of its class: "Target"."""
 
     kind: str
 
@@ -86,8 +86,8 @@ class Opaque:
 Attribute: TypeAlias = (
     "bool | int | float | str | tuple[Attribute, ...] | Mapping[str, Attribute] | Constant | Opaque | None"
 )
-"""Values of attributes. Lists become tuples, attribute objects (`meta[relay.attrs.ScanopAttrs][0]`) are spread into the
-attributes of the call that they belong to, empty strings and null objects are None where Relay means "not given"."""
+"""Values of attributes. Lists are tuples; attribute objects (`meta[relay.attrs.ScanopAttrs][0]`) are merged into the
+attributes of their call; empty strings and null objects that mean "not set" are None."""
 
 Attributes: TypeAlias = "Mapping[str, Attribute]"
 
@@ -97,7 +97,7 @@ Attributes: TypeAlias = "Mapping[str, Attribute]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Var:
-    """A local variable or parameter; two variables of one name are told apart by identity."""
+    """A local variable or parameter; variables of one name differ by identity."""
 
     name: str
     type: Type = field(default_factory=UnknownType)
@@ -302,7 +302,7 @@ class TypeDefinition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A Relay module: functions by name without `@` ("main" is where it starts), and its data types by name."""
+    """A Relay module: functions by name without `@` (the entry is "main"), and data types by name."""
 
     functions: Mapping[str, Function]
     types: Mapping[str, TypeDefinition]

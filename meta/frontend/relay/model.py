@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOMENTUM = 0.1
-"""How fast moving statistics follow those of the batches in train mode."""
+"""Weight of the batch in moving statistics in train mode."""
 
 
 class RelayModel(Model):
-    """A network read by `meta.frontend.relay.load`. Call it with the inputs that are no parameters, in their order.
+    """A network read by `meta.frontend.relay.load`, called with the inputs that are not parameters, in order.
 
-    Its arrays are the parameters that were given, by Relay's names (`model.state_dict()`), in copies of their own.
-    Moving means and variances of batch normalisations are buffers.
+    Its arrays are copies of the parameters, by Relay's names (`model.state_dict()`). Moving means and variances of
+    batch normalisations are buffers.
 
-    In train mode batch normalisations use the statistics of the batch and move their running ones by `momentum`; with
-    momentum 0 they go on using the running ones, as Relay does, which is also what infer mode does. Dropout, which
-    Relay programs have without effect, stays without effect in both modes.
+    In train mode batch normalisations use the statistics of the batch and move their running statistics by `momentum`.
+    With momentum 0, and in infer mode, they use the running statistics, as Relay does. Dropout is the identity in both
+    modes, as in Relay.
     """
 
     module: Module
@@ -44,8 +44,9 @@ class RelayModel(Model):
     def build(
         self, module: Module, names: Sequence[str], values: Mapping[str, Any], momentum: float = MOMENTUM
     ) -> None:
-        """module, names: a program and its parameters' names.  values: of those that become state.  Raises
-        ArgumentError for values that no parameter has or that do not fit."""
+        """module, names: a program and the names of its parameters.  values: of the parameters that become state.
+
+        Raises ArgumentError for values of unknown parameters and for values that do not fit."""
         self.module = inline_calls(module)
         self.momentum = momentum
         self.inputs = tuple(name for name in names if name not in values)
@@ -59,8 +60,8 @@ class RelayModel(Model):
         if unknown:
             raise ArgumentError(
                 "relay",
-                f"params has '{unknown[0]}', which is no parameter of @main",
-                f"parameters: {', '.join(names)}",
+                f"params has '{unknown[0]}', which is not a parameter of @main",
+                f"one of {', '.join(names)}",
                 did_you_mean(unknown[0], names),
             )
 
@@ -92,8 +93,8 @@ class RelayModel(Model):
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
         if len(inputs) != len(self.inputs):
             raise ArgumentError("relay", f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
-        given = dict(zip(self.inputs, inputs, strict=True))
-        values = [getattr(self, self._arrays[name]) if name in self._arrays else given[name] for name in self._names]
+        by_name = dict(zip(self.inputs, inputs, strict=True))
+        values = [getattr(self, self._arrays[name]) if name in self._arrays else by_name[name] for name in self._names]
         main = self.module.main
         return _Replay(dict(zip(main.params, values, strict=True)), self.momentum if training else 0.0).block(main.body)
 
@@ -103,7 +104,7 @@ def _device(var: Var) -> Device:
 
 
 def _moving(main: Function) -> set[Var]:
-    """The parameters that are moving statistics of batch normalisations, and nothing else."""
+    """The parameters that are used as moving statistics of batch normalisations only."""
     used: dict[Var, bool] = {}
     for block in walk_blocks(main):
         for binding in block.bindings:
@@ -116,7 +117,7 @@ def _moving(main: Function) -> set[Var]:
 
 
 class _Replay:
-    """Runs a program by the public calls of its operators, which arrays and symbols of a trace both take."""
+    """Runs a program by public operator calls, which accept arrays and symbols of a trace."""
 
     def __init__(self, values: dict[Var, Any], momentum: float) -> None:
         self.values = values
@@ -143,8 +144,8 @@ class _Replay:
                 raise NotSupportedError(
                     "relay",
                     "the network has functions that call themselves",
-                    "networks without, as a Model",
-                    "use from_relay, whose Module runs and compiles",
+                    "a network without recursion",
+                    "from_relay gives a Module that runs and compiles",
                 )
 
     def call(self, op: Op, args: list[Any]) -> Any:
@@ -154,7 +155,7 @@ class _Replay:
         return invoke(state(op), *args)
 
     def is_trainable(self, args: list[Any]) -> bool:
-        """Whether a batch normalisation moves its statistics: they are state of the model, and the batch has some."""
+        """Whether a batch normalisation moves its statistics: they are state, and there is more than one element."""
         x, mean, var, *_, axis = args
         elements = [d for i, d in enumerate(x.shape) if i != axis % x.ndim]
         return isinstance(mean, NDArray) and isinstance(var, NDArray) and any(d != 1 for d in elements)

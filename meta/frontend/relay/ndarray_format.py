@@ -23,45 +23,45 @@ _INT64 = struct.Struct("<q")
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 
 
-def read_array(data: memoryview, start: int, where: str) -> tuple[NDArray[Any], str, int]:
-    """The array that starts at byte `start`, Relay's name of its dtype, and the byte behind it.
+def read_array(data: memoryview, start: int, source: str) -> tuple[NDArray[Any], str, int]:
+    """The array that starts at byte `start`, Relay's name of its dtype, and the position after it.
 
-    The array owns its data. Raises RelayError, named by `where`, when the bytes are no array; nothing is allocated
-    for a size that the bytes do not hold."""
+    source: the name of the data in errors. The array owns its data. Raises RelayError if the bytes are not an array;
+    nothing is allocated for a size beyond the bytes."""
     if len(data) - start < _HEADER.size:
-        raise _broken(where, f"{len(data) - start} bytes are left where an array starts")
+        raise _invalid(source, f"{len(data) - start} bytes are left where an array starts")
     magic, _, _, _, rank, code, bits, lanes = _HEADER.unpack_from(data, start)
     if magic != _MAGIC:
-        raise _broken(where, f"an array starts with {magic:#x} and not with {_MAGIC:#x}")
+        raise _invalid(source, f"an array starts with {magic:#x} and not with {_MAGIC:#x}")
     if not 0 <= rank <= MAX_DIMENSIONS:
-        raise _broken(where, f"an array of {rank} dimensions")
-    dtype = _dtype(code, bits, lanes, where)
-    at = start + _HEADER.size
-    if len(data) - at < 8 * (rank + 1):
-        raise _broken(where, "the shape of an array is cut off")
-    shape = struct.unpack_from(f"<{rank}q", data, at)
-    at += 8 * rank
-    (length,) = _INT64.unpack_from(data, at)
-    at += 8
+        raise _invalid(source, f"an array of {rank} dimensions")
+    dtype = _dtype(code, bits, lanes, source)
+    position = start + _HEADER.size
+    if len(data) - position < 8 * (rank + 1):
+        raise _invalid(source, "the shape of an array is cut off")
+    shape = struct.unpack_from(f"<{rank}q", data, position)
+    position += 8 * rank
+    (length,) = _INT64.unpack_from(data, position)
+    position += 8
     kind = np.dtype(NUMPY_DTYPES[dtype])
     expected = kind.itemsize
     for size in shape:
         expected *= size
     if min(shape, default=0) < 0 or expected != length:
-        raise _broken(where, f"an array of shape {shape} and {dtype} has {length} bytes of data")
-    if length > len(data) - at:
-        raise _broken(where, f"an array of {length} bytes is cut off after {len(data) - at}")
-    words: NDArray[Any] = np.frombuffer(data, "<u1" if dtype == "bool" else kind, length // kind.itemsize, at)
+        raise _invalid(source, f"an array of shape {shape} and {dtype} has {length} bytes of data")
+    if length > len(data) - position:
+        raise _invalid(source, f"an array of {length} bytes is cut off after {len(data) - position}")
+    words: NDArray[Any] = np.frombuffer(data, "<u1" if dtype == "bool" else kind, length // kind.itemsize, position)
     values: NDArray[Any] = np.not_equal(words, 0) if dtype == "bool" else np.array(words)
-    return np.reshape(values, shape), dtype, at + length
+    return np.reshape(values, shape), dtype, position + length
 
 
-def _dtype(code: int, bits: int, lanes: int, where: str) -> str:
+def _dtype(code: int, bits: int, lanes: int, source: str) -> str:
     name = "bool" if (code, bits) == (1, 1) else f"{_KINDS.get(code, 'unknown')}{bits}"
     if name not in NUMPY_DTYPES or lanes != 1:
-        raise _broken(where, f"an array of type code {code}, {bits} bits and {lanes} lanes")
+        raise _invalid(source, f"an array of type code {code}, {bits} bits and {lanes} lanes")
     return name
 
 
-def _broken(where: str, wrong: str) -> RelayError:
-    return RelayError("relay", f"{where}: {wrong}", "integers, floats and bool in the form that TVM wrote")
+def _invalid(source: str, problem: str) -> RelayError:
+    return RelayError("relay", f"{source}: {problem}", "integers, floats or bool in TVM's binary form")

@@ -1,7 +1,7 @@
 """Parameters of Relay programs: a dict of arrays, an `.npz`, or the binary of `relay.save_param_dict`.
 
 The binary is, little-endian: u64 magic, u64 reserved, u64 count, for each name u64 length and UTF-8 bytes, u64 count,
-the arrays in the same order (`ndarray_format.py`).
+the arrays in that order (`ndarray_format.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
 _ZIP = b"PK"
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# What zipfile, zlib and numpy.lib.format raise for files that are not what they claim to be.
+# The exceptions of zipfile, zlib and numpy.lib.format for invalid files.
 _BAD_FILE = (
     OSError,
     ValueError,
@@ -47,37 +47,37 @@ Params: TypeAlias = "Mapping[str, Any] | bytes | bytearray | str | os.PathLike[s
 def read_params(params: Params) -> Arrays:
     """The arrays of `params` by name.
 
-    params: a mapping from names to anything that NumPy takes for an array; the bytes of `relay.save_param_dict` or of
-    an `.npz`; or a path to a file of either. Arrays of bfloat16 have the dtype of `ml_dtypes`.
+    params: a mapping from names to arrays, or to values that NumPy converts; the bytes of `relay.save_param_dict` or
+    of an `.npz`; or a path to a file of either. Arrays of bfloat16 have the dtype of `ml_dtypes`.
 
-    Raises RelayError for a file that is cut off or is no such file, and ArgumentError for anything else. Nothing is
-    unpickled, and no more memory is taken than a file holds."""
+    Raises RelayError for truncated and invalid files, and ArgumentError for other objects. Nothing is unpickled, and
+    memory is bounded by the size of the file."""
     value: Any = params
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_name(name): _array(name, each) for name, each in items}
-    where = "params"
+    source = "params"
     if isinstance(value, (str, os.PathLike)):
-        where = os.fspath(cast("str | os.PathLike[str]", value))
-        value = _contents(where)
+        source = os.fspath(cast("str | os.PathLike[str]", value))
+        value = _contents(source)
     if not isinstance(value, (bytes, bytearray)):
-        allowed = "a dict of arrays, the bytes of relay.save_param_dict, or a path to such a file or to an .npz"
-        raise ArgumentError("relay", f"params is {type(params).__name__}", allowed)
+        expected = "a dict of arrays, the bytes of relay.save_param_dict, or a path to such a file or to an .npz"
+        raise ArgumentError("relay", f"params is {type(params).__name__}", expected)
     data = memoryview(value)
-    return _from_npz(data, where) if bytes(data[:2]) == _ZIP else _from_binary(data, where)
+    return _from_npz(data, source) if bytes(data[:2]) == _ZIP else _from_binary(data, source)
 
 
 def _contents(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise RelayError("relay", f"cannot read {path}: {why}", "a file of parameters") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RelayError("relay", f"cannot read {path}: {reason}", "a file of parameters") from error
 
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
-        raise ArgumentError("relay", f"params has a key of class {type(name).__name__}", "names")
+        raise ArgumentError("relay", f"params has a key of class {type(name).__name__}", "names as keys")
     return name
 
 
@@ -86,51 +86,51 @@ def _array(name: str, value: Any) -> NDArray[Any]:
     value = value.detach() if hasattr(value, "detach") else value
     numpy = getattr(value, "numpy", None)
     try:
-        made: NDArray[Any] = np.asarray(numpy() if callable(numpy) else value)
+        array: NDArray[Any] = np.asarray(numpy() if callable(numpy) else value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError("relay", f"params[{name!r}]: {error}", "an array of numbers") from error
-    if made.dtype.kind not in "biuf" and made.dtype != _bfloat16():
-        raise ArgumentError("relay", f"params[{name!r}] has dtype {made.dtype}", "an array of numbers")
-    return made
+    if array.dtype.kind not in "biuf" and array.dtype != _bfloat16():
+        raise ArgumentError("relay", f"params[{name!r}] has dtype {array.dtype}", "an array of numbers")
+    return array
 
 
 # --- the binary of relay.save_param_dict ---
 
 
-def _from_binary(data: memoryview, where: str) -> Arrays:
+def _from_binary(data: memoryview, source: str) -> Arrays:
     if len(data) < 8 or _UINT64.unpack_from(data)[0] != _MAGIC:
-        raise _broken(where, "neither an .npz nor the binary of relay.save_param_dict")
-    count, at = _count(data, 16, where)
+        raise _invalid(source, "neither an .npz nor the binary of relay.save_param_dict")
+    count, position = _count(data, 16, source)
     names: list[str] = []
     for _ in range(count):
-        length, at = _count(data, at, where)
+        length, position = _count(data, position, source)
         try:
-            names.append(bytes(data[at : at + length]).decode("utf-8"))
+            names.append(bytes(data[position : position + length]).decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise _broken(where, f"the name of parameter {len(names)} is not UTF-8") from error
-        at += length
+            raise _invalid(source, f"the name of parameter {len(names)} is not UTF-8") from error
+        position += length
     if len(set(names)) != len(names):
-        raise _broken(where, "two parameters have one name")
-    arrays, at = _count(data, at, where)
+        raise _invalid(source, "two parameters have one name")
+    arrays, position = _count(data, position, source)
     if arrays != count:
-        raise _broken(where, f"{count} names and {arrays} arrays")
+        raise _invalid(source, f"{count} names and {arrays} arrays")
     out: Arrays = {}
     for name in names:
-        values, dtype, at = read_array(data, at, f"{where}, parameter {name!r}")
+        values, dtype, position = read_array(data, position, f"{source}, parameter {name!r}")
         out[name] = _as_bfloat16(values) if dtype == "bfloat16" else values
-    if at != len(data):
-        raise _broken(where, f"{len(data) - at} bytes behind the last parameter")
+    if position != len(data):
+        raise _invalid(source, f"{len(data) - position} bytes after the last parameter")
     return out
 
 
-def _count(data: memoryview, at: int, where: str) -> tuple[int, int]:
-    """The u64 at byte `at`, which cannot be more than the bytes behind it, and the byte behind it."""
-    if len(data) - at < 8:
-        raise _broken(where, "the file is cut off")
-    (count,) = _UINT64.unpack_from(data, at)
-    if count > len(data) - at - 8:
-        raise _broken(where, f"a length of {count} where {len(data) - at - 8} bytes are left")
-    return count, at + 8
+def _count(data: memoryview, position: int, source: str) -> tuple[int, int]:
+    """The u64 at a position, which the number of remaining bytes bounds, and the position after it."""
+    if len(data) - position < 8:
+        raise _invalid(source, "the file is cut off")
+    (count,) = _UINT64.unpack_from(data, position)
+    if count > len(data) - position - 8:
+        raise _invalid(source, f"a length of {count} where {len(data) - position - 8} bytes are left")
+    return count, position + 8
 
 
 def _as_bfloat16(words: NDArray[Any]) -> NDArray[Any]:
@@ -146,35 +146,37 @@ def _bfloat16() -> np.dtype[Any]:
 # --- .npz ---
 
 
-def _from_npz(data: memoryview, where: str) -> Arrays:
+def _from_npz(data: memoryview, source: str) -> Arrays:
     out: Arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_sizes(archive, len(data), where)
+            _check_sizes(archive, len(data), source)
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if name in out:
-                    raise _broken(where, f"two parameters {name!r}")
+                    raise _invalid(source, f"two parameters {name!r}")
                 with archive.open(member) as file:
-                    out[name] = _npy(file, member.file_size, f"{where}, parameter {name!r}")
+                    out[name] = _npy(file, member.file_size, f"{source}, parameter {name!r}")
     except (*_BAD_FILE, zipfile.BadZipFile) as error:
         if isinstance(error, RelayError):
             raise
-        raise _broken(where, f"{type(error).__name__}: {error}"[:200]) from error
+        raise _invalid(source, f"{type(error).__name__}: {error}"[:200]) from error
     return out
 
 
-def _check_sizes(archive: zipfile.ZipFile, size: int, where: str) -> None:
+def _check_sizes(archive: zipfile.ZipFile, size: int, source: str) -> None:
     members = archive.infolist()
     if any(member.compress_type not in _STORED_OR_DEFLATED for member in members):
-        raise _broken(where, "a compression that NumPy does not write")
+        raise _invalid(source, "a compression that NumPy does not write")
     total = sum(member.file_size for member in members)
     if total > MAX_EXPANSION_FREE + MAX_EXPANSION * size:
-        raise _broken(where, f"{size} bytes that expand to {total}", "arrays saved without compression, by numpy.savez")
+        raise _invalid(
+            source, f"{size} bytes that expand to {total}", "arrays saved without compression, by numpy.savez"
+        )
 
 
-def _npy(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
-    """One array, after a look at its header: NumPy takes memory for whatever shape a header claims."""
+def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
+    """One array, whose header is checked first: NumPy allocates the shape in the header."""
     from numpy.lib import format as npy
 
     major, _ = npy.read_magic(file)
@@ -182,20 +184,20 @@ def _npy(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
     shape, fortran = header[:2]
     dtype: np.dtype[Any] = header[2]
     if dtype.kind not in "biuf" or dtype.itemsize == 0:
-        raise _broken(where, f"dtype {dtype}", "integers, floats and bool; save bfloat16 as float32")
+        raise _invalid(source, f"dtype {dtype}", "integers, floats and bool; save bfloat16 as float32")
     expected = dtype.itemsize
     for each in shape:
         expected *= each
     if min(shape, default=0) < 0 or expected > size:
-        raise _broken(where, f"an array of shape {shape} and {dtype} in {size} bytes"[:200])
+        raise _invalid(source, f"an array of shape {shape} and {dtype} in {size} bytes"[:200])
     read = file.read(expected)
     if len(read) != expected:
-        raise _broken(where, f"{len(read)} bytes where {expected} belong")
+        raise _invalid(source, f"an array of {expected} bytes is cut off after {len(read)}")
     values: NDArray[Any] = np.ndarray(shape, dtype, read, order="F" if fortran else "C")
     return values.astype(f"={dtype.kind}{dtype.itemsize}", order="C")
 
 
-def _broken(
-    where: str, wrong: str, allowed: str = "parameters as numpy.savez or relay.save_param_dict wrote them"
+def _invalid(
+    source: str, problem: str, expected: str = "parameters written by numpy.savez or relay.save_param_dict"
 ) -> RelayError:
-    return RelayError("relay", f"{where}: {wrong}", allowed)
+    return RelayError("relay", f"{source}: {problem}", expected)

@@ -1,7 +1,7 @@
-"""What the fields of Relay's attribute classes are, as far as a saved program does not say.
+"""The kinds of the fields of Relay's attribute classes.
 
-In JSON every field is a string. "7" is the number 7 where the class has a C++ number, and node 7 where it has an
-object; only the declaration of the class tells. The names below are those of the attribute structs of TVM 0.6 to 0.18.
+In JSON every field is a string: "7" is the number 7 or node 7, depending on the declaration of the field in C++. The
+names below are those of the attribute structs of TVM 0.6 to 0.18.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ AXIS_OBJECTS = frozenset({
     "ScatterAddAttrs", "ScatterAttrs", "ScatterElementsAttrs", "SqueezeAttrs", "StackAttrs", "TakeAttrs",
     "VarianceAttrs",
 })  # fmt: skip
-"""Classes whose `axis` is a list, or a number that may be missing; it is a plain number elsewhere."""
+"""Classes whose `axis` is a list or an optional number; in other classes it is a plain number."""
 
 NUMBERS = frozenset({
     ("CorrelationAttrs", "kernel_size"), ("LRNAttrs", "size"),
 })  # fmt: skip
-"""What is a plain number against the names above."""
+"""Exceptions to OBJECTS: plain numbers."""
 
 BOOLS = frozenset({
     "align_corners", "allowzero", "ceil_mode", "center", "clip", "constrain_body", "constrain_result",
@@ -49,7 +49,7 @@ STRINGS = frozenset({
     "pad_mode", "padding_mode", "reduction", "ret_type", "rounding", "rounding_method", "slice_mode", "src_layout",
     "weight_layout",
 })  # fmt: skip
-"""Texts; which of them are written out and which are the number of a string node differs from release to release."""
+"""Texts. Whether a field holds the text or the number of a string node depends on the release."""
 
 
 def holds_object(kind: str, field: str) -> bool | None:

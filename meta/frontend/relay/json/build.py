@@ -1,7 +1,7 @@
-"""Values of the nodes of a graph, from those of the nodes that they refer to.
+"""Values of the nodes of a graph, from the values of the nodes that they refer to.
 
-The order is found with a stack of its own, so that the depth of a program is no matter of Python's stack; a node that
-refers to itself through others is an error. `json_nodes.py` has what each class of nodes is made of.
+An explicit stack orders the nodes, so Python's stack does not limit the depth of a program. Cycles are an error.
+`nodes.py` has the fields and the value of each class of nodes.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _CONTAINERS = ("Array", "Map", "StrMap")
 
 
 class Builder:
-    """The values of one graph, each made once: what several nodes refer to is one object."""
+    """The values of one graph. Nodes that refer to one node share its value."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self.graph = graph
         count = len(graph.nodes)
         self._values: list[Any] = [None] * count
         self._state = bytearray(count)
-        # Of types, patterns and attributes, which shared parts can make exponentially large: leaves and depth.
+        # Leaves and depth of types, patterns and attributes, which shared parts can make exponentially large.
         self._sizes = [0] * count
         self._depths = [0] * count
-        # Types of the fields of constructors by node: a reference to a constructor does not carry them.
+        # Constructors by node, with the types of their fields, which references to them lack.
         self._constructors: dict[int, ast.Constructor] = {}
         self._state[0] = _DONE
 
     def value(self, root: int) -> Any:
-        """What node `root` stands for; null is None."""
+        """The value of node `root`; None for null."""
         stack = [root]
         state = self._state
         while stack:
@@ -88,11 +88,9 @@ class Builder:
         self._sizes[index] = 1 + sum(self._sizes[child] for child in children)
         self._depths[index] = 1 + max((self._depths[child] for child in children), default=0)
         if self._sizes[index] > MAX_VALUE_SIZE:
-            raise self.graph.error(
-                "a value that shared parts make too large", f"at most {MAX_VALUE_SIZE} leaves", index
-            )
+            raise self.graph.error("a value with too many leaves", f"at most {MAX_VALUE_SIZE}", index)
         if self._depths[index] > MAX_NESTING:
-            raise self.graph.error("a value nested too deep", f"at most {MAX_NESTING}", index)
+            raise self.graph.error("a value that nests too deep", f"at most {MAX_NESTING} levels", index)
 
     def _mapping(self, index: int, values: list[Any]) -> dict[str, Any]:
         keys = self.graph.keys(index)
@@ -117,19 +115,19 @@ class Builder:
     def _attribute_objects(self, index: int) -> list[tuple[str, int]]:
         """The fields of an attribute node that refer to nodes, with the nodes."""
         kind = self.graph.kind(index)
-        found: list[tuple[str, int]] = []
+        references: list[tuple[str, int]] = []
         for name, value in self.graph.fields(index).items():
             number = self.graph.as_reference(value)
             if number is not None and self._refers(kind, name, number):
-                found.append((name, number))
-        return found
+                references.append((name, number))
+        return references
 
     def _refers(self, kind: str, name: str, number: int) -> bool:
         if name in STRINGS:
             return number != 0
-        known = holds_object(kind, name)
-        if known is not None:
-            return known
+        declared = holds_object(kind, name)
+        if declared is not None:
+            return declared
         return number != 0 and self.graph.is_orphan(number)
 
     def _attributes(self, index: int) -> dict[str, Any]:
@@ -144,9 +142,9 @@ class Builder:
         return out
 
     def _literal(self, index: int, name: str, text: Any) -> Any:
-        """A number, a bool or a text, which all are written as strings."""
+        """A number, a bool or a text, all of which JSON has as strings."""
         if not isinstance(text, str) or len(text) > 100_000:
-            raise self.graph.error(f"field {name} is no short text", node=index)
+            raise self.graph.error(f"field {name} is not a short text", node=index)
         if name in STRINGS or len(text) > 40:
             return text
         try:

@@ -1,4 +1,4 @@
-"""What each class of nodes of Relay JSON stands for: one row a class in `NODES`, one small function a row."""
+"""The classes of nodes in Relay JSON: a row of `NODES` for each, with a function that builds its value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Exprs: TypeAlias = "tuple[ast.Expr, ...]"
 
 
 class Node:
-    """One node while its value is made: its place, its fields, and checks of the values that it refers to."""
+    """A node whose value is being built: its place, its fields, and checks of the values that it refers to."""
 
     __slots__ = ("constructors", "graph", "index")
 
@@ -30,54 +30,54 @@ class Node:
     def place(self) -> ast.Place:
         return ast.Place(0, self.index)
 
-    def wrong(self, wrong: str, allowed: str = "") -> Exception:
-        return self.graph.error(wrong, allowed, self.index)
+    def error(self, problem: str, expected: str = "") -> Exception:
+        return self.graph.error(problem, expected, self.index)
 
-    def needs(self, value: Any, classes: Any, allowed: str) -> Any:
-        """`value`, which is of one of `classes`; else an error that says what is allowed."""
+    def checked(self, value: Any, classes: Any, expected: str) -> Any:
+        """`value`; raises RelayError unless it is of one of `classes`."""
         if not isinstance(value, classes):
-            found = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
-            raise self.wrong(f"a {self.graph.kind(self.index)} with {found}", allowed)
+            kind = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
+            raise self.error(f"a {self.graph.kind(self.index)} with {kind}", expected)
         return value
 
     def text(self, name: str) -> str:
         return self.graph.text(self.index, name)
 
     def expr(self, value: Any) -> ast.Expr:
-        return self.needs(value, ast.EXPRESSIONS, "an expression")
+        return self.checked(value, ast.EXPRESSIONS, "an expression")
 
     def exprs(self, value: Any) -> _Exprs:
         return tuple(self.expr(each) for each in self.items(value))
 
     def type(self, value: Any) -> ast.Type:
-        return _UNKNOWN if value is None else self.needs(value, ast.TYPES, "a type")
+        return _UNKNOWN if value is None else self.checked(value, ast.TYPES, "a type")
 
     def types(self, value: Any) -> tuple[ast.Type, ...]:
         return tuple(self.type(each) for each in self.items(value))
 
     def patterns(self, value: Any) -> tuple[ast.Pattern, ...]:
-        return tuple(self.needs(each, ast.PATTERNS, "a pattern") for each in self.items(value))
+        return tuple(self.checked(each, ast.PATTERNS, "a pattern") for each in self.items(value))
 
     def var(self, value: Any) -> ast.Var:
-        return self.needs(value, ast.Var, "a variable")
+        return self.checked(value, ast.Var, "a variable")
 
     def items(self, value: Any) -> tuple[Any, ...]:
-        return () if value is None else self.needs(value, tuple, "a list")
+        return () if value is None else self.checked(value, tuple, "a list")
 
     def mapping(self, value: Any) -> dict[str, Any]:
-        return {} if value is None else self.needs(value, dict, "a map")
+        return {} if value is None else self.checked(value, dict, "a map")
 
     def names(self, value: Any) -> tuple[str, ...]:
-        return tuple(self.needs(each, ast.NamedType, "a type parameter").name for each in self.items(value))
+        return tuple(self.checked(each, ast.NamedType, "a type parameter").name for each in self.items(value))
 
 
 Row: TypeAlias = "tuple[tuple[str, ...], Callable[..., Any]]"
 NODES: dict[str, Row] = {}
-"""By class: the fields that refer to other nodes, and the function that makes the value from their values."""
+"""By class: the fields that refer to nodes, and the function that builds the value from the values of these."""
 
 
 def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enters a function for the classes `names`, which are one class under the names of several releases."""
+    """Register a function for `names`, the names of one class in several releases."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         NODES.update(dict.fromkeys(names.split(), (fields, function)))
@@ -91,27 +91,27 @@ def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[.
 
 @_node("IRModule relay.Module", "functions", "type_definitions")
 def _module(node: Node, functions: Any, types: Any) -> ast.Program:
-    made = node.mapping(functions)
-    for name, value in made.items():
+    members = node.mapping(functions)
+    for name, value in members.items():
         if not isinstance(value, ast.Function):
             kind = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
-            raise node.wrong(
-                f"function @{name} is a {kind}", "functions of Relay; save the module before it is lowered"
+            raise node.error(
+                f"function @{name} is a {kind}", "a function of Relay; save the module before it is lowered"
             )
     definitions = node.mapping(types)
     for value in definitions.values():
-        node.needs(value, ast.TypeDefinition, "type definitions")
-    return ast.Program(made, definitions)
+        node.checked(value, ast.TypeDefinition, "type definitions")
+    return ast.Program(members, definitions)
 
 
 @_node("relay.TypeData TypeData", "header", "type_vars", "constructors")
 def _type_data(node: Node, header: Any, type_params: Any, constructors: Any) -> ast.TypeDefinition:
-    name: str = node.needs(header, ast.NamedType, "a name").name
-    made: list[ast.Constructor] = []
+    name: str = node.checked(header, ast.NamedType, "a name").name
+    declared: list[ast.Constructor] = []
     for each in node.items(constructors):
-        constructor: ast.ConstructorRef = node.needs(each, ast.ConstructorRef, "constructors")
-        made.append(node.constructors[constructor.place.column])
-    return ast.TypeDefinition(name, node.names(type_params), tuple(made), node.place)
+        constructor: ast.ConstructorRef = node.checked(each, ast.ConstructorRef, "constructors")
+        declared.append(node.constructors[constructor.place.column])
+    return ast.TypeDefinition(name, node.names(type_params), tuple(declared), node.place)
 
 
 @_node("relay.Constructor Constructor", "inputs")
@@ -163,7 +163,7 @@ def _tuple(node: Node, fields: Any) -> ast.Expr:
 def _field(node: Node, value: Any) -> ast.Expr:
     index = node.graph.integer(node.index, "index")
     if not 0 <= index < 10**9:
-        raise node.wrong(f"field {index} of a tuple")
+        raise node.error(f"field {index} of a tuple")
     return ast.TupleGetItem(node.expr(value), index, node.place)
 
 
@@ -208,7 +208,7 @@ def _ref_write(node: Node, ref: Any, value: Any) -> ast.Expr:
 def _match(node: Node, value: Any, clauses: Any) -> ast.Expr:
     checked: list[tuple[ast.Pattern, ast.Expr]] = []
     for each in node.items(clauses):
-        pair: _Clause = node.needs(each, _Clause, "clauses")
+        pair: _Clause = node.checked(each, _Clause, "clauses")
         checked.append((pair.pattern, pair.body))
     return ast.Match(node.expr(value), tuple(checked), node.graph.field(node.index, "complete") != "0", node.place)
 
@@ -223,7 +223,7 @@ class _Clause:
 
 @_node("relay.Clause", "lhs", "rhs")
 def _clause(node: Node, pattern: Any, body: Any) -> _Clause:
-    return _Clause(node.needs(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
+    return _Clause(node.checked(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
 
 
 @_node("relay.PatternWildcard")
@@ -243,7 +243,7 @@ def _tuple_pattern(node: Node, fields: Any) -> ast.Pattern:
 
 @_node("relay.PatternConstructor", "constructor", "patterns")
 def _constructor_pattern(node: Node, constructor: Any, fields: Any) -> ast.Pattern:
-    name: str = node.needs(constructor, ast.ConstructorRef, "a constructor").name
+    name: str = node.checked(constructor, ast.ConstructorRef, "a constructor").name
     return ast.ConstructorPattern(name, node.patterns(fields))
 
 
@@ -255,7 +255,7 @@ def _tensor(node: Node, shape: Any) -> ast.Type:
     dims = node.items(shape)
     dtype = node.graph.field(node.index, "dtype")
     if len(dims) > MAX_DIMENSIONS or not is_dtype(dtype):
-        raise node.wrong(f"a tensor of {len(dims)} dimensions and {dtype[:40]}", f"at most {MAX_DIMENSIONS} dimensions")
+        raise node.error(f"a tensor of {len(dims)} dimensions and {dtype[:40]}", f"at most {MAX_DIMENSIONS} dimensions")
     return ast.TensorType(tuple(_dimension(node, each) for each in dims), dtype)
 
 
@@ -263,7 +263,7 @@ def _dimension(node: Node, value: Any) -> int | str | None:
     if isinstance(value, ast.NamedType):
         return value.name
     if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value <= MAX_DIMENSION):
-        raise node.wrong(f"a dimension of size {value}")
+        raise node.error(f"a dimension of size {value}")
     return value if isinstance(value, (int, str)) else None
 
 
@@ -289,7 +289,7 @@ def _type_name(node: Node) -> ast.Type:
 
 @_node("TypeCall relay.TypeCall", "func", "args")
 def _type_call(node: Node, head: Any, args: Any) -> ast.Type:
-    return ast.NamedType(node.needs(head, ast.NamedType, "a name").name, node.types(args))
+    return ast.NamedType(node.checked(head, ast.NamedType, "a name").name, node.types(args))
 
 
 @_node("IncompleteType relay.IncompleteType")
@@ -312,7 +312,7 @@ def _float(node: Node) -> float:
     try:
         return float(text[:400]) if text else math.nan
     except ValueError:
-        raise node.wrong(f"{text[:40]!r} is no number") from None
+        raise node.error(f"{text[:40]!r} is not a number") from None
 
 
 @_node("tir.Any Any relay.Any")

@@ -1,4 +1,4 @@
-"""Relay JSON (of Relay-era `tvm.ir.save_json`) -> Program, without any class of Relay."""
+"""The reader of Relay JSON, which Relay-era `tvm.ir.save_json` wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parse(text: str, source: str = "") -> Program:
-    """The program that `text` holds: a module, a function, or an expression, which becomes the body of "main".
+    """The program in `text`: a module, or a function, which becomes "main".
 
     source: the name of the text for errors. Raises RelayError that names the node of the graph."""
     graph = NodeGraph(text, source)
@@ -22,4 +22,4 @@ def parse(text: str, source: str = "") -> Program:
         return value
     if isinstance(value, ast.Function):
         return ast.Program({"main": value}, {})
-    raise graph.error(f"a {graph.kind(graph.root)}", "a module or a function of Relay", graph.root)
+    raise graph.error(f"a {graph.kind(graph.root)}", "a module or a function", graph.root)

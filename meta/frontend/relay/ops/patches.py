@@ -169,7 +169,7 @@ def deformable_conv2d(call: OpCall) -> Any:
         return F.gather_nd(moved, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
 
     inside = F.expand_dims(_inside(points, tuple(spatial), open_end=True), 4)
-    # (batch * parts, kh * kw, height, width, channels / parts)
+    # Axes: batch * parts, kh * kw, height, width, and the channels of a part.
     sampled = F.where(inside, interpolated(points, pick), 0)
     columns = F.reshape(
         F.transpose(sampled, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)

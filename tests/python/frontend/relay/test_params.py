@@ -145,7 +145,7 @@ BROKEN = {
     "lanes": (changed(lanes=4), "4 lanes"),
     "length": (changed(length=2**50), r"shape \(3,\) and int32 has 1125899906842624 bytes"),
     "cut": (WHOLE[:-1], "is cut off after"),
-    "behind": (WHOLE + b"!", "1 bytes behind the last parameter"),
+    "behind": (WHOLE + b"!", "1 bytes after the last parameter"),
     "zip": (b"PK\3\4", "BadZipFile"),
     "zip cut": (npz(**VALUES)[:200], "BadZipFile"),
     "pickle": (npz(a=np.array([{}], object)), r"dtype object; expected integers, floats and bool"),

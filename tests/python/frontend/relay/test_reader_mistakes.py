@@ -111,16 +111,16 @@ HOSTILE = {
     "json digits": ('{"root": ' + "1" * 1_000_000 + "}", "limit"),
     "no nodes": ("{}", 'no list "nodes"'),
     "root": ('{"root": 5, "nodes": [{}]}', '"root" is 5'),
-    "no node": ('{"root": 1, "nodes": [{}, 5]}', "no node with a type_key"),
+    "no node": ('{"root": 1, "nodes": [{}, 5]}', "a node without a type_key"),
     "cycle": (graph(("relay.Tuple", {"fields": "2"}), ("Array", [1])), "refers to itself through node 1"),
     "reference": (graph(("relay.Tuple", {"fields": "99"})), "fields is '99'"),
     "element": (graph(("Array", [99])), "a reference to node 99"),
-    "shared type": (_dag(100), "shared parts make too large"),
+    "shared type": (_dag(100), "a value with too many leaves"),
     "kind": (graph(("relay.Let", {})), "a relay.Let with NoneType; expected a variable"),
-    "no base64": (graph(("relay.Constant", {"data": "0"}), arrays=("!",)), "no base64"),
+    "no base64": (graph(("relay.Constant", {"data": "0"}), arrays=("!",)), "invalid base64"),
     "no array": (graph(("relay.Constant", {"data": "0"}), arrays=("AAAA",)), "3 bytes are left where an array starts"),
     "array number": (graph(("relay.Constant", {"data": "3"})), "array 3; expected one of 0 arrays"),
-    "root kind": (graph(("runtime.String", {})), "a module or a function of Relay"),
+    "root kind": (graph(("runtime.String", {})), "a module or a function"),
     "lowered": (
         graph(
             ("IRModule", {"functions": "2"}), ("Map", [3, 4]), ("GlobalVar", {"name_hint": "f"}), ("tir.PrimFunc", {})

@@ -330,7 +330,7 @@ def test_an_operator_has_one_converter() -> None:
 
 
 def test_the_page_lists_what_is_supported() -> None:
-    page = Path(__file__).resolve().parents[4] / "docs" / "from-relay.md"
+    page = Path(__file__).resolve().parents[5] / "docs" / "from-relay.md"
     table = page.read_text(encoding="utf-8").split("<!-- supported -->")[1].split("<!-- /supported -->")[0]
     assert table.strip() == operator_table(), "python -m scripts.relay_operators writes it"
 
