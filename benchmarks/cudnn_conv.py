@@ -16,8 +16,8 @@ import torch
 import tvm_ffi
 
 import meta
+from meta.backend.cudnn import settings
 from meta.device import device
-from meta.op.dialect.cudnn import settings
 from meta.op.dispatch import CallInfo, dialect, implementations
 from meta.op.registry import as_type, get
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
+    from meta.backend.memory.storage import device_memory_stats as device_memory_stats
+    from meta.backend.memory.storage import empty_cache as empty_cache
+    from meta.backend.memory.storage import synchronize as synchronize
+    from meta.backend.memory.storage import use_stream as use_stream
     from meta.definition import define as define
     from meta.eager.explain import explain as explain
     from meta.eager.ndarray import NDArray as NDArray
@@ -41,10 +45,6 @@ if TYPE_CHECKING:
     from meta.functional.select import unique as unique
     from meta.model.model import Model as Model
     from meta.op.dispatch import with_dialect as with_dialect
-    from meta.storage import device_memory_stats as device_memory_stats
-    from meta.storage import empty_cache as empty_cache
-    from meta.storage import synchronize as synchronize
-    from meta.storage import use_stream as use_stream
     from meta.tracing import trace as trace
 
 _HOMES: dict[str, str] = {
@@ -58,10 +58,10 @@ _HOMES: dict[str, str] = {
     "explain": "meta.eager.explain",
     "from_dlpack": "meta.eager.ndarray",
     "from_numpy": "meta.eager.ndarray",
-    "device_memory_stats": "meta.storage",
-    "empty_cache": "meta.storage",
-    "synchronize": "meta.storage",
-    "use_stream": "meta.storage",
+    "device_memory_stats": "meta.backend.memory.storage",
+    "empty_cache": "meta.backend.memory.storage",
+    "synchronize": "meta.backend.memory.storage",
+    "use_stream": "meta.backend.memory.storage",
     "no_grad": "meta.autograd.api",
     "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",

@@ -68,7 +68,7 @@ def define(
             if implementation is not None:
                 dialect(backend).implement(name, implementation)
         if tvm is not None:
-            from meta.op.dialect.tvm._register import compute
+            from meta.op.dialect.tvm import compute
 
             compute(name)(tvm)
         public = _public(op)

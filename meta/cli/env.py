@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _cuda_refusal() -> str | None:
-    from meta.op.dialect.tvm._driver import probe
+    from meta.backend.cuda.driver import probe
 
     return probe()
 

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any
 
 import meta
+from meta.backend.cudnn import settings
 from meta.cli.digits import Digits, DigitsNet, accuracy
 from meta.errors import MetaError
 from meta.modes import modes, scoped
-from meta.op.dialect.cudnn import settings
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.optim.sgd import with_sgd
 

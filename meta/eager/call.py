@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any, cast
 
-from meta import storage
+from meta.backend.memory import storage
 from meta.device import Device
 from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
-from meta.ir.type import TensorType, TupleType, Type, Value
+from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
 from meta.modes import modes, scopes
-from meta.op.dispatch import CallInfo, Kernel, choose, flat_types
+from meta.op.dispatch import CallInfo, Kernel, choose
 from meta.op.registry import Op, as_type
 from meta.op.rules import first_tensor
 from meta.schema._types import TensorLike

@@ -6,8 +6,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta import storage
 from meta._generated.methods import TensorMethods
+from meta.backend.memory import storage
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.graph import Leaf, Node, register_hook, set_requires_grad, written
@@ -323,7 +323,7 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU, *, requires_
 
 
 def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
-    """Like `array`, sharing the memory of `data` where it can (see meta.storage for when that is)."""
+    """Like `array`, sharing the memory of `data` where it can (see meta.backend.memory.storage for when that is)."""
     if isinstance(data, TensorLike):
         source: Any = data
         tracing = scopes.active and modes.trace is not None

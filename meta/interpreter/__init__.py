@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from meta._lazy import submodule
+from meta.lazy import submodule
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
@@ -107,3 +109,16 @@ class Value:
 
 
 Type = TensorType | TupleType | FunctionType | Value
+
+
+def flat_types(args: Sequence[Any]) -> list[TensorType]:
+    """The tensor types in a nest of arguments or result types, in order."""
+    out: list[TensorType] = []
+    for arg in args:
+        if isinstance(arg, TensorType):
+            out.append(arg)
+            continue
+        fields = getattr(arg, "fields", arg)
+        if isinstance(fields, tuple):
+            out.extend(flat_types(fields))  # pyright: ignore[reportUnknownArgumentType]
+    return out

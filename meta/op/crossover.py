@@ -166,7 +166,7 @@ def _per_row(call: CallInfo) -> Any:
 
 
 def _per_channel_of_large(call: CallInfo) -> Any:
-    from meta.op.dialect.tvm._generic import is_large
+    from meta.backend.tvm.shape_generic import is_large
 
     before, _, after = _around(call)
     return before * after if is_large(call) else None

@@ -17,7 +17,7 @@ from typing import Any
 
 from meta.device import Device
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
-from meta.ir.type import TensorType, Type
+from meta.ir.type import TensorType, Type, flat_types
 from meta.modes import modes, scoped
 from meta.op import crossover
 from meta.op.registry import Op
@@ -47,19 +47,6 @@ class CallInfo:
     def bind(self) -> dict[str, Any]:
         """Arguments by name."""
         return dict(zip(self.op.schema.names, self.args, strict=True))
-
-
-def flat_types(args: Sequence[Any]) -> list[TensorType]:
-    """The tensor types in a nest of arguments or result types, in order."""
-    out: list[TensorType] = []
-    for arg in args:
-        if isinstance(arg, TensorType):
-            out.append(arg)
-            continue
-        fields = getattr(arg, "fields", arg)
-        if isinstance(fields, tuple):
-            out.extend(flat_types(fields))  # pyright: ignore[reportUnknownArgumentType]
-    return out
 
 
 Checker = Callable[[CallInfo], str | None]
@@ -106,7 +93,7 @@ class Dialect:
     probe: None when usable on this machine, else the reason why not; asked once.
     kernel: (implementation, call) -> Kernel.
     private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
-        graph keeps; None for a dialect that allocates from the pool (meta.storage) or not at all.
+        graph keeps; None for a dialect that allocates from the pool (meta.backend.memory.storage) or not at all.
     """
 
     name: str

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from meta import dtype as dtypes
 from meta.dim import Dim, Shape, product, same_dim
 from meta.errors import DeviceError, TypeInferenceError
+from meta.ir.promotion import ScalarOrType, promoted_dtype
 from meta.ir.type import TensorType, tensor_type
-
-ScalarOrType = TensorType | bool | int | float
 
 
 def require(condition: bool, wrong: str, allowed: str = "", do: str = "") -> None:
@@ -150,20 +149,6 @@ def _broadcast_axis(shapes: Sequence[Shape], back: int) -> Dim:
                 "sizes equal, or one of them 1",
                 "reshape or broadcast_to first",
             )
-    return out
-
-
-def promoted_dtype(*args: ScalarOrType) -> str:
-    """The common dtype of tensors and Python scalars (meta.dtype's promotion; scalars only raise the category)."""
-    tensors = [a.dtype for a in args if isinstance(a, TensorType)]
-    scalars = [a for a in args if not isinstance(a, TensorType)]
-    if not tensors:
-        return ("bool", "int64", "float32")[max(map(dtypes.scalar_category, scalars))]
-    out = tensors[0]
-    for dtype in tensors[1:]:
-        out = dtypes.promote(out, dtype)
-    for value in scalars:
-        out = dtypes.promote_scalar(out, value)
     return out
 
 

@@ -49,8 +49,8 @@ def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = 
     """The integers 0 to n - 1 in random order, int64. Runs on the host and cannot be traced."""
     import numpy as np
 
+    from meta.backend.reference.philox import words
     from meta.eager.ndarray import array
-    from meta.op.dialect.reference._random import words
 
     if n < 0:
         raise ArgumentError("permutation", f"n is {n}", "an int of at least 0")

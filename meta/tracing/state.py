@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
-from meta import storage
+from meta.backend.memory import storage
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray

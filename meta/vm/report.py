@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meta.backend.memory import allocation
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
-from meta.op.dialect.tvm import _memory
 from meta.vm.lower.choose import Choices
 from meta.vm.program import Program
 from meta.vm.relax.build import build_module, plan_source
@@ -129,7 +129,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     for _ in range(runs):
         start = time.perf_counter()
         machine.main(*data)
-        _memory.synchronize(device)
+        allocation.synchronize(device)
         totals.append((time.perf_counter() - start) * 1e6)
     timer = _Timer(frozenset(planned.kernels), device)
     machine.module["set_instrument"](timer)
@@ -153,7 +153,7 @@ class _Timer:
 
     def __call__(self, function: Any, name: str, before: bool, *_: Any) -> int:
         if name in self.kernels:
-            _memory.synchronize(self.device)
+            allocation.synchronize(self.device)
             now = time.perf_counter()
             if before:
                 self.start = now
@@ -171,6 +171,6 @@ def _zeros(kind: TensorType) -> NDArray:
 
 
 def _copied(x: NDArray) -> NDArray:
-    out = _memory.empty(x.shape, x.dtype, x.device)
-    _memory.copy_into(x._data, out)
+    out = allocation.empty(x.shape, x.dtype, x.device)
+    allocation.copy_into(x._data, out)
     return NDArray(out, x.type)

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from weakref import finalize
 
+from meta.backend.cuda import driver
+from meta.backend.memory import allocation
+from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import MetaError
 from meta.ir.type import TensorType
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _driver as driver
-from meta.op.dialect.tvm import _memory
 from meta.vm.relax.destinations import Destinations
 
 WARM_UP = 2
@@ -48,11 +48,11 @@ class GraphCall:
         self.moving = tuple(moving)
         driver.enter(on)
         self.stream = _side_stream(on)
-        self.pool = _memory.pools(on).private_pool(self.stream)
-        with _memory.pools(on).privately(self.pool):
-            storages = [_memory.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
-            self.inputs = [_memory.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
-        self.targets = [_memory.view(storages[t.storage], t.shape, t.dtype) for t in destinations.tensors]
+        self.pool = allocation.pools(on).private_pool(self.stream)
+        with allocation.pools(on).privately(self.pool):
+            storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
+            self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
+        self.targets = [allocation.view(storages[t.storage], t.shape, t.dtype) for t in destinations.tensors]
         self.fixed: list[Any] | None = None
         self.results: Any = None
         self.copies: list[tuple[Any, Callable[[], Any]]] = []
@@ -67,10 +67,10 @@ class GraphCall:
     def main(self, *data: Any) -> Any:
         """Run the program on raw tensors; the results are new tensors."""
         with self.lock:
-            here = _memory.current_stream(self.on)
+            here = allocation.current_stream(self.on)
             driver.enter(self.on)
             for i, static in zip(self.moving, self.inputs, strict=True):
-                _memory.copy_into(data[i], static)
+                allocation.copy_into(data[i], static)
             fixed = [x for i, x in enumerate(data) if i not in self.moving]
             if self.graph and all(a is b for a, b in zip(fixed, self.fixed or (), strict=True)):
                 driver.launch_graph(self.graph, here)
@@ -114,9 +114,9 @@ class GraphCall:
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
         with ExitStack() as stack:
-            stack.enter_context(_memory.pools(self.on).privately(self.pool))
-            before = _memory.set_stream(self.on, self.stream)
-            stack.callback(_memory.set_stream, self.on, before)
+            stack.enter_context(allocation.pools(self.on).privately(self.pool))
+            before = allocation.set_stream(self.on, self.stream)
+            stack.callback(allocation.set_stream, self.on, before)
             for scope in self.scopes:
                 stack.enter_context(scope())
             return self._main(*args, *self.targets)
@@ -125,13 +125,13 @@ class GraphCall:
         """Keep the tensors that hold the results, with an allocator for a copy of each."""
         self.results = results
         tensors = [results] if isinstance(results, tvm.NDTensor) else list(results)
-        self.copies = [(x, _memory.allocator(tuple(map(int, x.shape)), str(x.dtype), self.on)) for x in tensors]
+        self.copies = [(x, allocation.allocator(tuple(map(int, x.shape)), str(x.dtype), self.on)) for x in tensors]
 
     def _results(self) -> Any:
         outputs: list[Any] = []
         for source, allocate in self.copies:
             out = allocate()
-            _memory.copy_into(source, out)
+            allocation.copy_into(source, out)
             outputs.append(out)
         return outputs[0] if isinstance(self.results, tvm.NDTensor) else outputs
 

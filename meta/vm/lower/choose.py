@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast
 
+from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
 from meta.ir.expr import Call, Function, GlobalVar, Var, arg_types
 from meta.ir.module import Module
+from meta.ir.type import flat_types
 from meta.ir.visitor import walk
-from meta.op.dialect.tvm._register import TEImplementation
-from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, flat_types, implementations
+from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, implementations
 from meta.op.registry import Op
 from meta.vm.lower.open_calls import is_open
 

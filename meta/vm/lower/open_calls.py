@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray
@@ -14,7 +15,6 @@ from meta.ir.expr import Call, Function, arg_types
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, tensor_type
 from meta.ir.visitor import walk
-from meta.op.dialect.tvm import _adapter as tvm
 from meta.op.registry import Op
 from meta.op.rules import first_tensor
 from meta.vm.lower.types import size_names

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import KernelSpec, prim_func
+from meta.backend.tvm.shape_generic import spec
 from meta.errors import IRError
 from meta.ir.analysis import leaf_types
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._generic import spec
-from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
 from meta.vm.lower.choose import Choice, Choices, packed_name
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.types import RelaxTypes, unsized

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.dim import Dim, compute, names
 from meta.errors import NotSupportedError
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
-from meta.op.dialect.tvm import _adapter as tvm
 
 
 def size_names(kind: Type) -> frozenset[str]:

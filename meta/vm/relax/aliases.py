@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
+from meta.backend.tvm import adapter as tvm
 
 Rule = Callable[["Rebuilder", Any, Any], Any]
 """(rebuilder, variable, value with operands replaced) -> what to replace the variable by, None to keep the binding."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
-from meta.op.dialect.tvm import _adapter as tvm
 
 
 @dataclass(frozen=True, slots=True)

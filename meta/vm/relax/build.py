@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _target
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
 from meta.vm.lower.source import Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
@@ -14,12 +14,12 @@ from meta.vm.relax.pipeline import Planned, finish, plan
 def plan_source(source: Source, *, fuse: bool) -> tuple[Lowered, Planned]:
     """The Relax module before and after the passes of `plan`."""
     lowered = lower(source.module, source.choices)
-    target = _target.target(source.device.kind)
+    target = targets.target(source.device.kind)
     return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "compiled") -> Any:
     """The runtime module of the program."""
-    target = _target.target(source.device.kind)
+    target = targets.target(source.device.kind)
     module = finish(planned, target, static=source.static)
     return tvm.relax_build(module, target=target, relax_pipeline=None, exec_mode=mode).mod

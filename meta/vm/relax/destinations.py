@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
-from meta.op.dialect.tvm import _adapter as tvm
 from meta.vm.relax.steps import is_kernel, op_name
 
 

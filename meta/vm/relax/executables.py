@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meta.backend.tvm import library
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
-from meta.op.dialect.tvm import _library as library
-from meta.op.dialect.tvm import _target
-from meta.op.dialect.tvm._register import TEImplementation, source_key
 from meta.vm import lower
 from meta.vm.lower.choose import Choice
 from meta.vm.lower.source import Source, register_kernels
@@ -71,7 +71,7 @@ def cache_key(source: Source, fuse: bool) -> str:
         to_text(source.module, spans=False),
         *map(_choice_text, source.choices.listed()),
         repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device))),
-        _target.identity(source.device.kind),
+        targets.identity(source.device.kind),
         _own_sources(),
     ]
     return f"vm_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:48]}"

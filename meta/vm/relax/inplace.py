@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._schedule import schedule
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.relax.overlap import may_share, merged
 from meta.vm.relax.steps import Step, Steps, is_kernel, step_of, takes
 

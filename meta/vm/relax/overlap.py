@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
+from meta.backend.tvm import adapter as tvm
 
 _ADDRESSES = frozenset({"tirx.address_of", "tirx.tvm_access_ptr", "tirx.call_extern", "tirx.call_packed"})
 """Calls that may touch memory in ways that loads and stores do not show."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._schedule import schedule
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
 from meta.vm.relax.inplace import update_in_place

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from meta.op.dialect.tvm import _adapter as tvm
+from meta.backend.tvm import adapter as tvm
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ def test_lists_every_dialect_with_its_state(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_reports_why_a_device_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meta.op.dialect.tvm._driver.probe", lambda: "no such thing")
+    monkeypatch.setattr("meta.backend.cuda.driver.probe", lambda: "no such thing")
     main(["env"])
     out = capsys.readouterr().out
     assert re.search(r"cuda +off: no such thing", out)

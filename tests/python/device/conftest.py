@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from meta.op.dialect.cudnn import settings
+from meta.backend.cudnn import settings
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta import storage
+from meta.backend.memory import storage
 from meta.errors import DeviceError
 from meta.optim.sgd import with_sgd
 from meta.testing import get_testable_devices

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import meta
+from meta.backend.cudnn import settings
 from meta.device import device
 from meta.errors import KernelError
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dialect.cudnn import settings
 from meta.op.dispatch import CallInfo, dialect, implementations
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike

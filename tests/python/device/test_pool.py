@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meta.backend.cuda import driver
+from meta.backend.cuda import pool as memory_pool
+from meta.backend.tvm import adapter as tvm
 from meta.device import CPU
 from meta.errors import DeviceError
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _driver as driver
-from meta.op.dialect.tvm import _pool
 
 MEBI = 1 << 20
 
@@ -26,29 +26,29 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     monkeypatch.setattr(driver, "memory", lambda on: (1 << 30, 1 << 40))
     monkeypatch.setattr(driver, "synchronize_all", lambda: None)
     monkeypatch.setattr(driver, "wait_for", lambda waiting, other: noted.append((waiting, other)))
-    monkeypatch.setattr(_pool, "_devices", {})
+    monkeypatch.setattr(memory_pool, "_devices", {})
     return noted
 
 
 def maker(count: int, stream: Callable[[], int] = lambda: 0) -> Callable[[], Any]:
-    return _pool.allocator(tvm.Shape((count,)), tvm.dtype("uint8"), count, CPU, stream)
+    return memory_pool.allocator(tvm.Shape((count,)), tvm.dtype("uint8"), count, CPU, stream)
 
 
 @pytest.mark.parametrize("count", [1, 512, 513, 5000, MEBI, MEBI + 1, 100 * MEBI + 7])
 def test_rounding_wastes_at_most_an_eighth(count: int) -> None:
-    assert count <= _pool.rounded(count) <= max(512, count + max(512, count // 8) + MEBI // 4)
-    assert _pool.rounded(_pool.rounded(count)) == _pool.rounded(count)
-    assert _pool.rounded(count) % 512 == 0
+    assert count <= memory_pool.rounded(count) <= max(512, count + max(512, count // 8) + MEBI // 4)
+    assert memory_pool.rounded(memory_pool.rounded(count)) == memory_pool.rounded(count)
+    assert memory_pool.rounded(count) % 512 == 0
 
 
 @pytest.mark.usefixtures("waits")
 def test_reuses_freed_memory() -> None:
     for count, most in ((1000, 64), (3 * MEBI, 2)):
         new = maker(count)
-        before = _pool.pools(CPU).driver_calls
+        before = memory_pool.pools(CPU).driver_calls
         addresses = {new().data_ptr() for _ in range(500)}
         assert len(addresses) <= most
-        assert _pool.pools(CPU).driver_calls - before <= most
+        assert memory_pool.pools(CPU).driver_calls - before <= most
 
 
 @pytest.mark.usefixtures("waits")
@@ -67,14 +67,14 @@ def test_does_not_reuse_memory_in_use() -> None:
 def test_reports_statistics_and_empties_the_cache() -> None:
     new = maker(3 * MEBI)
     held = [new(), new()]
-    stats = _pool.pools(CPU).stats()
+    stats = memory_pool.pools(CPU).stats()
     assert (stats.in_use, stats.cached, stats.reserved) == (6 * MEBI, 0, 6 * MEBI)
     del held[0]
     gc.collect()
-    stats = _pool.pools(CPU).stats()
+    stats = memory_pool.pools(CPU).stats()
     assert (stats.in_use, stats.cached, stats.driver_calls) == (3 * MEBI, 3 * MEBI, 2)
-    _pool.pools(CPU).empty_cache()
-    stats = _pool.pools(CPU).stats()
+    memory_pool.pools(CPU).empty_cache()
+    stats = memory_pool.pools(CPU).stats()
     assert (stats.cached, stats.reserved, stats.peak_reserved) == (0, 3 * MEBI, 6 * MEBI)
     assert "3.0 MiB in use" in str(stats)
 
@@ -93,7 +93,7 @@ def test_streams_do_not_share_blocks(waits: list[tuple[int, int]]) -> None:
     new = maker(3 * MEBI, lambda: current[0])
     first = new()
     address = first.data_ptr()
-    _pool.used_on(first, CPU, 5)
+    memory_pool.used_on(first, CPU, 5)
     del first
     current[0] = 2
     assert new().data_ptr() != address
@@ -105,7 +105,7 @@ def test_streams_do_not_share_blocks(waits: list[tuple[int, int]]) -> None:
 
 @pytest.mark.usefixtures("waits")
 def test_frees_private_memory_with_its_pool() -> None:
-    device = _pool.pools(CPU)
+    device = memory_pool.pools(CPU)
     new = maker(2 * MEBI)
     pool = device.private_pool(0)
     with device.privately(pool):
@@ -127,5 +127,5 @@ def test_out_of_memory_error_reports_statistics(waits: list[tuple[int, int]], mo
     monkeypatch.setattr(driver, "memory", lambda on: (MEBI, 1 << 40))
     with pytest.raises(DeviceError, match=r"cannot allocate 64\.0 MiB on cpu: 1\.0 MiB are free; 0\.0 MiB in use"):
         maker(64 * MEBI)()
-    assert _pool.pools(CPU).reserved == 0  # what was cached was given back first
+    assert memory_pool.pools(CPU).reserved == 0  # what was cached was given back first
     assert waits == []

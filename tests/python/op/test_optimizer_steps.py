@@ -62,14 +62,14 @@ def test_adam(optimizer: Any, options: dict[str, Any], dtype: str) -> None:
 
 
 def test_a_tensor_as_learning_rate_needs_one_kernel() -> None:
-    from meta.op.dialect.tvm import _kernel
+    from meta.backend.tvm import kernel
 
     x, g, v = meta.ones((3,)), meta.ones((3,)), meta.zeros((3,))
     meta.sgd(x, g, v, meta.array(0.5))
-    before = len(_kernel._kernels)
+    before = len(kernel._kernels)
     for rate in (0.25, 0.125):
         meta.sgd(x, g, v, meta.array(rate))
-    assert len(_kernel._kernels) == before
+    assert len(kernel._kernels) == before
     assert x.tolist() == [0.125] * 3
 
 

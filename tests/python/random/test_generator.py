@@ -64,10 +64,10 @@ def test_rejects_invalid_seeds(seed: object) -> None:
 
 
 def test_float_arguments_do_not_recompile() -> None:
-    from meta.op.dialect.tvm import _kernel
+    from meta.backend.tvm import kernel
 
     meta.random.uniform((2, 2), 0.0, 1.0)
-    before = len(_kernel._kernels)
+    before = len(kernel._kernels)
     meta.random.uniform((5, 7), -0.125, 0.375)
-    assert len(_kernel._kernels) == before
+    assert len(kernel._kernels) == before
     assert np.all(np.abs(meta.random.uniform((50,), 2.0, 2.5).numpy() - 2.25) <= 0.25)

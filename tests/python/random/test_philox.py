@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import meta
+from meta.backend.reference.philox import philox
 from meta.dtype import FLOATS
-from meta.op.dialect.reference._random import philox
 
 # From the known-answer tests of the paper's code (kat_vectors, philox4x32 with 10 rounds).
 TEST_VECTORS = [

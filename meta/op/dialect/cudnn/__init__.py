@@ -5,9 +5,7 @@ Nothing of cuDNN is loaded before an operator meets a tensor on a GPU. `settings
 
 from __future__ import annotations
 
-from types import ModuleType
-
-from meta._lazy import submodule
+from meta.backend.cudnn import settings as settings
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 BELOW_TVM = 8
@@ -15,19 +13,15 @@ BELOW_TVM = 8
 
 
 def _probe() -> str | None:
-    from meta.op.dialect.cudnn._library import probe
+    from meta.backend.cudnn.library import probe
 
     return probe()
 
 
 def _made(implementation: Implementation, call: CallInfo) -> Kernel:
-    from meta.op.dialect.cudnn._kernel import kernel
+    from meta.backend.cudnn.kernel import kernel
 
-    return kernel(implementation, call)
+    return kernel(implementation.payload, call)
 
 
 DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _made)
-
-
-def __getattr__(name: str) -> ModuleType:
-    return submodule(__name__, name)

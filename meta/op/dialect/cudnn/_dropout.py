@@ -10,14 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meta.backend.cudnn import frontend, plans
+from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.handle import Handle, handles
+from meta.backend.cudnn.kernel import Run, product, unfit
+from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.ir.type import TensorType
 from meta.modes import scoped
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _frontend, _plans
-from meta.op.dialect.cudnn._frontend import Graph
-from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, product, unfit
-from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT
 from meta.op.dispatch import CallInfo, Kernel, choose
 from meta.op.registry import get
 
@@ -63,7 +64,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses a call."""
-    return _frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
+    return frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
 
 
 def _described(wanted: Problem, handle: Handle) -> Graph:
@@ -76,7 +77,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
 
 
 def _solution(wanted: Problem, handle: Handle) -> Solution:
-    return _plans.solve(wanted, lambda: _described(wanted, handle))
+    return plans.solve(wanted, lambda: _described(wanted, handle))
 
 
 def _masked(call: CallInfo) -> Run:

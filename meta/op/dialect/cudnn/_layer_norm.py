@@ -9,14 +9,15 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meta import storage
+from meta.backend.cudnn import frontend, plans
+from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.handle import Handle, handles
+from meta.backend.cudnn.kernel import Run, filled, product, unfit
+from meta.backend.cudnn.plans import Solution
+from meta.backend.memory import storage
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
-from meta.op.dialect.cudnn._frontend import Graph
-from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, filled, product, unfit
-from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
 X: Final = 1
@@ -72,7 +73,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses a normalisation of layers."""
-    reason = _frontend.missing()
+    reason = frontend.missing()
     if reason:
         return reason
     handle = handles(call.device)()
@@ -83,7 +84,7 @@ def without_plan(call: CallInfo) -> str | None:
 def _described(wanted: Problem, handle: Handle) -> Graph:
     graph = Graph(f"layer norm of {wanted.dtype} ({wanted.rows}, {wanted.columns})", handle, wanted.dtype, "float32")
     data, row, column = (wanted.rows, wanted.columns, 1, 1), (1, wanted.columns, 1, 1), (wanted.rows, 1, 1, 1)
-    cudnn = _frontend.module()
+    cudnn = frontend.module()
     x, scale = graph.input(X, data), graph.input(SCALE, row, wanted.parameter)
     if wanted.phase == "backward":
         dx, dscale, dbias = graph.graph.layernorm_backward(
@@ -107,7 +108,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
 
 
 def _solution(wanted: Problem, handle: Handle) -> Solution:
-    return _plans.solve(wanted, lambda: _described(wanted, handle))
+    return plans.solve(wanted, lambda: _described(wanted, handle))
 
 
 def _forward(call: CallInfo) -> Run:

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meta.backend.cudnn import frontend, plans
+from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.handle import Handle, handles
+from meta.backend.cudnn.kernel import Run, product, unfit
+from meta.backend.cudnn.plans import Solution
 from meta.device import Device
-from meta.op.dialect.cudnn import DIALECT, _frontend, _plans
-from meta.op.dialect.cudnn._frontend import Graph
-from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, product, unfit
-from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
 _Ints = tuple[int, ...]
@@ -97,7 +98,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses an attention."""
-    return _frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
+    return frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
 
 
 def _described(wanted: Problem, handle: Handle) -> Graph:
@@ -120,7 +121,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
 
 
 def _solution(wanted: Problem, handle: Handle) -> Solution:
-    return _plans.solve(wanted, lambda: _described(wanted, handle))
+    return plans.solve(wanted, lambda: _described(wanted, handle))
 
 
 def _runner(numbers: _Ints) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meta.backend.cudnn import frontend, plans, settings
+from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.handle import Handle, handles
+from meta.backend.cudnn.kernel import Run, unfit
+from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.op import window
-from meta.op.dialect.cudnn import DIALECT, _frontend, _plans, settings
-from meta.op.dialect.cudnn._frontend import Graph
-from meta.op.dialect.cudnn._handle import Handle, handles
-from meta.op.dialect.cudnn._kernel import Run, unfit
-from meta.op.dialect.cudnn._plans import Solution
+from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
 _Ints = tuple[int, ...]
@@ -96,7 +97,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
 def _solution(wanted: Problem, handle: Handle) -> Solution:
     exact = wanted.dtype == "float32" and not wanted.tf32
     avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
-    return _plans.solve(wanted, lambda: _described(wanted, handle), _MOST, avoid)
+    return plans.solve(wanted, lambda: _described(wanted, handle), _MOST, avoid)
 
 
 def unsuited(call: CallInfo) -> str | None:
@@ -113,7 +114,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses a convolution."""
-    missing = _frontend.missing()
+    missing = frontend.missing()
     return missing or _solution(problem(call, settings.tf32_allowed()), handles(call.device)()).refusal
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta.backend.cudnn import library
+from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
+from meta.backend.cudnn.handle import handles
+from meta.backend.cudnn.kernel import Maker, Run, around, unfit
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import DIALECT, _dropout, _library
-from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
-from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Maker, Run, around, unfit
+from meta.op.dialect.cudnn import DIALECT, _dropout
 from meta.op.dispatch import CallInfo
 
 _ACCURATE: Final = 1
@@ -29,7 +30,7 @@ def _forward(algorithm: int) -> Maker:
         x, axis = call.args
         described, mode = _described(x, axis)
         one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-        current, softmax, d = handles(call.device), _library.functions().cudnnSoftmaxForward, described.pointer
+        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxForward, described.pointer
 
         def run(x: Any, out: Any, _: Any = described) -> None:
             handle = current().pointer
@@ -45,7 +46,7 @@ def _backward(algorithm: int) -> Maker:
         y, _, axis = call.args
         described, mode = _described(y, axis)
         one, zero = factor(1.0, y.dtype), factor(0.0, y.dtype)
-        current, softmax, d = handles(call.device), _library.functions().cudnnSoftmaxBackward, described.pointer
+        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxBackward, described.pointer
 
         def run(y: Any, dy: Any, out: Any, _: Any = described) -> None:
             handle = current().pointer

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta.backend.cuda import driver as cuda
+from meta.backend.cudnn import library
+from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
+from meta.backend.cudnn.handle import handles
+from meta.backend.cudnn.kernel import Run, around, filled, unfit
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm, _library
-from meta.op.dialect.cudnn._descriptors import Descriptor, factor, tensor
-from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Run, around, filled, unfit
-from meta.op.dialect.tvm import _driver as cuda
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
@@ -78,7 +79,7 @@ def _train(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
-    normalise = _library.functions().cudnnBatchNormalizationForwardTraining
+    normalise = library.functions().cudnnBatchNormalizationForwardTraining
     size = parameters.count * (8 if parameters.dtype == "float64" else 4)
 
     def run(x: Any, *rest: Any, _: Any = described) -> None:
@@ -105,7 +106,7 @@ def _infer(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
-    normalise = _library.functions().cudnnBatchNormalizationForwardInference
+    normalise = library.functions().cudnnBatchNormalizationForwardInference
 
     def run(x: Any, *rest: Any, _: Any = described) -> None:
         *given, y = rest
@@ -124,7 +125,7 @@ def _backward(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("w", "mean", "invstd"))
-    back = _library.functions().cudnnBatchNormalizationBackward
+    back = library.functions().cudnnBatchNormalizationBackward
 
     def run(dy: Any, x: Any, *rest: Any, _: Any = described) -> None:
         *given, dx, dw, db = rest

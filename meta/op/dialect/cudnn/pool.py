@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta import storage
+from meta.backend.cudnn import library
+from meta.backend.cudnn.descriptors import Descriptor, factor, pooling, tensor
+from meta.backend.cudnn.handle import handles
+from meta.backend.cudnn.kernel import Run, unfit
+from meta.backend.memory import storage
 from meta.ir.type import TensorType
 from meta.op import window
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _library
-from meta.op.dialect.cudnn._descriptors import Descriptor, factor, pooling, tensor
-from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Run, unfit
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT
 from meta.op.dispatch import CallInfo
 from meta.op.window import Windows
 
@@ -77,7 +78,7 @@ def _forward(call: CallInfo) -> Run:
     described = _described(call, x.dtype, x.shape, out.shape)  # type: ignore[arg-type]
     kind, large, small = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, pool = handles(call.device), _library.functions().cudnnPoolingForward
+    current, pool = handles(call.device), library.functions().cudnnPoolingForward
 
     def run(x: Any, out: Any, _: Any = described) -> None:
         pool(current().pointer, kind, one, large, x.data_ptr(), zero, small, out.data_ptr())
@@ -92,7 +93,7 @@ def _backward_of_max(call: CallInfo) -> Run:
     kind, large, small = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, new = handles(call.device), storage.allocator(dy)
-    pool, back = _library.functions().cudnnPoolingForward, _library.functions().cudnnPoolingBackward
+    pool, back = library.functions().cudnnPoolingForward, library.functions().cudnnPoolingBackward
 
     def run(x: Any, dy: Any, out: Any, _: Any = described) -> None:
         handle, at, pooled = current().pointer, x.data_ptr(), new()
@@ -108,7 +109,7 @@ def _backward_of_mean(call: CallInfo) -> Run:
     described = _described(call, dy.dtype, out.shape, dy.shape)  # type: ignore[arg-type]
     kind, large, small = (d.pointer for d in described)
     one, zero = factor(1.0, dy.dtype), factor(0.0, dy.dtype)
-    current, back = handles(call.device), _library.functions().cudnnPoolingBackward
+    current, back = handles(call.device), library.functions().cudnnPoolingBackward
 
     def run(dy: Any, out: Any, _: Any = described) -> None:
         # Of x and y only the shapes are read: any memory that holds as much does.

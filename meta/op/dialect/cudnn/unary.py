@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _library
-from meta.op.dialect.cudnn._descriptors import activation, factor, tensor
-from meta.op.dialect.cudnn._handle import handles
-from meta.op.dialect.cudnn._kernel import Maker, Run, product, unfit
+from meta.backend.cudnn import library
+from meta.backend.cudnn.descriptors import activation, factor, tensor
+from meta.backend.cudnn.handle import handles
+from meta.backend.cudnn.kernel import Maker, Run, product, unfit
+from meta.op.dialect.cudnn import BELOW_TVM, DIALECT
 from meta.op.dispatch import CallInfo
 
 _MODES: Final = {"sigmoid": 0, "relu": 1, "tanh": 2}
@@ -19,7 +20,7 @@ def _forward(mode: int) -> Maker:
         (x,) = call.args
         described, kind = tensor(x.dtype, (1, 1, 1, product(x.shape))), activation(mode)
         one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-        current, activate, d = handles(call.device), _library.functions().cudnnActivationForward, described.pointer
+        current, activate, d = handles(call.device), library.functions().cudnnActivationForward, described.pointer
 
         def run(x: Any, out: Any, _: Any = described) -> None:
             activate(current().pointer, kind.pointer, one, d, x.data_ptr(), zero, d, out.data_ptr())
@@ -34,7 +35,7 @@ def _backward(mode: int) -> Maker:
         y, _ = call.args
         described, kind = tensor(y.dtype, (1, 1, 1, product(y.shape))), activation(mode)
         one, zero = factor(1.0, y.dtype), factor(0.0, y.dtype)
-        current, activate, d = handles(call.device), _library.functions().cudnnActivationBackward, described.pointer
+        current, activate, d = handles(call.device), library.functions().cudnnActivationBackward, described.pointer
 
         def run(y: Any, dy: Any, out: Any, _: Any = described) -> None:
             # x decides nothing that y does not: where relu is 0, sigmoid and tanh by y alone.

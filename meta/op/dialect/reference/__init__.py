@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from meta.backend.memory.storage import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError
-from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel, flat_types
+from meta.ir.type import flat_types
+from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
+from meta.op.registry import get
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     """A kernel that calls the payload `function(*args in schema order) -> array(s)` on NumPy views of the tensors."""
     import numpy as np
-
-    from meta.storage import to_numpy
 
     function = implementation.payload
     types = call.tensors()
@@ -44,3 +46,27 @@ def _insert_arrays(arg: Any, inputs: Any) -> Any:
 
 
 DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel)
+
+
+def plain(table: Mapping[str, Callable[..., Any]]) -> None:
+    """Register `function(*args in schema order)` for each operator."""
+    for name, function in table.items():
+        DIALECT.implement(name, function)
+
+
+def elementwise(table: Mapping[str, Callable[..., Any]]) -> None:
+    """Register `function(*operands, *attributes)`: the operands in their common dtype, halves in float32."""
+    plain({name: _promoted(name, function) for name, function in table.items()})
+
+
+def _promoted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    from meta.backend.reference.precision import together
+
+    tensors = [arg.is_tensor for arg in get(name).schema.args]
+
+    def run(*args: Any) -> Any:
+        operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+        attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
+        return function(*together(*operands), *attributes)
+
+    return run

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import plain
-from meta.op.dialect.reference._precision import widen
+from meta.backend.reference.precision import widen
+from meta.op.dialect.reference import plain
 
 Array = Any
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import elementwise, floating, plain, together
+from meta.backend.reference.precision import floating, together
+from meta.op.dialect.reference import elementwise, plain
 
 Array = Any
 

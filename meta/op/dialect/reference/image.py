@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from meta.backend.reference.precision import widen
 from meta.op.dialect.reference import DIALECT
-from meta.op.dialect.reference._precision import widen
 
 _ROUNDING = {
     "floor": np.floor,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from meta.backend.reference.precision import widen
 from meta.op import data_dependent
 from meta.op.dialect.reference import DIALECT
-from meta.op.dialect.reference._precision import widen
 
 _Ints = tuple[int, ...]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta.dtype import to_numpy
-from meta.op.dialect.reference._elementwise import plain
+from meta.op.dialect.reference import plain
 
 Array = Any
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.op.dialect.reference._elementwise import elementwise, floating
+from meta.backend.reference.precision import floating
+from meta.op.dialect.reference import elementwise
 
 Array = Any
 

@@ -16,13 +16,13 @@ def _probe() -> str | None:
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
-    from meta.op.dialect.torch._bridge import kernel
+    from meta.backend.torch.bridge import kernel
 
-    return kernel(implementation, call)
+    return kernel(implementation.payload, call)
 
 
 def _private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
-    from meta.op.dialect.torch._bridge import private_memory
+    from meta.backend.torch.bridge import private_memory
 
     return private_memory(on)
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from meta import dtype as dtypes
+from meta.backend.torch.bridge import Maker
 from meta.op.dialect.torch import DIALECT
-from meta.op.dialect.torch._bridge import Maker
 from meta.op.dispatch import CallInfo
 
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from math import inf
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import script_tirx, tirx
+from meta.backend.tvm.adapter import script_tirx, tirx
+from meta.backend.tvm.te.select import select
 from meta.op.dialect.tvm._planes import PLACE, Plane, chunks, fill, local, loops, ramp, spread
-from meta.op.dialect.tvm._select import select
 from meta.op.window import Windows
 
 

@@ -15,10 +15,10 @@ from itertools import product
 from math import inf, prod
 from typing import Any
 
+from meta.backend.tvm.adapter import script_tirx, tirx
+from meta.backend.tvm.te.select import select
 from meta.op.dialect.tvm import _planes as planes
-from meta.op.dialect.tvm._adapter import script_tirx, tirx
 from meta.op.dialect.tvm._planes import PLACE, Axes, Load, Plane
-from meta.op.dialect.tvm._select import select
 from meta.op.window import Windows
 
 _MOST_ELEMENTS = 64

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from meta.op.dialect.tvm import _target
-from meta.op.dialect.tvm._adapter import IntImm, IRBuilder, script_tirx, te, tirx
-from meta.op.dialect.tvm._precision import narrow, wide
-from meta.op.dialect.tvm._schedule_injective import PARALLEL_WORK
-from meta.op.dialect.tvm._select import select
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
+from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
+from meta.backend.tvm.te.precision import narrow, wide
+from meta.backend.tvm.te.select import select
 from meta.op.window import Windows
 
 Axes = tuple[Windows, Windows, Windows]
@@ -40,7 +40,7 @@ class Plane:
 
     @property
     def lanes(self) -> int:
-        return _target.lanes(64 if self.dtype == "float64" else 32)
+        return targets.lanes(64 if self.dtype == "float64" else 32)
 
 
 def by_plane(x: Any, dy: Any, axes: Sequence[Windows], body: Callable[[Plane], None]) -> Any:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from meta.op.dialect.tvm import _math
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._reduce import at, finish, reduced, widened
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.reduce import at, finish, reduced, widened
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 
@@ -44,7 +44,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
     last, value = (len(scores.shape) - 1,), widened(v)
     maximum = reduced(scores, last, te.max, lambda *i: scores(*i), "highest")
     exponentials = te.compute(
-        scores.shape, lambda *i: _math.exp_nonpositive(scores(*i) - at(maximum, last, i)), "powers"
+        scores.shape, lambda *i: te_math.exp_nonpositive(scores(*i) - at(maximum, last, i)), "powers"
     )
     total = reduced(scores, last, te.sum, lambda *i: exponentials(*i), "total")
     weighted_sum = _contract(
@@ -55,7 +55,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
         "mixed",
     )
     y = te.compute(out[0].shape, lambda *i: cast(weighted_sum(*i) / at(total, last, i), out[0].dtype), "attention")
-    lse = te.compute(total.shape, lambda *i: _math.log(total(*i)) + maximum(*i), "logs")
+    lse = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + maximum(*i), "logs")
     return y, finish(lse, last, out[1], "lse")
 
 
@@ -68,7 +68,7 @@ def attention_dx(
     delta = reduced(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
 
     # A masked score is the lowest number, so its exponential is 0 for every lse.
-    p = te.compute(scores.shape, lambda *i: _math.exp(scores(*i) - lse(*i[:-1])), "p")
+    p = te.compute(scores.shape, lambda *i: te_math.exp(scores(*i) - lse(*i[:-1])), "p")
     dp = _contract(
         lambda n, *i: grad(*i[:-1], n), lambda n, *i: value(*i[:-2], i[-1], n), v.shape[-1], scores.shape, "dp"
     )

@@ -7,13 +7,12 @@ from functools import partial
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import (
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.elementwise import (
     cast,
     compute_dtype,
     const,
     element,
-    elementwise,
     is_float,
     is_nan,
     is_number,
@@ -22,9 +21,9 @@ from meta.op.dialect.tvm._elementwise import (
     select,
     unequal,
 )
-from meta.op.dialect.tvm._intrinsic import dtype_of
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scan import squarings
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.scan import squarings
+from meta.op.dialect.tvm import compute, elementwise
 
 Expr = Any
 

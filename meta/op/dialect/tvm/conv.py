@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.precision import narrow, widen
 from meta.op import window
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._precision import narrow, widen
-from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm import compute
 
 _Ints = tuple[int, ...]
 

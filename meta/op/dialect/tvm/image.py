@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from itertools import product
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
-from meta.op.dialect.tvm._elementwise import cast
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scan import Index, nest
+from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.elementwise import cast
+from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.scan import Index, nest
+from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.sort import sort_positions
 
 Expr = Any

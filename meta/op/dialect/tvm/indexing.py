@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.elementwise import cast, is_nan, select
+from meta.backend.tvm.te.scan import nest
+from meta.backend.tvm.te.scatter import scatter as scattered
 from meta.op import data_dependent
-from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
-from meta.op.dialect.tvm._elementwise import cast, is_nan, select
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scan import nest
-from meta.op.dialect.tvm._scatter import scatter as scattered
+from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.movement import modulo, unflattened
 from meta.op.dialect.tvm.transform import is_one
 from meta.op.dispatch import CallInfo

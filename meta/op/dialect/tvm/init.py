@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, element, is_number, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
+from meta.backend.tvm.te.precision import wide
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 

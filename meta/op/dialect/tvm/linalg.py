@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import te
-from meta.op.dialect.tvm._precision import narrow, wide
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te
+from meta.backend.tvm.te.precision import narrow, wide
+from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.transform import is_one
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import cast, const, element, select
+from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
 from meta.op.declare.loss import class_axis
-from meta.op.dialect.tvm import _math
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, element, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._reduce import Value, at, axes_of, count, finish, reduced, widened
-from meta.op.dialect.tvm._register import compute
+from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.nn import exponentials
 from meta.op.dialect.tvm.unary import softplus
 
@@ -117,7 +117,7 @@ def binary_cross_entropy_with_logits_dx(
 
     def value(*i: Any) -> Expr:
         positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
-        slope = (one - label(*i) - positive * _math.sigmoid(-logit(*i))) * grad(*i)
+        slope = (one - label(*i) - positive * te_math.sigmoid(-logit(*i))) * grad(*i)
         return cast(slope if weight is None else slope * element(weight, i, dtype), out[0].dtype)
 
     return te.compute(x.shape, value, "binary_cross_entropy_dx")
@@ -255,7 +255,7 @@ def _row_gradient(dy: Any, targets: _Targets, reduction: str) -> Callable[..., E
 def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
     axis = class_axis(len(x.shape))
     shifted, _, total = exponentials(x, axis)
-    logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")
+    logs = te.compute(total.shape, lambda *i: te_math.log(total(*i)), "log_total")
     return _class_loss(
         lambda *i: shifted(*i) - at(logs, (axis,), i), x, target, weight, options, out[0], "cross_entropy"
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.op.dialect.tvm import compute
 from meta.op.dispatch import CallInfo
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from meta.op.dialect.tvm import _math, _random
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, select
-from meta.op.dialect.tvm._precision import wide, widen
-from meta.op.dialect.tvm._reduce import Value, at, axes_of, reduced, widened
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.precision import wide, widen
+from meta.backend.tvm.te.reduce import Value, at, axes_of, reduced, widened
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 
@@ -24,7 +25,7 @@ def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
     def shifted(*i: Any) -> Expr:
         return value(*i) - at(maximum, axes, i)
 
-    exps = te.compute(x.shape, lambda *i: _math.exp_nonpositive(shifted(*i)), "powers")
+    exps = te.compute(x.shape, lambda *i: te_math.exp_nonpositive(shifted(*i)), "powers")
     return shifted, exps, reduced(x, axes, te.sum, lambda *i: exps(*i), "total")
 
 
@@ -63,7 +64,7 @@ def log_softmax(x: Any, axis: int) -> Any:
         return _scalar_result(x, 0.0, "log_softmax")
     axes = axes_of(axis, len(x.shape))
     shifted, _, total = exponentials(x, axis)
-    logs = te.compute(total.shape, lambda *i: _math.log(total(*i)), "log_total")
+    logs = te.compute(total.shape, lambda *i: te_math.log(total(*i)), "log_total")
     return te.compute(x.shape, lambda *i: cast(shifted(*i) - at(logs, axes, i), str(x.dtype)), "log_softmax")
 
 
@@ -73,7 +74,7 @@ def log_softmax_dx(y: Any, dy: Any, axis: int) -> Any:
     total = reduced(y, axes, te.sum, b, "total")
 
     def element(*i: Any) -> Expr:
-        return cast(b(*i) - _math.exp(a(*i)) * at(total, axes, i), str(y.dtype))
+        return cast(b(*i) - te_math.exp(a(*i)) * at(total, axes, i), str(y.dtype))
 
     return te.compute(y.shape, element, "log_softmax_dx")
 
@@ -100,7 +101,7 @@ def dropout(x: Any, key: Any, p: float) -> Any:
     def is_kept(*i: Any) -> Expr:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
-        return _random.happens(_random.words(key, _random.position(i, x.shape)), tirx.const(1 - p, "float32"))
+        return philox.happens(philox.words(key, philox.position(i, x.shape)), tirx.const(1 - p, "float32"))
 
     mask = te.compute(x.shape, is_kept, "mask")
     return _apply_mask(x, mask, p, "dropout"), mask

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._reduce import Value, at, axes_of, count, finish, reduced, widened
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.elementwise import cast, const, select
+from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 Axes = tuple[int, ...]

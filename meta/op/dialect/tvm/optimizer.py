@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from meta.op.dialect.tvm import _math
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, element
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import cast, const, element
+from meta.backend.tvm.te.precision import wide
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 
@@ -83,4 +83,4 @@ def _bias_correction(beta: float, step: Expr) -> Expr:
     """1 - beta**step: a running mean that started at 0 is divided by it."""
     if beta == 0:
         return const(step, 1)
-    return -_math.expm1(step * const(step, math.log(beta)))
+    return -te_math.expm1(step * const(step, math.log(beta)))

@@ -9,14 +9,14 @@ from math import inf
 from typing import Any
 
 from meta import dtype as dtypes
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.precision import narrow, wide, widen
+from meta.backend.tvm.te.select import select
 from meta.op import window
-from meta.op.dialect.tvm._adapter import te, tirx
+from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm._max_pool_large import large_windows
 from meta.op.dialect.tvm._max_pool_small import fits, small_windows
 from meta.op.dialect.tvm._planes import by_plane
-from meta.op.dialect.tvm._precision import narrow, wide, widen
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._select import select
 from meta.op.window import Windows
 
 _Ints = tuple[int, ...]

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from meta.op.dialect.tvm import _math, _random
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, element, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._register import compute
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.elementwise import cast, const, element, select
+from meta.backend.tvm.te.precision import wide
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 
@@ -18,7 +19,7 @@ Expr = Any
 def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
     """A tensor like `out` of `value(random words)` per element."""
     return te.compute(
-        out.shape, lambda *i: cast(value(_random.words(key, _random.position(i, out.shape))), out.dtype), name
+        out.shape, lambda *i: cast(value(philox.words(key, philox.position(i, out.shape))), out.dtype), name
     )
 
 
@@ -29,7 +30,7 @@ def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
 
     def value(block: tuple[Expr, ...]) -> Expr:
         # Rounding can reach the upper bound, which is excluded.
-        x = lower + _random.unit(block, dtype).astype(value_dtype) * (upper - lower)
+        x = lower + philox.unit(block, dtype).astype(value_dtype) * (upper - lower)
         return select(cast(cast(x, dtype), value_dtype) < upper, x, lower)
 
     return _generate(key, out[0], value, "uniform")
@@ -47,15 +48,15 @@ def _gaussian_float32(block: tuple[Expr, ...]) -> Expr:
     """A standard normal number: 31 bits, offset to exclude 0, give the radius and 24 bits the angle."""
     bits = (block[0] >> tirx.const(1, "uint32")).astype("int32").astype("float32")
     fraction = (bits + const(bits, 1)) * const(bits, 2.0**-31)
-    turn = _random.unit(block[1:], "float32")
-    return tirx.sqrt(const(bits, -2) * _math.log(fraction)) * _cosine_of_turn(turn)
+    turn = philox.unit(block[1:], "float32")
+    return tirx.sqrt(const(bits, -2) * te_math.log(fraction)) * _cosine_of_turn(turn)
 
 
 def _gaussian_float64(block: tuple[Expr, ...]) -> Expr:
     one = tirx.const(1, "float64")
-    fraction = one - _random.unit(block[:2], "float64")
-    turn = _random.unit(block[2:], "float64")
-    return tirx.sqrt(const(one, -2) * _math.log(fraction)) * tirx.cos(const(one, 2 * math.pi) * turn)
+    fraction = one - philox.unit(block[:2], "float64")
+    turn = philox.unit(block[2:], "float64")
+    return tirx.sqrt(const(one, -2) * te_math.log(fraction)) * tirx.cos(const(one, 2 * math.pi) * turn)
 
 
 _SINE: Final = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8)]
@@ -75,10 +76,10 @@ def _cosine_of_turn(turn: Expr) -> Expr:
 @compute("randint", sizes=("shape",), lift=("low", "high"))
 def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
     lower, upper = element(low, (), "int64"), element(high, (), "int64")
-    return _generate(key, out[0], lambda block: _random.integer(block, lower, upper), "randint")
+    return _generate(key, out[0], lambda block: philox.integer(block, lower, upper), "randint")
 
 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
 def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
     probability = element(p, (), "float32")
-    return _generate(key, out[0], lambda block: _random.happens(block, probability), "bernoulli")
+    return _generate(key, out[0], lambda block: philox.happens(block, probability), "bernoulli")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.op.dialect.tvm import _math
-from meta.op.dialect.tvm._adapter import te, tirx
-from meta.op.dialect.tvm._elementwise import cast, const, is_one, select
-from meta.op.dialect.tvm._precision import wide
-from meta.op.dialect.tvm._reduce import (
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import cast, const, is_one, select
+from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.reduce import (
     at,
     axes_of,
     count,
@@ -25,8 +25,8 @@ from meta.op.dialect.tvm._reduce import (
     spread,
     widened,
 )
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scan import scan
+from meta.backend.tvm.te.scan import scan
+from meta.op.dialect.tvm import compute
 
 Expr = Any
 
@@ -155,8 +155,8 @@ def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         row_maximum = at(maximum, axes, i)
         return select(row_maximum < infinity, row_maximum, tirx.const(0, dtype))
 
-    total = reduced(x, axes, te.sum, lambda *i: _math.exp(value(*i) - offset(*i)), "total")
-    result = te.compute(total.shape, lambda *i: _math.log(total(*i)) + offset(*i), "logarithm")
+    total = reduced(x, axes, te.sum, lambda *i: te_math.exp(value(*i) - offset(*i)), "total")
+    result = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + offset(*i), "logarithm")
     return finish(result, axes, out[0], "logsumexp")
 
 

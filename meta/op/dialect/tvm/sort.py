@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.op.dialect.tvm._adapter import script_tirx, te, tirx
-from meta.op.dialect.tvm._elementwise import const, select
-from meta.op.dialect.tvm._intrinsic import dtype_of
-from meta.op.dialect.tvm._reduce import order_key
-from meta.op.dialect.tvm._register import compute
-from meta.op.dialect.tvm._scan import Index, nest
+from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.elementwise import const, select
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.reduce import order_key
+from meta.backend.tvm.te.scan import Index, nest
+from meta.op.dialect.tvm import compute
 
 
 @compute("argsort")

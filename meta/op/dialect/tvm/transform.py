@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.backend.memory import allocation
+from meta.backend.tvm.adapter import te, tirx, topi
+from meta.backend.tvm.compute import RuntimeFunction
 from meta.op.declare.transform import moved, swapped
-from meta.op.dialect.tvm import DIALECT, _memory
-from meta.op.dialect.tvm._adapter import te, tirx, topi
-from meta.op.dialect.tvm._register import RuntimeFunction, compute
+from meta.op.dialect.tvm import DIALECT, compute
 
 
 @compute("cast")
@@ -26,7 +27,7 @@ def _cast(x: Any, dtype: str) -> Any:
     return topi.cast(x, dtype)
 
 
-DIALECT.implement("device_copy", RuntimeFunction(_memory.copy_into))
+DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into))
 
 
 @compute("broadcast_to", sizes=("shape",))

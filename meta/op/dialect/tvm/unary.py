@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from meta.op.dialect.tvm import _math
-from meta.op.dialect.tvm._adapter import tirx
-from meta.op.dialect.tvm._elementwise import const, elementwise, is_float, is_nan, let, libm, select
-from meta.op.dialect.tvm._intrinsic import dtype_of
+from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import const, is_float, is_nan, let, libm, select
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.op.dialect.tvm import elementwise
 
 Expr = Any
 
@@ -36,7 +37,7 @@ def sigmoid_dx(y: Expr, dy: Expr) -> Expr:
 
 def silu_dx(x: Expr, dy: Expr) -> Expr:
     one = const(x, 1)
-    return let(_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
+    return let(te_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
 
 
 def softplus(x: Expr, beta: float = 1.0) -> Expr:
@@ -44,28 +45,28 @@ def softplus(x: Expr, beta: float = 1.0) -> Expr:
     scale = const(x, beta)
 
     def softplus_of(z: Expr) -> Expr:
-        return (select(z < const(x, 0), const(x, 0), z) + _math.log1p(_math.exp(-tirx.abs(z)))) / scale
+        return (select(z < const(x, 0), const(x, 0), z) + te_math.log1p(te_math.exp(-tirx.abs(z)))) / scale
 
     return let(x * scale, softplus_of)
 
 
 def elu(x: Expr, alpha: float) -> Expr:
-    return select(x > const(x, 0), x, const(x, alpha) * _math.expm1(x))
+    return select(x > const(x, 0), x, const(x, alpha) * te_math.expm1(x))
 
 
 def elu_dx(x: Expr, dy: Expr, alpha: float) -> Expr:
-    return select(x > const(x, 0), dy, dy * const(x, alpha) * _math.exp(x))
+    return select(x > const(x, 0), dy, dy * const(x, alpha) * te_math.exp(x))
 
 
 def gelu(x: Expr, approximate: str) -> Expr:
-    return _math.gelu(x) if approximate == "none" else _math.gelu_tanh(x)
+    return te_math.gelu(x) if approximate == "none" else te_math.gelu_tanh(x)
 
 
 def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
     half, one = const(x, 0.5), const(x, 1)
     if approximate == "none":
-        distribution = half * (one + _math.erf(x * const(x, math.sqrt(0.5))))
-        density = const(x, _ONE_OVER_ROOT_TWO_PI) * _math.exp(-half * x * x)
+        distribution = half * (one + te_math.erf(x * const(x, math.sqrt(0.5))))
+        density = const(x, _ONE_OVER_ROOT_TWO_PI) * te_math.exp(-half * x * x)
         return dy * (distribution + x * density)
     scale, cubic, three = const(x, _GELU_SCALE), const(x, _GELU_CUBIC), const(x, 3)
 
@@ -73,7 +74,7 @@ def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
         slope = scale * (one + three * cubic * x * x)
         return dy * half * (one + t + x * (one - t * t) * slope)
 
-    return let(_math.tanh(scale * (x + cubic * x * x * x)), from_tanh)
+    return let(te_math.tanh(scale * (x + cubic * x * x * x)), from_tanh)
 
 
 def clip(x: Expr, low: float | None, high: float | None) -> Expr:
@@ -111,11 +112,11 @@ elementwise({
     "cosh": libm("cosh"),
     "elu": elu,
     "elu_dx": elu_dx,
-    "erf": _math.erf,
-    "erf_dx": lambda x, dy: dy * const(x, _TWO_OVER_ROOT_PI) * _math.exp(-x * x),
-    "exp": _math.exp,
+    "erf": te_math.erf,
+    "erf_dx": lambda x, dy: dy * const(x, _TWO_OVER_ROOT_PI) * te_math.exp(-x * x),
+    "exp": te_math.exp,
     "exp2": libm("exp2"),
-    "expm1": _math.expm1,
+    "expm1": te_math.expm1,
     "floor": rounding(tirx.floor),
     "gelu": gelu,
     "gelu_dx": gelu_dx,
@@ -124,9 +125,9 @@ elementwise({
     "isnan": is_nan,
     "leaky_relu": lambda x, alpha: select(x > const(x, 0), x, x * const(x, alpha)),
     "leaky_relu_dx": lambda x, dy, alpha: select(x > const(x, 0), dy, dy * const(x, alpha)),
-    "log": _math.log,
+    "log": te_math.log,
     "log10": libm("log10"),
-    "log1p": _math.log1p,
+    "log1p": te_math.log1p,
     "log2": libm("log2"),
     "logical_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.EQ(x, const(x, 0)),
     "negative": lambda x: -x if is_float(x) else const(x, 0) - x,
@@ -137,10 +138,10 @@ elementwise({
     "round": rounding(tirx.nearbyint),
     "rsqrt": lambda x: const(x, 1) / tirx.sqrt(x),
     "rsqrt_dx": lambda y, dy: const(y, -0.5) * dy * y * y * y,
-    "sigmoid": _math.sigmoid,
+    "sigmoid": te_math.sigmoid,
     "sigmoid_dx": sigmoid_dx,
     "sign": sign,
-    "silu": lambda x: x * _math.sigmoid(x),
+    "silu": lambda x: x * te_math.sigmoid(x),
     "silu_dx": silu_dx,
     "sin": libm("sin"),
     "sinh": libm("sinh"),
@@ -149,7 +150,7 @@ elementwise({
     "sqrt_dx": lambda y, dy: const(y, 0.5) * dy / y,
     "square": lambda x: x * x,
     "tan": libm("tan"),
-    "tanh": _math.tanh,
+    "tanh": te_math.tanh,
     "tanh_dx": lambda y, dy: dy * (const(y, 1) - y * y),
     "threshold": lambda x, threshold, value: select(x <= const(x, threshold), const(x, value), x),
     "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),

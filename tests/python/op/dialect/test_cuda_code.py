@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library, shape_generic
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, prim_func
+from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.schedule.gpu import checks
 from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _generic, _library, _schedule, _schedule_checks, _target
-from meta.op.dialect.tvm._kernel import KernelSpec, prim_func
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type, get
 from meta.testing.generic import call_of
@@ -29,8 +32,8 @@ LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_mem
 def _target_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A GPU to generate code for; the code is not compiled further."""
     tvm.load()
-    gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=_target.target("cpu"))
-    monkeypatch.setattr(_target, "target", lambda kind: gpu)
+    gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=targets.target("cpu"))
+    monkeypatch.setattr(targets, "target", lambda kind: gpu)
     before = tvm.get_global_func(COMPILER, allow_missing=True)
     tvm.register_global_func(COMPILER, lambda code: bytes(16), override=True)
     yield gpu
@@ -70,30 +73,30 @@ def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> l
         func = prim_func(spec)
         if spec.index == "int32":  # mixed with loops of 64 bits, reductions came out wrong
             assert loop_widths(func) <= {"int32"}
-        made.append(_schedule.schedule(func, spec.pattern, target))
+        made.append(patterns.schedule(func, spec.pattern, target))
         return lambda *_: None
 
-    monkeypatch.setattr(_generic, "build", build)
-    monkeypatch.setattr(_generic, "_constant", lambda value, t: None)
-    _generic.kernel(found[0], info)
+    monkeypatch.setattr(shape_generic, "build", build)
+    monkeypatch.setattr(shape_generic, "_constant", lambda value, t: None)
+    shape_generic.kernel(found[0].payload, info)
     if made:  # in programs the sizes are known, and fused functions have no pattern
-        static = _generic.spec(found[0].payload, info, symbolic=False)
-        made.append(_schedule.schedule(prim_func(static), "", target))
+        static = shape_generic.spec(found[0].payload, info, symbolic=False)
+        made.append(patterns.schedule(prim_func(static), "", target))
     return made
 
 
 @pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows()], ids=repr)
 def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in scheduled(sample, monkeypatch, target):
-        assert _schedule_checks.on_device(function)
-        assert _schedule_checks.without_races(function)
-        _library.compile_functions({"kernel": function}, target)
+        assert checks.on_device(function)
+        assert checks.without_races(function)
+        library.compile_functions({"kernel": function}, target)
 
 
 @pytest.mark.parametrize("sample", [e for row in samples() if row in first_rows() for e in emptied(row)[:1]], ids=repr)
 def test_code_for_no_elements(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in scheduled(sample, monkeypatch, target):
-        _library.compile_functions({"kernel": function}, target)
+        library.compile_functions({"kernel": function}, target)
 
 
 def test_a_loop_of_the_host_is_noticed() -> None:
@@ -102,9 +105,9 @@ def test_a_loop_of_the_host_is_noticed() -> None:
     sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((8, 8), lambda i, j: x[i, j] + 1, "y")]))
     outer, inner = sch.get_loops(sch.get_sblock("y"))
     sch.bind(inner, "threadIdx.x")
-    assert not _schedule_checks.on_device(sch.mod["main"])
+    assert not checks.on_device(sch.mod["main"])
     sch.bind(outer, "blockIdx.x")
-    assert _schedule_checks.on_device(sch.mod["main"])
+    assert checks.on_device(sch.mod["main"])
 
 
 def test_a_race_is_noticed() -> None:
@@ -117,9 +120,9 @@ def test_a_race_is_noticed() -> None:
     sch.bind(sch.get_loops(sch.get_sblock("y"))[0], "blockIdx.x")
     loops = sch.get_loops(partial)
     sch.bind(loops[0], "blockIdx.x")
-    assert _schedule_checks.without_races(sch.mod["main"])
+    assert checks.without_races(sch.mod["main"])
     sch.bind(loops[-1], "threadIdx.y")
-    assert not _schedule_checks.without_races(sch.mod["main"])
+    assert not checks.without_races(sch.mod["main"])
 
 
 def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
@@ -128,12 +131,12 @@ def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
     args = (*tensors, *(arg.default for arg in op.schema.args[len(tensors) :]))
     info = CallInfo(op, args, op.declare(*args), CUDA)
     payload = next(i for i in implementations(op) if i.dialect.name == "tvm").payload
-    return _generic.spec(payload, info, symbolic=not static)
+    return shape_generic.spec(payload, info, symbolic=not static)
 
 
 def code_of(spec: KernelSpec, target: Any) -> str:
     """The CUDA code of a kernel."""
-    module = _library.compile_functions({"kernel": _schedule.schedule(prim_func(spec), spec.pattern, target)}, target)
+    module = library.compile_functions({"kernel": patterns.schedule(prim_func(spec), spec.pattern, target)}, target)
     source = "".join(m.inspect_source() for m in module.imports)
     return str(source[source.rindex('extern "C"') :])
 

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
+from meta.backend.cuda import driver
+from meta.backend.cudnn import descriptors, kernel, library, settings
+from meta.backend.cudnn.functions import Functions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover, dispatch
-from meta.op.dialect.cudnn import DIALECT, _descriptors, _kernel, _library, settings
-from meta.op.dialect.cudnn._shared import Functions, StatusError
-from meta.op.dialect.tvm import _driver
-from meta.op.dispatch import CallInfo, Implementation
+from meta.op.dialect.cudnn import DIALECT
+from meta.op.dispatch import CallInfo
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
 
@@ -71,20 +72,20 @@ def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypa
     folders = [tmp_path / "ld", tmp_path / "site/nvidia/cudnn/lib", tmp_path / "site/torch/lib"]
     for folder in folders:
         folder.mkdir(parents=True)
-        (folder / _library.NAME).write_bytes(b"")
+        (folder / library.NAME).write_bytes(b"")
     monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}/missing:{folders[0]}")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), ""])
-    assert list(_library.candidates()) == [*(str(f / _library.NAME) for f in folders), _library.NAME]
+    assert list(library.candidates()) == [*(str(f / library.NAME) for f in folders), library.NAME]
 
 
 def test_what_was_tried_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "libcudnn-of-nobody.so.9"
     broken.write_bytes(b"no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    monkeypatch.setattr(_library, "_BUNDLES", ())
-    monkeypatch.setattr(_library, "NAME", broken.name)
+    monkeypatch.setattr(library, "_BUNDLES", ())
+    monkeypatch.setattr(library, "NAME", broken.name)
     with pytest.raises(OSError, match=f"libcudnn not found in {broken}, the paths of the dynamic linker"):
-        _library.find()
+        library.find()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the reason is the system")
@@ -92,22 +93,22 @@ class TestProbe:
     """Why the dialect is off."""
 
     def test_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_driver, "probe", lambda: "no CUDA device")
-        assert _library.probe() == "no CUDA device"
+        monkeypatch.setattr(driver, "probe", lambda: "no CUDA device")
+        assert library.probe() == "no CUDA device"
 
     def test_no_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find() -> Any:
             raise OSError("libcudnn not found in /here")
 
-        monkeypatch.setattr(_driver, "probe", lambda: None)
-        monkeypatch.setattr(_library, "find", find)
-        assert _library.probe() == "libcudnn not found in /here"
+        monkeypatch.setattr(driver, "probe", lambda: None)
+        monkeypatch.setattr(library, "find", find)
+        assert library.probe() == "libcudnn not found in /here"
 
     def test_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_driver, "probe", lambda: None)
+        monkeypatch.setattr(driver, "probe", lambda: None)
         old = SimpleNamespace(cudnnGetVersion=lambda: 8907)
-        monkeypatch.setattr(_library, "find", lambda: (old, "libcudnn.so.9"))
-        assert _library.probe() == "libcudnn.so.9 is cuDNN 8907, at least 90000 is needed"
+        monkeypatch.setattr(library, "find", lambda: (old, "libcudnn.so.9"))
+        assert library.probe() == "libcudnn.so.9 is cuDNN 8907, at least 90000 is needed"
 
     def test_is_asked_once(self) -> None:
         asked: list[int] = []
@@ -142,12 +143,12 @@ class FakeLibrary:
 
 def test_statuses_are_named_and_explained() -> None:
     with pytest.raises(StatusError, match=r"^cudnnSetStream failed with CUDNN_STATUS_SOME \(3000\): too odd$"):
-        _library.bind(FakeLibrary(_NOT_SUPPORTED)).cudnnSetStream(1, 2)
-    assert _library.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
+        library.bind(FakeLibrary(_NOT_SUPPORTED)).cudnnSetStream(1, 2)
+    assert library.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
 
 
 def test_functions_that_a_version_lacks() -> None:
-    functions = _library.bind(FakeLibrary(0))
+    functions = library.bind(FakeLibrary(0))
     with pytest.raises(StatusError, match="cudnnSoftmaxForward failed with no such function in this version"):
         functions.cudnnSoftmaxForward  # noqa: B018
     with pytest.raises(AttributeError, match="cudnnFindAlgorithm has no signature"):
@@ -159,9 +160,9 @@ def test_errors_name_the_operator_and_shapes(when: str) -> None:
     def fail(*_: Any) -> None:
         Functions(FakeLibrary(_NOT_SUPPORTED), {"cudnnSetStream": "pp"}, lambda s: (str(s), "odd")).cudnnSetStream(1, 2)
 
-    made = Implementation("conv2d", DIALECT, 15, fail if when == "made" else lambda _: fail)
+    make: Any = fail if when == "made" else lambda _: fail
     with pytest.raises(KernelError) as error:
-        _kernel.kernel(made, call("conv2d", t(2, 3, 8, 8), t(4, 3, 3, 3), padding=1))(object(), object())
+        kernel.kernel(make, call("conv2d", t(2, 3, 8, 8), t(4, 3, 3, 3), padding=1))(object(), object())
     text = str(error.value)
     assert text.startswith("[conv2d] cudnnSetStream failed with 3000: odd for x=float32[2, 3, 8, 8], w=float32[4, 3")
     assert "padding=(1, 1)" in text or "padding=(1,)" in text
@@ -172,10 +173,10 @@ def test_errors_name_the_operator_and_shapes(when: str) -> None:
 
 
 def test_no_layout_is_made_up() -> None:
-    assert _descriptors.compact((2, 3, 4)) == (12, 4, 1)
-    assert _descriptors.compact(()) == ()
-    assert _kernel.around((2, 3, 4, 5), -2) == (6, 4, 5)
-    assert _kernel.around((), 0) == (1, 1, 1)
+    assert descriptors.compact((2, 3, 4)) == (12, 4, 1)
+    assert descriptors.compact(()) == ()
+    assert kernel.around((2, 3, 4, 5), -2) == (6, 4, 5)
+    assert kernel.around((), 0) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_no_layout_is_made_up() -> None:
     ],
 )
 def test_calls_in_general(made: Any, reason: str | None) -> None:
-    assert _kernel.unfit(made()) == reason
+    assert kernel.unfit(made()) == reason
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from meta.op.dialect.tvm import _adapter as tvm
+from meta.backend.tvm import adapter as tvm
 
 _ROOT = Path(__file__).resolve().parents[4]
 
@@ -33,7 +33,7 @@ def _loaded() -> None:
 def test_every_attribute_taken_of_a_tvm_module_exists() -> None:
     modules = {name for name, where in tvm.NAMES.items() if ":" not in where} | {"relax_transform", "transform"}
     broken: list[str] = []
-    for folder in ("meta/op/dialect/tvm", "meta/vm", "meta/frontend"):
+    for folder in ("meta/backend", "meta/op/dialect/tvm", "meta/vm", "meta/frontend"):
         for path in sorted((_ROOT / folder).rglob("*.py")):
             tree = ast.parse(path.read_text("utf-8"))
             broken += [f"{path.relative_to(_ROOT)}: {chain}" for chain in _chains(tree, modules) if not _exists(chain)]
@@ -44,9 +44,9 @@ def _chains(tree: ast.AST, modules: set[str]) -> set[str]:
     """Dotted names that start at a TVM module that the file takes from the adapter: `te.compute`, `topi.nn.dense`."""
     local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter itself
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm":
-            local |= {alias.asname or alias.name: "" for alias in node.names if alias.name == "_adapter"}
-        if isinstance(node, ast.ImportFrom) and node.module == "meta.op.dialect.tvm._adapter":
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.backend.tvm":
+            local |= {alias.asname or alias.name: "" for alias in node.names if alias.name == "adapter"}
+        if isinstance(node, ast.ImportFrom) and node.module == "meta.backend.tvm.adapter":
             local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in modules}
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -85,5 +85,5 @@ def test_an_unknown_name_says_so() -> None:
 
 
 def test_importing_the_adapter_loads_no_tvm() -> None:
-    code = "import sys, meta.op.dialect.tvm._adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
+    code = "import sys, meta.backend.tvm.adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=_ROOT)

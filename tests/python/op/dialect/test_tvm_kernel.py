@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import compute, library
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, prim_func
 from meta.cache import DiskCache
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _library as library
-from meta.op.dialect.tvm import _register, _target
-from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, prim_func
+from meta.op.dispatch import implementations
+from meta.op.registry import get
 
 _ROOT = Path(__file__).resolve().parents[4]
 _MN = TensorSpec(("m", "n"), "float32")
@@ -57,8 +59,8 @@ def _loaded() -> None:
 
 _WARM = """
 import sys
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
 import numpy as np
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
@@ -314,44 +316,45 @@ def test_another_machine_or_version_builds_its_own(
 ) -> None:
     build(_spec())
     clear_memory()
-    monkeypatch.setattr(_target, "identity", lambda kind: "another processor")
+    monkeypatch.setattr(targets, "identity", lambda kind: "another processor")
     build(_spec())
     assert len(compilations.modules) == 2
 
 
 def test_the_identity_names_what_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = _target.identity("cpu")
-    assert here == _target.identity.__wrapped__("cpu")
-    monkeypatch.setattr(_target, "processor", lambda: "another")
-    assert here != _target.identity.__wrapped__("cpu")
+    here = targets.identity("cpu")
+    assert here == targets.identity.__wrapped__("cpu")
+    monkeypatch.setattr(targets, "processor", lambda: "another")
+    assert here != targets.identity.__wrapped__("cpu")
     monkeypatch.undo()
-    monkeypatch.setattr(_target, "version", lambda package: "0.0")
-    assert here != _target.identity.__wrapped__("cpu")
+    monkeypatch.setattr(targets, "version", lambda package: "0.0")
+    assert here != targets.identity.__wrapped__("cpu")
 
 
-def test_what_only_gpus_use_is_not_in_the_identity_of_the_cpu() -> None:
-    """The CPU's sources reach GPU ones in two places: where `schedule` and `target` tell devices apart."""
-    assert {p.stem for p in _target.lowering("cuda")} - {p.stem for p in _target.lowering("cpu")} == _target.ON_GPUS
+def test_sources_of_gpus_are_not_in_the_identity_of_the_cpu() -> None:
+    """The CPU's sources reach those of GPUs in two places: where `patterns` and `target` tell devices apart."""
+    backend = Path(targets.__file__).parents[1]
+    gpu = {p.relative_to(backend).parent.as_posix() for p in {*targets.lowering("cuda")} - {*targets.lowering("cpu")}}
+    assert gpu == {"tvm/schedule/gpu", "cuda"}
+    names = ("meta.backend.cuda", "meta.backend.tvm.schedule.gpu")
     reached = {
-        (path.stem, name)
-        for path in _target.lowering("cpu")
+        (path.stem, node.module)
+        for path in targets.lowering("cpu")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module
-        for name in (node.module.rpartition(".")[2], *(alias.name for alias in node.names))
-        if name in _target.ON_GPUS
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(names)
     }
-    assert reached == {("_schedule", "_schedule_gpu"), ("_target", "_nvrtc")}
+    assert reached == {("patterns", "meta.backend.tvm.schedule.gpu.rules"), ("target", "meta.backend.cuda")}
 
 
 def test_sources_of_lowering_are_in_the_identity_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a kernel's key adds are the computes and their helpers: an edit for GPUs leaves it alone."""
+    """A kernel's key adds the operator's family: an edit for GPUs leaves it alone."""
     read: list[Path] = []
     contents = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), contents(path))[1])
-    folder = Path(_target.__file__).parent
-    _register.source_key.__wrapped__(str(folder / "nn.py"))
-    assert {folder / "nn.py", folder / "_reduce.py", folder / "_elementwise.py"} <= set(read)
-    assert not set(read) & set(_target.lowering("cuda"))
+    implementation = next(i for i in implementations(get("softmax")) if i.dialect.name == "tvm")
+    compute.source_key.__wrapped__(implementation.payload.source)
+    assert {path.name for path in read} >= {"nn.py", "__init__.py"}
+    assert not set(read) & set(targets.lowering("cuda"))
 
 
 def test_machines_without_a_linker(
@@ -369,8 +372,8 @@ def test_machines_without_a_linker(
 _WORKER = """
 import sys
 import numpy as np
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, build_many
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
     return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")

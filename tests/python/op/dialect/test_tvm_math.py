@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _math, _schedule, _target
-from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.te import math as te_math
 
 scipy_special = pytest.importorskip("scipy.special", reason="the exact values of erf and sigmoid come from SciPy")
 
@@ -39,7 +41,7 @@ def _inputs(count: int = 1 << 16) -> np.ndarray[Any, Any]:
 
 
 def _apply(name: str, x: np.ndarray[Any, Any], dtype: str = "float32") -> np.ndarray[Any, Any]:
-    function = getattr(_math, name)
+    function = getattr(te_math, name)
     spec = TensorSpec(("n",), dtype)
 
     def compute(t: Any) -> Any:
@@ -117,13 +119,13 @@ def test_gelu(name: str, scale: float) -> None:
 
 def test_integers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\[exp\] got an expression of dtype int32"):
-        _math.exp(tvm.tirx.const(1, "int32"))
+        te_math.exp(tvm.tirx.const(1, "int32"))
 
 
 def test_tvm_intrinsics_in_any_compute_become_ours() -> None:
     x = tvm.te.placeholder((64,), "float32", name="x")
     y = tvm.te.compute((64,), lambda i: tvm.tirx.exp(x[i]) + tvm.tirx.tanh(x[i]), name="y")
-    text = _math.vectorisable(tvm.create_prim_func([x, y])).script()
+    text = te_math.vectorisable(tvm.create_prim_func([x, y])).script()
     assert "meta.exp" in text
     assert "meta.tanh" in text
     assert "T.exp" not in text
@@ -131,18 +133,18 @@ def test_tvm_intrinsics_in_any_compute_become_ours() -> None:
 
 def test_expansion_leaves_no_call_and_vectorises() -> None:
     x = tvm.te.placeholder((1 << 12,), "float32", name="x")
-    y = tvm.te.compute((1 << 12,), lambda i: _math.tanh(x[i]), name="y")
-    func = _schedule.schedule(tvm.create_prim_func([x, y]), "elemwise", _target.target("cpu"))
-    module = tvm.build_tir(tvm.IRModule({"main": func}), _target.target("cpu"))
+    y = tvm.te.compute((1 << 12,), lambda i: te_math.tanh(x[i]), name="y")
+    func = patterns.schedule(tvm.create_prim_func([x, y]), "elemwise", targets.target("cpu"))
+    module = tvm.build_tir(tvm.IRModule({"main": func}), targets.target("cpu"))
     text = module.inspect_source("ll")
-    assert f"<{_target.lanes(32)} x float>" in text or f"<{4 * _target.lanes(32)} x float>" in text
+    assert f"<{targets.lanes(32)} x float>" in text or f"<{4 * targets.lanes(32)} x float>" in text
     assert "call float @tanhf" not in text
     assert "call float @expf" not in text
 
 
 def test_other_targets_get_their_own_intrinsics() -> None:
     x = tvm.te.placeholder((8,), "float32", name="x")
-    y = tvm.te.compute((8,), lambda i: _math.erf(_math.exp(x[i])), name="y")
+    y = tvm.te.compute((8,), lambda i: te_math.erf(te_math.exp(x[i])), name="y")
     module = tvm.build_tir(tvm.IRModule({"main": tvm.create_prim_func([x, y])}), tvm.Target("c"))
     text = module.inspect_source()
     assert "expf(" in text

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta.op.dialect.tvm import _adapter as tvm
-from meta.op.dialect.tvm import _blocks as blocks
-from meta.op.dialect.tvm import _math, _schedule, _target
-from meta.op.dialect.tvm._kernel import KernelSpec, TensorSpec, build, clear_memory, prim_func
-from meta.op.dialect.tvm._schedule_matmul import roles_of
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, clear_memory, prim_func
+from meta.backend.tvm.schedule import blocks, patterns
+from meta.backend.tvm.schedule.cpu.matmul import roles_of
+from meta.backend.tvm.te import math as te_math
 
 Array = np.ndarray[Any, Any]
 
@@ -30,12 +31,12 @@ def _no_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _chain(x: Any) -> Any:
     doubled = tvm.te.compute(x.shape, lambda *i: x(*i) * 2.0, name="doubled")
-    bent = tvm.te.compute(x.shape, lambda *i: _math.tanh(doubled(*i)), name="bent")
+    bent = tvm.te.compute(x.shape, lambda *i: te_math.tanh(doubled(*i)), name="bent")
     return tvm.te.compute(x.shape, lambda *i: tvm.te.max(bent(*i), 0.0), name="y")
 
 
 def _add_row(x: Any, row: Any) -> Any:
-    return tvm.te.compute(x.shape, lambda i, j: _math.exp(x[i, j]) + row[j], name="y")
+    return tvm.te.compute(x.shape, lambda i, j: te_math.exp(x[i, j]) + row[j], name="y")
 
 
 def _outer_of_expensive(x: Any) -> Any:
@@ -160,7 +161,7 @@ def test_rows_that_depend_on_each_other_stay_apart(symbolic: bool) -> None:
         _check(_SQUARE["row sums of transpose"], (size, size), symbolic)
 
 
-@pytest.mark.parametrize("pattern", [*_schedule.PATTERNS, "no such pattern"])
+@pytest.mark.parametrize("pattern", [*patterns.PATTERNS, "no such pattern"])
 @pytest.mark.parametrize("name", ["chain", "transpose", "softmax", "norm", "sum of all"])
 def test_a_wrong_pattern_is_only_a_hint(name: str, pattern: str) -> None:
     compute, _, reference, results = _CASES[name]
@@ -256,7 +257,7 @@ def _scheduled(name: str, shape: tuple[Any, ...], pattern: str = "") -> str:
     dtype = "int64" if name == "argmax of rows" else "float32"
     outs = tuple(TensorSpec(s, dtype) for s in results(shape))
     func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, declared))
-    return str(_schedule.schedule(func, pattern or declared, _target.target("cpu")).script())
+    return str(patterns.schedule(func, pattern or declared, targets.target("cpu")).script())
 
 
 def _blocks_in(text: str) -> int:
@@ -290,7 +291,7 @@ def test_rows_are_not_fused_with_what_is_around_them() -> None:
     x = tvm.te.placeholder((64, 32, 1, 1), "float32", "x")
     y = tvm.te.compute((64, 32, 28, 28), lambda n, c, h, w: x[n, c, 0, 0], "y")
     func = tvm.create_prim_func([x, y])
-    text = str(_schedule.schedule(func, "broadcast", _target.target("cpu")).script())
+    text = str(patterns.schedule(func, "broadcast", targets.target("cpu")).script())
     assert f"T.parallel({64 * 32 * 28})" in text
     assert "in range(28)" in text
 
@@ -303,7 +304,7 @@ def test_expensive_work_is_not_repeated() -> None:
 def test_products_are_tiled_and_packed() -> None:
     spec = TensorSpec((256, 256), "float32")
     func = prim_func(KernelSpec("product", _product(True, False), (spec, spec), (spec,), "out_ewise_fusable"))
-    text = str(_schedule.schedule(func, "out_ewise_fusable", _target.target("cpu")).script())
+    text = str(patterns.schedule(func, "out_ewise_fusable", targets.target("cpu")).script())
     assert "T.unroll(" in text
     assert "T.vectorized(" in text
     assert text.count("reindex") >= 2
@@ -317,11 +318,11 @@ def test_classification() -> None:
         dtype = "int64" if name == "argmax of rows" else "float32"
         outs = tuple(TensorSpec(s, dtype) for s in results((8, 8)))
         func = prim_func(KernelSpec("case", compute, (TensorSpec((8, 8), "float32"),), outs, pattern))
-        assert _schedule.classify(func) == pattern, name
+        assert patterns.classify(func) == pattern, name
     spec = TensorSpec((8, 8), "float32")
     func = prim_func(KernelSpec("product", _product(False, False), (spec, spec), (spec,), "opaque"))
-    assert _schedule.classify(func) == "out_ewise_fusable"
-    assert _schedule.classify(_sort()) == "opaque"
+    assert patterns.classify(func) == "out_ewise_fusable"
+    assert patterns.classify(_sort()) == "opaque"
 
 
 def _sort() -> Any:
@@ -331,9 +332,9 @@ def _sort() -> Any:
 
 def test_programs_that_no_rule_fits_stay_as_they_are() -> None:
     func = _sort()
-    for pattern in (*_schedule.PATTERNS, "unknown"):
-        scheduled = _schedule.schedule(func, pattern, _target.target("cpu"))
-        module = tvm.build_tir(tvm.IRModule({"main": scheduled}), _target.target("cpu"))
+    for pattern in (*patterns.PATTERNS, "unknown"):
+        scheduled = patterns.schedule(func, pattern, targets.target("cpu"))
+        module = tvm.build_tir(tvm.IRModule({"main": scheduled}), targets.target("cpu"))
         x = np.random.default_rng(0).normal(size=16).astype(np.float32)
         out = tvm.tensor(np.zeros_like(x))
         module["main"](tvm.tensor(x), out)
@@ -344,7 +345,7 @@ def test_the_argument_is_not_changed_and_attributes_stay() -> None:
     spec = TensorSpec((64, 64), "float32")
     func = prim_func(KernelSpec("case", _softmax, (spec,), (spec,), "softmax")).with_attr("global_symbol", "mine")
     before = func.script()
-    scheduled = _schedule.schedule(func, "softmax", _target.target("cpu"))
+    scheduled = patterns.schedule(func, "softmax", targets.target("cpu"))
     assert func.script() == before
     assert scheduled.attrs["global_symbol"] == "mine"
 
@@ -364,10 +365,10 @@ def test_roles_of_a_product() -> None:
 def test_cuda_schedules_bind_threads(name: str) -> None:
     compute, pattern, _, results = _CASES[name]
     target = tvm.Target({"kind": "cuda", "arch": "sm_80", "max_threads_per_block": 1024, "thread_warp_size": 32,
-                         "max_shared_memory_per_block": 49152}, host=_target.target("cpu"))  # fmt: skip
+                         "max_shared_memory_per_block": 49152}, host=targets.target("cpu"))  # fmt: skip
     dtype = "int64" if name == "argmax of rows" else "float32"
     for shape in ((128, 256), ("m", "n")):
         outs = tuple(TensorSpec(s, dtype) for s in results(shape))
         func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, pattern))
-        text = _schedule.schedule(func, pattern, target).script()
+        text = patterns.schedule(func, pattern, target).script()
         assert "threadIdx.x" in text

@@ -1,0 +1,1 @@
+"""CUDA: its driver, streams, memory and compiler."""

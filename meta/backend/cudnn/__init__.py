@@ -1,0 +1,1 @@
+"""NVIDIA's library for networks."""

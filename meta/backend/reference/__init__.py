@@ -1,0 +1,1 @@
+"""What the NumPy implementations share."""

@@ -1,0 +1,58 @@
+"""Random bits as a pure function of a key and a position: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw,
+2011), the same bits as `meta.backend.tvm.te.philox`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+Array = Any
+
+ROUNDS: Final = 10
+MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_HALF: Final = np.uint64(32)
+
+
+def words(key: Array, shape: tuple[int, ...]) -> list[Array]:
+    """Four arrays of uint32: for each element of a tensor of `shape` the block at its position in the stream `key`
+    (int64: seed, offset)."""
+    seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
+    index = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    counter = [index & _LOW, index >> _HALF, *(np.broadcast_to(v, shape) for v in (offset & _LOW, offset >> _HALF))]
+    return [word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])]
+
+
+def philox(counter: list[Array], key: list[Array]) -> list[Array]:
+    """The block of a counter of four 32-bit words and a key of two, all held in uint64."""
+    c0, c1, c2, c3 = counter
+    for i in range(ROUNDS):
+        k0, k1 = ((k + np.uint64(w * i & 0xFFFFFFFF)) & _LOW for k, w in zip(key, WEYL, strict=True))
+        first, second = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])
+        c0, c1, c2, c3 = second >> _HALF ^ c1 ^ k0, second & _LOW, first >> _HALF ^ c3 ^ k1, first & _LOW
+    return [c0, c1, c2, c3]
+
+
+def uniform01(key: Array, shape: tuple[int, ...], dtype: str = "float32") -> Array:
+    """Uniform in [0, 1), with as many bits as `dtype` holds: float64 for that dtype, else float32."""
+    return unit(words(key, shape), dtype)
+
+
+def unit(block: list[Array], dtype: str) -> Array:
+    """The same from the words of each element's block."""
+    if dtype == "float64":
+        bits = (block[0].astype(np.uint64) << _HALF | block[1].astype(np.uint64)) >> np.uint64(11)
+        return bits.astype(np.float64) * 2.0**-53
+    digits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+    return (block[0] >> np.uint32(32 - digits)).astype(np.float32) * np.float32(2.0**-digits)
+
+
+def integer(key: Array, shape: tuple[int, ...], low: int, high: int) -> Array:
+    """int64 in [low, high)."""
+    first, second, *_ = words(key, shape)
+    bits = second.astype(np.uint64) << _HALF | first.astype(np.uint64)
+    span = np.uint64(max(high - low, 1))
+    return np.int64(low) + (bits % span).astype(np.int64)

@@ -1,0 +1,1 @@
+"""TVM: its names, targets, kernels and where they are kept."""

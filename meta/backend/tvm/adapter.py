@@ -1,0 +1,242 @@
+"""Every TVM name that `meta` uses, spelled once.
+
+TVM renames modules in most releases (`tir` became `tirx`, `arith` became `sym`, `TensorStructInfo` became
+`TensorType` on the way to 0.27), so the rest of the code imports TVM names from here. `NAMES` says where each one
+lives; a name is resolved when it is first used, so importing this module does not import TVM. The contract test
+(`tests/python/op/dialect/test_tvm_kernel.py`) resolves all of them, and every attribute that the code takes of the
+modules among them, and so says what an upgrade of TVM broke.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from meta.backend.tvm import runtime
+
+SUPPORTED: Final = "0.27"
+"""The TVM release series that the names below are spelled for."""
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Packages and modules, used as `te.compute`, `topi.nn.conv2d`, ...
+        "tvm": "tvm",
+        "ffi": "tvm_ffi",
+        "te": "tvm.te",
+        "topi": "tvm.topi",
+        "tirx": "tvm.tirx",
+        "s_tir": "tvm.s_tir",
+        "dlight": "tvm.s_tir.dlight",
+        "relax": "tvm.relax",
+        "relax_transform": "tvm.relax.transform",
+        "transform": "tvm.ir.transform",
+        "runtime": "tvm.runtime",
+        # IR
+        "IRModule": "tvm:IRModule",
+        "PassContext": "tvm.ir.transform:PassContext",
+        "Sequential": "tvm.ir.transform:Sequential",
+        "module_pass": "tvm.ir.transform:module_pass",
+        "Range": "tvm.ir:Range",
+        "Op": "tvm.ir:Op",
+        "GlobalVar": "tvm.ir:GlobalVar",
+        "structural_equal": "tvm_ffi:structural_equal",
+        "structural_map": "tvm_ffi:structural_map",
+        "structural_walk": "tvm_ffi:structural_walk",
+        "assert_structural_equal": "tvm.ir:assert_structural_equal",
+        "save_json": "tvm.ir:save_json",
+        "load_json": "tvm.ir:load_json",
+        "Analyzer": "tvm.sym:Analyzer",
+        # Loop programs
+        "PrimFunc": "tvm.tirx:PrimFunc",
+        "Expr": "tvm.ir:Expr",
+        "Var": "tvm.tirx:Var",
+        "IntImm": "tvm.tirx:IntImm",
+        "FloatImm": "tvm.tirx:FloatImm",
+        "Buffer": "tvm.tirx:Buffer",
+        "BufferType": "tvm.tirx.buffer:BufferType",
+        "For": "tvm.tirx:For",
+        "SBlock": "tvm.s_tir:SBlock",
+        "SBlockRealize": "tvm.s_tir:SBlockRealize",
+        "TensorLoad": "tvm.ir.expr:TensorLoad",
+        "Call": "tvm.ir:Call",
+        "BufferStore": "tvm.tirx:BufferStore",
+        "SeqStmt": "tvm.tirx:SeqStmt",
+        "IndexMap": "tvm.tirx:IndexMap",
+        "IterVar": "tvm.tirx:IterVar",
+        "Tensor": "tvm.te:Tensor",
+        "create_prim_func": "tvm.te:create_prim_func",
+        "Schedule": "tvm.s_tir:Schedule",
+        "IRBuilder": "tvm.script.ir_builder:IRBuilder",
+        "script_tirx": "tvm.script.ir_builder.tirx",
+        "ScheduleError": "tvm.s_tir:ScheduleError",
+        "DefaultGPUSchedule": "tvm.s_tir.transform:DefaultGPUSchedule",
+        # Targets and code generation
+        "Target": "tvm.target:Target",
+        "compile": "tvm:compile",
+        "build_tir": "tvm.tirx:build",
+        "system_cpu": "tvm.target.codegen:llvm_get_system_cpu",
+        "system_triple": "tvm.target.codegen:llvm_get_system_triple",
+        "cpu_features": "tvm.target.codegen:llvm_get_cpu_features",
+        "vector_width": "tvm.target.codegen:llvm_get_vector_width",
+        "find_cuda_path": "tvm.support.nvcc:find_cuda_path",
+        "compute_version": "tvm.support.nvcc:get_target_compute_version",
+        "llvm_version": "tvm.target.codegen:llvm_version_major",
+        # Run time
+        "version": "tvm:__version__",
+        "cpu": "tvm:cpu",
+        "cuda": "tvm:cuda",
+        "device": "tvm_ffi:device",
+        "dtype": "tvm_ffi:dtype",
+        "Shape": "tvm_ffi:Shape",
+        "NDTensor": "tvm_ffi:Tensor",
+        "from_dlpack": "tvm_ffi:from_dlpack",
+        "get_global_func": "tvm_ffi:get_global_func",
+        # (DLPack's number of the kind, index) -> the stream of this thread, and its setter, which returns the last one
+        "current_stream": "tvm_ffi.core:_env_get_current_stream",
+        "set_stream": "tvm_ffi.core:_env_set_current_stream",
+        "register_global_func": "tvm_ffi:register_global_func",
+        "tensor": "tvm.runtime:tensor",
+        "empty": "tvm.runtime:empty",
+        "Module": "tvm.runtime:Module",
+        "load_module": "tvm.runtime:load_module",
+        "load_library": "tvm_ffi:load_module",
+        "TVMError": "tvm:error.InternalError",
+        # Relax
+        "BlockBuilder": "tvm.relax:BlockBuilder",
+        "RelaxVar": "tvm.relax:Var",
+        "DataflowVar": "tvm.relax:DataflowVar",
+        "RelaxFunction": "tvm.relax:Function",
+        "RelaxCall": "tvm.relax:Call",
+        "RelaxTuple": "tvm.relax:Tuple",
+        "RelaxTupleGetItem": "tvm.relax:TupleGetItem",
+        "RelaxConstant": "tvm.ir:Constant",
+        "RelaxIf": "tvm.relax:If",
+        "SeqExpr": "tvm.relax:SeqExpr",
+        "BindingBlock": "tvm.relax:BindingBlock",
+        "VarBinding": "tvm.relax:VarBinding",
+        "MatchCast": "tvm.relax:MatchCast",
+        "ExternFunc": "tvm.relax:ExternFunc",
+        "ShapeExpr": "tvm.relax:ShapeExpr",
+        "TensorType": "tvm.relax:TensorType",
+        "ShapeType": "tvm.relax:ShapeType",
+        "TupleType": "tvm.relax:TupleType",
+        "relax_const": "tvm.relax:const",
+        "call_tir": "tvm.relax:op.call_tir",
+        "call_tir_inplace": "tvm.relax:op.call_tir_inplace",
+        "call_dps_packed": "tvm.relax:op.call_dps_packed",
+        "call_pure_packed": "tvm.relax:op.call_pure_packed",
+        "relax_build": "tvm.relax:build",
+        "VirtualMachine": "tvm.relax:VirtualMachine",
+    }
+)
+
+FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # (shape: Shape, dtype: dtype, device: Device, scope: str | None) -> Tensor; 0.44 us, where `empty` costs 3.7.
+        "alloc_tensor": "runtime.TVMTensorAllocWithScope",
+        # (tensor, shape: Shape, dtype: dtype, byte_offset: int) -> Tensor over the same memory
+        "create_view": "runtime.TVMTensorCreateView",
+        # (source: Tensor, target: Tensor); either may be on any device
+        "copy_from_to": "runtime.TVMTensorCopyFromTo",
+        # of device, stream (0: the default one)
+        "stream_sync": "runtime.Device_StreamSync",
+        # (number of the kind, index, number of the attribute; 0: whether it exists)
+        "device_attribute": "runtime.GetDeviceAttr",
+        # (DLPack's number of the kind, index): makes it the device of this thread
+        "set_device": "__tvm_set_device",
+        "config_threadpool": "runtime.config_threadpool",
+        "num_threads": "runtime.NumThreads",
+        "register_op": "ir.RegisterOp",
+        # of scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span
+        "buffer_type": "tirx.BufferType",
+    }
+)
+"""Names that are functions of TVM's global registry."""
+
+
+def resolve(name: str) -> Any:
+    """Import and return what `name` stands for.
+
+    Raises:
+        AttributeError: `name` is not in `NAMES` or `FUNCTIONS`, or this TVM does not have it.
+        ImportError: TVM, or the module that held the name, is not installed.
+    """
+    if name in FUNCTIONS:
+        return _function(name)
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, path = NAMES[name].partition(":")
+    value: Any = _imported(module)
+    for part in path.split(".") if path else ():
+        value = getattr(value, part)
+    return value
+
+
+def _imported(module: str) -> Any:
+    runtime.ffi()  # the first import of `tvm_ffi` must be this one, which keeps torch out
+    return importlib.import_module(module)
+
+
+def _function(name: str) -> Any:
+    """A function of the global registry: the runtime registers some, the compiler the others."""
+    registry = runtime.load()
+    function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
+    if function is None:
+        _imported("tvm")
+        function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
+    if function is None:
+        raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
+    return function
+
+
+def load() -> None:
+    """Import TVM, if it is not yet: code that builds or compiles programs starts with this."""
+    _imported("tvm")
+
+
+class Lazy:
+    """A module of TVM, or a name in one, before TVM is imported, which calling it does.
+
+    Modules of computes take functions of TVM when they are themselves imported; that alone must not load TVM.
+    """
+
+    def __init__(self, module: str, path: tuple[str, ...] = ()) -> None:
+        self._module = module
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if "tvm" not in sys.modules:
+            return Lazy(self._module, (*self._path, name))
+        value = getattr(self._resolved(), name)
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._resolved()(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return ".".join((self._module, *self._path))
+
+    def _resolved(self) -> Any:
+        value = _imported(self._module)
+        for part in self._path:
+            value = getattr(value, part)
+        return value
+
+
+def __getattr__(name: str) -> Any:
+    where = NAMES.get(name, ":")
+    if ":" not in where and "tvm" not in sys.modules:
+        return Lazy(where)
+    value = resolve(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMES, *FUNCTIONS})

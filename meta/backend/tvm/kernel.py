@@ -1,0 +1,229 @@
+"""Build kernels from TE computes: a specification in, a packed function on tensors out."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.schedule import patterns
+from meta.cache import default_cache
+
+Kernel = Callable[..., None]
+"""`kernel(*inputs, *outputs)`: tensors in, results written to the given, compact output tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor argument or result of a kernel: compact and row-major.
+
+    A `str` in `shape` names a symbolic extent; the same name is the same extent in all the specs of a kernel.
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """What to build.
+
+    Attributes:
+        name: a C identifier, for symbols and messages.
+        compute: `compute(*args)`, given a `te.Tensor` for each `TensorSpec`, a list of them for a tuple of
+            `TensorSpec`s, and other arguments as they are; returns a `te.Tensor` or a sequence of them. A parameter
+            named `out` receives the output specs, with TVM expressions for the extents; one named `kind` that of the
+            device.
+        args: in the order of `compute`'s parameters; attribute values must be hashable.
+        outs: the results, in order.
+        pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
+            "out_ewise_fusable" (matmul and convolution) or "opaque".
+        target: a device kind, "cpu" or "cuda".
+        index: dtype of sizes and indices; "int32" for elements that it can count.
+        key: with `name`, identifies the compute in the caches beyond this process (a hash of its source). Without
+            it the kernel is kept in memory alone.
+    """
+
+    name: str
+    compute: Callable[..., Any] = field(compare=False)
+    args: tuple[Any, ...]
+    outs: tuple[TensorSpec, ...]
+    pattern: str
+    target: str = "cpu"
+    index: str = "int64"
+    key: str = ""
+
+
+def prim_func(spec: KernelSpec) -> Any:
+    """The unscheduled TIR function of `spec`, over buffers (inputs..., outputs...).
+
+    Raises:
+        ValueError: the compute's results disagree with `spec.outs` in number, rank, static extents or dtype.
+    """
+    tvm.load()
+    extents: dict[str, Any] = {}
+    inputs: list[Any] = []
+
+    def dims(tensor: TensorSpec) -> tuple[Any, ...]:
+        return tuple(
+            tvm.IntImm(spec.index, d)
+            if isinstance(d, int)
+            else extents.setdefault(d, tvm.te.var(_identifier(d), spec.index))
+            for d in tensor.shape
+        )
+
+    def placeholder(tensor: TensorSpec) -> Any:
+        inputs.append(tvm.te.placeholder(dims(tensor), tensor.dtype, f"x{len(inputs)}"))
+        return inputs[-1]
+
+    arguments = [
+        placeholder(a) if isinstance(a, TensorSpec) else [placeholder(t) for t in a] if _is_tensors(a) else a
+        for a in spec.args
+    ]
+    outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
+    named = inspect.signature(spec.compute).parameters
+    known = {"out": outs, "kind": spec.target}
+    results = spec.compute(*arguments, **{name: value for name, value in known.items() if name in named})
+    results = list(results) if isinstance(results, Sequence) else [results]
+    _check_results(spec, results)
+    tensors = [*inputs, *_owned(results, inputs)]
+    made = tvm.create_prim_func(tensors)
+    # Computes from numbers have 32-bit sizes, and such a buffer is no operand to functions of 64-bit ones.
+    plain = all(str(d.ty.dtype) == spec.index for t in tensors if hasattr(t, "shape") for d in t.shape)
+    return made if plain else tvm.create_prim_func(tensors, index_dtype_override=spec.index)
+
+
+def build(spec: KernelSpec) -> Kernel:
+    """The compiled kernel: from memory, else from disk, else built. Concurrent calls for one kernel build it once."""
+    kernel = _kernels.get(spec_key(spec))
+    return kernel if kernel is not None else build_many((spec,))[0]
+
+
+def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
+    """The compiled kernels, in order; those that are missing are built together, in one module per target.
+
+    Fifty in one module cost a quarter of what fifty modules cost.
+    """
+    specs = list(specs)
+    keys = [spec_key(spec) for spec in specs]
+    missing = {key: spec for key, spec in zip(keys, specs, strict=True) if key not in _kernels}
+    if missing:
+        with _building:
+            for kind in sorted({spec.target for spec in missing.values()}):
+                _fill({k: s for k, s in missing.items() if s.target == kind and k not in _kernels}, kind)
+    return [_kernels[key] for key in keys]
+
+
+def spec_key(spec: KernelSpec) -> Any:
+    """What `spec` is remembered under in this process."""
+    return spec if spec.key else (spec, spec.compute)
+
+
+def clear_memory() -> None:
+    """Forget the kernels of this process; those on disk stay."""
+    with _building:
+        _kernels.clear()
+        _modules.clear()
+
+
+# TVM's compiler is entered by one thread at a time; that also makes concurrent requests for one kernel build it once.
+_building = threading.RLock()
+_kernels: dict[Any, Kernel] = {}
+_modules: dict[str, Any] = {}
+
+
+def _fill(missing: dict[Any, KernelSpec], kind: str) -> None:
+    """Put the kernels into memory. The caller holds the lock."""
+    cache = default_cache()
+    symbols = {key: _symbol(spec) for key, spec in missing.items()}
+    if cache is not None:
+        for key, spec in list(missing.items()):
+            kernel = _load(cache, symbols[key]) if spec.key else None
+            if kernel is not None:
+                _kernels[key] = kernel
+                del missing[key]
+    if not missing:
+        return
+    target = targets.target(kind)
+    functions = {
+        symbols[key]: patterns.schedule(prim_func(spec), spec.pattern, target) for key, spec in missing.items()
+    }
+    module = library.compile_functions(functions, target)
+    if cache is not None and all(spec.key for spec in missing.values()):
+        name = hashlib.sha256("\0".join(sorted(functions)).encode()).hexdigest()
+        stored = library.store(cache, name, module)
+        module = module if stored is None else stored
+        for symbol in functions:
+            cache.put(symbol, name.encode(), _ALIAS)
+    for key in missing:
+        _kernels[key] = module[symbols[key]]
+
+
+_ALIAS = ".in"  # an entry that says which library has the kernel
+
+
+def _load(cache: Any, symbol: str) -> Kernel | None:
+    alias = cache.read(symbol, _ALIAS)
+    if alias is None:
+        return None
+    name = alias.decode("ascii", "replace")
+    module = _modules.get(name)
+    if module is None:
+        module = library.load(cache, name)
+        if module is None:
+            return None
+        _modules[name] = module
+    return module[symbol]
+
+
+def _symbol(spec: KernelSpec) -> str:
+    """The kernel's symbol, which is also its key on disk: it names everything that the machine code depends on."""
+    facts = (spec.name, spec.key, spec.args, spec.outs, spec.pattern, spec.index, targets.identity(spec.target))
+    return f"{_identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
+
+
+def _identifier(text: str) -> str:
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in text)
+    return name if name[:1].isalpha() else f"v_{name}"
+
+
+def _is_tensors(argument: Any) -> bool:
+    return isinstance(argument, tuple) and bool(argument) and all(isinstance(t, TensorSpec) for t in argument)
+
+
+def _check_results(spec: KernelSpec, results: list[Any]) -> None:
+    def complain(wrong: str) -> ValueError:
+        return ValueError(f"[{spec.name}] the TE compute {wrong}")
+
+    if len(results) != len(spec.outs):
+        raise complain(f"returned {len(results)} tensors, the declaration says {len(spec.outs)}")
+    for i, (result, out) in enumerate(zip(results, spec.outs, strict=True)):
+        shape = tuple(int(d) if isinstance(d, tvm.IntImm) else d for d in result.shape)
+        if str(result.dtype) != out.dtype:
+            raise complain(f"returned {result.dtype} as result {i}, the declaration says {out.dtype}")
+        wrong = len(shape) != len(out.shape) or any(
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, out.shape, strict=True)
+        )
+        if wrong:
+            raise complain(f"returned shape {list(shape)} as result {i}, the declaration says {list(out.shape)}")
+
+
+def _owned(results: list[Any], inputs: list[Any]) -> list[Any]:
+    """The results, with a copy for each that is an input or an earlier result: an output buffer has one producer."""
+    taken = list(inputs)
+    owned: list[Any] = []
+    for result in results:
+        fresh = not any(result.same_as(t) for t in taken)
+        owned.append(result if fresh else _copy(result))
+        taken.append(result)
+    return owned
+
+
+def _copy(tensor: Any) -> Any:
+    return tvm.te.compute(tensor.shape, lambda *i: tensor(*i), name="copy")

@@ -1,0 +1,1 @@
+"""Computes in TE that the families share."""

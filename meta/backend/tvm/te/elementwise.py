@@ -1,0 +1,110 @@
+"""Computes of elementwise operators from functions of scalar expressions, and what such functions are written with.
+
+`per_element` does the broadcasting, the promotion of operands and Python numbers, and computes half floats in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.precision import wide
+from meta.ir.promotion import promoted_dtype
+from meta.ir.type import tensor_type
+
+Expr = Any
+Function = Callable[..., Expr]
+
+
+def per_element(name: str, function: Function, tensors: Sequence[bool]) -> Callable[..., Any]:
+    """The compute of an elementwise operator. tensors: for each argument, whether it is an operand."""
+
+    def run(*args: Any, out: Any) -> Any:
+        operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+        attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
+        dtype = compute_dtype(operands, out[0].dtype)
+        return te.compute(
+            out[0].shape,
+            lambda *i: cast(function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
+            name,
+        )
+
+    return run
+
+
+def compute_dtype(operands: list[Any], result: str) -> str:
+    """In which dtype the operands meet."""
+    dtype = wide(promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands]))
+    return wide(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, (bool, int, float))
+
+
+def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
+    """The element of an operand that broadcasting takes to `index`, or the number, in `dtype`."""
+    if is_number(x):
+        return tirx.const(x, dtype)
+    mine = index[len(index) - len(x.shape) :]
+    return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, mine, strict=True))), dtype)
+
+
+def is_one(extent: Any) -> bool:
+    """Whether an extent is known to be 1."""
+    return isinstance(extent, tirx.IntImm) and int(extent) == 1
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """`x` as `dtype`; as a bool, whether it is not zero."""
+    kind = dtype_of(x)
+    if kind == dtype:
+        return x
+    return unequal(x, tirx.const(0, kind)) if dtype == "bool" else x.astype(dtype)
+
+
+def unequal(a: Expr, b: Expr) -> Expr:
+    """Whether two expressions differ; LLVM's comparison, as TVM emits it, is false for NaN."""
+    return tirx.Or(tirx.NE(a, b), tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else tirx.NE(a, b)
+
+
+def const(x: Expr, value: float) -> Expr:
+    """`value` in the dtype of `x`."""
+    return tirx.const(value, dtype_of(x))
+
+
+def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """`body` of a variable bound to `value`.
+
+    For float32 it is repeated instead, and LLVM finds the copies: TVM's legalisation of bfloat16 loads, which are what
+    values of float32 may start from, does not look into bindings."""
+    if dtype_of(value) == "float32":
+        return body(value)
+    var = tirx.Var("t", dtype_of(value))
+    return tirx.Let(var, value, body(var))
+
+
+def is_float(x: Expr) -> bool:
+    return dtype_of(x) in dtypes.FLOATS
+
+
+def is_nan(x: Expr) -> Expr:
+    return tirx.isnan(cast(x, wide(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
+
+
+def select(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """Both sides are computed: vectorises, but must not guard."""
+    return tirx.Select(condition, x, y)
+
+
+def libm(name: str) -> Callable[..., Expr]:
+    """A function of the C library (on CUDA, of the same name in its device library)."""
+
+    def call(*x: Expr) -> Expr:
+        dtype = dtype_of(x[0])
+        return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
+
+    return call

@@ -1,0 +1,37 @@
+"""Operators of our own in TVM's expressions: they pass through its passes as calls, and are expanded at the end of
+lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+
+Expr = Any
+"""A TVM expression, scalar or vector."""
+Lowering = Callable[[Expr], Expr]
+"""A call -> what it is expanded to."""
+
+
+def dtype_of(x: Expr) -> str:
+    """The dtype of an expression or tensor element, with lanes: "float32", "float32x16"."""
+    return str(x.dtype if hasattr(x, "dtype") else x.ty)
+
+
+def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
+    """The operator `meta.<name>`, without side effects, on scalars and vectors alike; registered when there is none.
+
+    lowerings: how it is expanded, by the kind of the target or `default`."""
+    full = f"meta.{name}"
+    if full in set(tvm.Op.list_op_names()):
+        return tvm.Op.get(full)
+    tvm.register_op(full, f"{name}, expanded by meta")
+    op = tvm.Op.get(full)
+    op.set_num_inputs(inputs)
+    op.set_attr("TCallEffectKind", tvm.Op.get("tirx.exp").get_attr("TCallEffectKind"))
+    op.set_attr("TVectorizable", True)
+    op.set_attr("TScriptPrinterName", full)
+    for kind, lower in lowerings.items():
+        op.set_attr(f"{kind}.FLowerIntrinsic", lower)
+    return op

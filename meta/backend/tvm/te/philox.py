@@ -1,0 +1,96 @@
+"""Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
+As Easy as 1, 2, 3", 2011).
+
+A key is an int64 tensor (seed, offset). Element i of a tensor is made from the block whose 128-bit counter is
+(i, offset) and whose 64-bit key is the seed: elements depend on nothing but their position, so that any schedule, on
+any device, gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te.elementwise import select
+
+Expr = Any
+
+ROUNDS: Final = 10
+MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+
+
+def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """The four uint32 of the block at `index` (int64) of the stream `key`."""
+    seed, offset = key(0), key(1)
+    counter = (*_halves(index), *_halves(offset))
+    return _philox(counter, _halves(seed))
+
+
+def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
+    """A float in [0, 1) from a block of words: a multiple of 2**-24 in float32, 2**-53 in float64, in float16 and
+    bfloat16 of as many bits as they hold exactly (2**-11, 2**-8)."""
+    if dtype == "float64":
+        high, low = block[0].astype("uint64"), block[1].astype("uint64")
+        bits = (high << _u64(32) | low) >> _u64(11)
+        return bits.astype("int64").astype("float64") * tirx.const(2.0**-53, "float64")
+    digits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+    # Through int32, which vectors convert to floats directly.
+    bits = (block[0] >> _u32(32 - digits)).astype("int32")
+    return (bits.astype("float32") * tirx.const(2.0**-digits, "float32")).astype(dtype)
+
+
+def happens(block: tuple[Expr, ...], chance: Expr) -> Expr:
+    """True with a probability (float32), found in 24 bits."""
+    return unit(block, "float32") < chance
+
+
+def position(index: Sequence[Any], shape: Sequence[Any]) -> Expr:
+    """The row-major position of an element, int64."""
+    out: Expr = tirx.const(0, "int64")
+    for i, size in zip(index, shape, strict=True):
+        out = out * size + i
+    return out
+
+
+def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
+    """An int64 in [low, high): 64 bits modulo the number of values, which favours none by more than 2**-64 times it."""
+    bits = block[1].astype("uint64") << _u64(32) | block[0].astype("uint64")
+    span = (high - low).astype("uint64")
+    span = select(tirx.EQ(span, _u64(0)), _u64(1), span)
+    return low + tirx.truncmod(bits, span).astype("int64")
+
+
+def _philox(counter: tuple[Expr, ...], key: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+    c0, c1, c2, c3 = counter
+    for i in range(ROUNDS):
+        k0, k1 = (k + _u32(w * i & 0xFFFFFFFF) for k, w in zip(key, WEYL, strict=True))
+        high0, low0 = _product(c0, MULTIPLIERS[0])
+        high1, low1 = _product(c2, MULTIPLIERS[1])
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+    return c0, c1, c2, c3
+
+
+def _product(a: Expr, b: int) -> tuple[Expr, Expr]:
+    """The high and the low half of a * b."""
+    wide = a.astype("uint64") * _u64(b)
+    return (wide >> _u64(32)).astype("uint32"), _low(wide)
+
+
+def _halves(x: Expr) -> tuple[Expr, Expr]:
+    """The low and the high word of an int64."""
+    return _low(x.astype("uint64")), (x.astype("uint64") >> _u64(32)).astype("uint32")
+
+
+def _low(x: Expr) -> Expr:
+    """The low word of a uint64. The mask is for TVM, which bounds what it casts and refuses bounds beyond uint32."""
+    return (x & _u64(0xFFFFFFFF)).astype("uint32")
+
+
+def _u32(value: int) -> Expr:
+    return tirx.const(value, "uint32")
+
+
+def _u64(value: int) -> Expr:
+    return tirx.const(value, "uint64")

@@ -1,0 +1,125 @@
+"""Reductions along any axes, and the order of floats with NaN at one end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.elementwise import cast, const, select
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.precision import wide
+
+Expr = Any
+Value = Callable[..., Expr]
+"""An element by its index in the whole tensor."""
+
+
+def axes_of(axis: Sequence[int] | int | None, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; None for all."""
+    if axis is None:
+        return tuple(range(ndim))
+    listed = (axis,) if isinstance(axis, int) else axis
+    return tuple(sorted(a % ndim for a in listed)) if ndim else ()
+
+
+def product_of_sums(a: Expr, b: Expr) -> Expr:
+    return a * b
+
+
+def prod(value: Expr, axis: Any) -> Any:
+    """The reducer of products."""
+    reducer = te.comm_reducer(product_of_sums, lambda dtype: tirx.const(1, dtype), "prod")
+    return reducer(value, axis)
+
+
+def reduced(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
+    """`reducer` over `value(*index)` along `axes` of the shape of x, which stay as axes of size 1."""
+    # As wide as every other extent: a block whose loops differ in width cannot be split.
+    one = tirx.const(1, dtype_of(x.shape[0]) if len(x.shape) else "int64")
+    shape = [one if d in axes else n for d, n in enumerate(x.shape)]
+    if not axes:
+        return te.compute(shape, value, name)
+    over = {d: te.reduce_axis((0, x.shape[d]), f"{name}_k{d}") for d in axes}
+
+    def element(*i: Any) -> Any:
+        return reducer(value(*(over.get(d, i[d]) for d in range(len(i)))), list(over.values()))
+
+    return te.compute(shape, element, name)
+
+
+def at(reduced_tensor: Any, axes: tuple[int, ...], index: Sequence[Any]) -> Expr:
+    """The element of a reduced tensor (axes kept) that belongs to `index` of the whole one."""
+    return reduced_tensor(*(0 if d in axes else i for d, i in enumerate(index)))
+
+
+def finish(
+    x: Any, axes: tuple[int, ...], out: Any, name: str, last: Callable[[Expr], Expr] = lambda value: value
+) -> Any:
+    """The result of a reduction: `last` of each element of x (axes kept), in the shape and dtype of `out`."""
+    keeps = len(out.shape) == len(x.shape)
+
+    def element(*i: Any) -> Expr:
+        rest = iter(i)
+        index = i if keeps else [0 if d in axes else next(rest) for d in range(len(x.shape))]
+        return cast(last(x(*index)), out.dtype)
+
+    return te.compute(out.shape, element, name)
+
+
+def spread(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
+    """The element of a reduced tensor, axes kept or not, that belongs to `index` of the whole one."""
+    if len(y.shape) == ndim:
+        return at(y, axes, index)
+    return y(*(i for d, i in enumerate(index) if d not in axes))
+
+
+def widened(x: Any, dtype: str = "") -> Value:
+    """Elements of x in `dtype`, by default the one they are accumulated in."""
+    return lambda *i: cast(x(*i), dtype or wide(str(x.dtype)))
+
+
+# Integers in the order of floats, by which maxima and minima treat NaN as torch does and still are plain reductions:
+# the bits of a float sort like a sign and a magnitude, and NaN is put at the end that is looked for.
+
+
+def order_key(x: Expr, largest: bool) -> Expr:
+    """An integer that sorts like x."""
+    if dtype_of(x) == "bool":
+        return x.astype("uint8")
+    if not dtypes.is_float(dtype_of(x)):
+        return x
+    x = cast(x, wide(dtype_of(x)))
+    # The quiet NaN without payload, which survives the rounding to bfloat16; its key is beyond those of the infinities.
+    kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
+    end = tirx.const(nan if largest else ~nan, kind)
+    return select(tirx.isnan(x), end, _flip(tirx.reinterpret(kind, x)))
+
+
+def from_order_key(key: Expr, dtype: str) -> Expr:
+    """The value of a key of type `dtype`."""
+    if dtype == "bool":
+        return cast(key, "bool")
+    if not dtypes.is_float(dtype):
+        return key
+    return cast(tirx.reinterpret(wide(dtype), _flip(key)), dtype)
+
+
+def _flip(bits: Expr) -> Expr:
+    """Between sign and magnitude and two's complement, which is its own inverse."""
+    return select(bits < const(bits, 0), bits ^ const(bits, dtypes.int_range(dtype_of(bits))[1]), bits)
+
+
+def count(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
+    """The number of elements along `axes`, as a float."""
+    total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
+    return divisor(total.astype(dtype))
+
+
+def divisor(number: Expr) -> Expr:
+    """A number to divide floats by, which may be 0: TVM refuses to divide by a constant that is, and does not see
+    through a root."""
+    zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
+    return tirx.sqrt(number) if zero else number

@@ -1,0 +1,64 @@
+"""Accumulation at computed places: the one thing here that TE cannot say, so it is written as loops."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
+from meta.dtype import HALVES
+
+Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
+"""(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
+
+
+def scatter(
+    shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None,
+    combine: Callable[[Any, Any], Any] = operator.add,
+) -> Any:  # fmt: skip
+    """A tensor of `shape` with every element of `updates`, in order, put at the place that `place` says.
+
+    start: what is there before, of `shape`; None for zeros.
+    combine: (what is there, update) -> what is there then; by default the sum.  Halves are combined in float32.
+    """
+    wide = "float32" if updates.dtype in HALVES else updates.dtype
+    inputs = [updates, indices] if start is None else [updates, indices, start]
+    buffer = tvm.tirx.decl_buffer(list(shape), wide, "scattered")
+
+    def loops(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        source, positions, *begin = ins
+        (target,) = outs
+
+        def read(*i: Any) -> Any:
+            return _at(positions, i).astype("int64")
+
+        with tvm.IRBuilder() as fill, ExitStack() as nest:
+            i = _loops(nest, shape, INDEPENDENT)
+            _store(target, _at(begin[0], i).astype(wide) if begin else tvm.tirx.const(0, wide), i)
+        with tvm.IRBuilder() as accumulate, ExitStack() as nest:
+            i = _loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
+            at = tuple(place(i, read))
+            _store(target, combine(_at(target, at), _at(source, i).astype(wide)), at)
+        return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
+
+    total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter")
+    if wide == updates.dtype:
+        return total
+    return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_cast")
+
+
+def _loops(nest: ExitStack, shape: Sequence[Any], mark: str) -> tuple[Any, ...]:
+    """Open a loop for each axis, marked so if at all; their variables."""
+    marks = {mark: 1} if mark else None
+    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size, annotations=marks)) for size in shape)
+
+
+def _at(buffer: Any, index: Sequence[Any]) -> Any:
+    return buffer[tuple(index)]
+
+
+def _store(buffer: Any, value: Any, index: Sequence[Any]) -> None:
+    tvm.script_tirx.buffer_store(buffer, value, list(index))

@@ -1,0 +1,22 @@
+"""The common dtype of tensor types and Python scalars."""
+
+from __future__ import annotations
+
+from meta import dtype as dtypes
+from meta.ir.type import TensorType
+
+ScalarOrType = TensorType | bool | int | float
+
+
+def promoted_dtype(*args: ScalarOrType) -> str:
+    """The common dtype of tensors and Python scalars (meta.dtype's promotion; scalars only raise the category)."""
+    tensors = [a.dtype for a in args if isinstance(a, TensorType)]
+    scalars = [a for a in args if not isinstance(a, TensorType)]
+    if not tensors:
+        return ("bool", "int64", "float32")[max(map(dtypes.scalar_category, scalars))]
+    out = tensors[0]
+    for dtype in tensors[1:]:
+        out = dtypes.promote(out, dtype)
+    for value in scalars:
+        out = dtypes.promote_scalar(out, value)
+    return out
