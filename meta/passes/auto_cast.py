@@ -34,7 +34,7 @@ def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = Non
     """The pass that casts operands by each operator's `amp` rule (meta.op.precision).
 
     The types of parameters and results stay as they are, those that replace parameters included. A value is cast to a
-    dtype at most once in a block (so weights are cast once a step), and a cast back to what was widened is that value.
+    dtype at most once in a block (so weights are cast once a step), and a cast back of a widened value is that value.
     `overrides` maps operator names to rules. Raises ArgumentError for a dtype other than float16 and bfloat16 or an
     unknown rule, RegistryError for an unknown operator."""
     chosen = check_policy("auto_cast", dtype, overrides)
@@ -54,18 +54,17 @@ class _Caster:
         self.overrides = overrides
         self.builder = Builder(caller_spans=False)
         self.values: dict[Var, Atom] = {}
-        """The new value of each variable whose type changed."""
+        """The new value of each variable with a new type."""
         self.casts: dict[tuple[Atom, str], Atom] = {}
         self.widened: dict[Atom, Atom] = {}
-        """Casts to float32 -> what was cast; exact, so that the way back is known."""
+        """Result of a cast to float32 -> its operand; the cast back is exact."""
 
     def function(self, function: Function) -> Function:
         return replace(function, body=self.fitted_block(self.block(function.body), function.body.type))
 
     def block(self, block: Block) -> Block:
-        """The block in mixed precision; its results have the types that come out. Casts made inside are not visible
-        outside."""
-        known = dict(self.casts)
+        """The block in mixed precision, with results of the types that follow. Casts inside are not visible outside."""
+        outer = dict(self.casts)
         with self.builder.block() as scope:
             for binding in block.bindings:
                 self.builder.span = binding.span
@@ -73,7 +72,7 @@ class _Caster:
             self.builder.span = None
             results = [self.atom(r) for r in block.results]
             scope.ret(results if isinstance(block.result, Tuple) else results[0])
-        self.casts = known
+        self.casts = outer
         return scope.block
 
     def bind(self, old: Binding, value: Expr) -> None:
@@ -82,28 +81,28 @@ class _Caster:
         else:
             self.values[old.var] = self.builder.emit(value, old.var.name)
 
-    def fitted_block(self, block: Block, wanted: Type) -> Block:
-        """`block` with casts at its end, so that it has type `wanted`."""
-        if block.type == wanted:
+    def fitted_block(self, block: Block, target: Type) -> Block:
+        """`block` with casts at its end, so that it has type `target`."""
+        if block.type == target:
             return block
         with self.builder.block() as scope:
             for binding in block.bindings:
                 self.builder.bind(binding)
-            if isinstance(block.result, Tuple) and isinstance(wanted, TupleType):
-                scope.ret([self.fitted(a, t) for a, t in zip(block.results, wanted.fields, strict=True)])
+            if isinstance(block.result, Tuple) and isinstance(target, TupleType):
+                scope.ret([self.fitted(a, t) for a, t in zip(block.results, target.fields, strict=True)])
             else:
-                scope.ret(self.fitted(block.results[0], wanted))
+                scope.ret(self.fitted(block.results[0], target))
         return scope.block
 
-    def fitted(self, atom: Atom, wanted: Type) -> Atom:
-        """A value as one of type `wanted`."""
-        if atom.type == wanted:
+    def fitted(self, atom: Atom, target: Type) -> Atom:
+        """A value as one of type `target`."""
+        if atom.type == target:
             return atom
-        if isinstance(wanted, TupleType):
-            fields = [self.builder.get_item(atom, i) for i in range(len(wanted.fields))]
-            return self.builder.tuple([self.fitted(f, t) for f, t in zip(fields, wanted.fields, strict=True)])
-        assert isinstance(wanted, TensorType)
-        return self.cast(atom, wanted.dtype)
+        if isinstance(target, TupleType):
+            fields = [self.builder.get_item(atom, i) for i in range(len(target.fields))]
+            return self.builder.tuple([self.fitted(f, t) for f, t in zip(fields, target.fields, strict=True)])
+        assert isinstance(target, TensorType)
+        return self.cast(atom, target.dtype)
 
     def value(self, value: Expr) -> Expr:
         match value:
@@ -127,10 +126,10 @@ class _Caster:
             args = tuple(self.fitted(self.atom(a), a.type) if is_atom(a) else a for a in call.args)
             return replace(call, args=args, op=self.atom(call.op) if isinstance(call.op, Var) else call.op)
         args = [self.argument(a) for a in call.args]
-        wanted = target_dtype(call.op, arg_types(tuple(args)), self.low, self.overrides)
-        if wanted is not None:
+        target = target_dtype(call.op, arg_types(tuple(args)), self.low, self.overrides)
+        if target is not None:
             for i in data_positions(call.op):
-                args[i] = self.casted(args[i], wanted)
+                args[i] = self.casted(args[i], target)
         return self.builder.call_expr(call.op, args, call.dialect, call.attrs)
 
     def atom(self, atom: Atom) -> Atom:
@@ -152,7 +151,7 @@ class _Caster:
             return source
         key = (atom, dtype)
         if key not in self.casts:
-            made = self.casts[key] = self.builder.call(get("cast"), (atom, dtype))
+            result = self.casts[key] = self.builder.call(get("cast"), (atom, dtype))
             if dtype == "float32":
-                self.widened[made] = atom
+                self.widened[result] = atom
         return self.casts[key]

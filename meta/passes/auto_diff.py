@@ -20,8 +20,8 @@ def auto_diff(wanted: Sequence[str] | None = None) -> Pass:
     wanted: names of floating parameters; None for every one. There is a dy for every floating result that replaces no
     parameter; parameters that no result depends on have gradients of zeros. Applied twice it gives second derivatives.
     Run it before drop_stop_gradient.
-    Raises ArgumentError for a name that no floating parameter has, GradientError that lists all operators on the way
-    that have no gradient."""
+    Raises ArgumentError for a name that no floating parameter has, GradientError that lists all operators on the paths
+    without a gradient."""
 
     def run(module: Module) -> Module:
         module = inline_calls(module)
@@ -35,14 +35,14 @@ def auto_diff(wanted: Sequence[str] | None = None) -> Pass:
 
 
 def _check(wanted: Sequence[str], params: Sequence[Var]) -> None:
-    known = [p.name for p in params if _floating(p)]
+    floating = [p.name for p in params if _floating(p)]
     for name in wanted:
-        if name not in known:
+        if name not in floating:
             raise ArgumentError(
                 "auto_diff",
                 f"no floating parameter is called '{name}'",
-                f"one of {', '.join(known)}",
-                did_you_mean(name, known),
+                f"one of {', '.join(floating)}",
+                did_you_mean(name, floating),
             )
 
 

@@ -1,4 +1,4 @@
-"""Several operators that are one: patterns that other systems write out."""
+"""Composites: one operator for an expression that other systems spell out."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
 from meta.op.registry import get
 from meta.passes.dce import dce
 from meta.passes.manager import Pass, counted
-from meta.passes.simplify import simplify
+from meta.passes.simplify import producer, simplify
 
 Answer = Expr | Atom | None
 _ROUNDS = 4
 
 
 def _composites(module: Module) -> Module:
-    """gelu for its expression by erf or tanh, dense for a matrix product with a transposed matrix and for the addition
-    of a bias, without reshapes around it; on a simplified program without dead code. What it computes stays the same up
-    to rounding."""
+    """Put gelu in place of its expression by erf or tanh, and dense in place of a product with a transposed matrix,
+    the addition of a bias and the reshapes around it. Simplifies the program and drops dead code first. Results stay
+    the same up to rounding."""
     module = dce(simplify(module))
     for _ in range(_ROUNDS):
         new = simplify(_rewritten(module))
@@ -46,7 +46,7 @@ def _function(function: Function) -> Function:
 
 
 def _table(counts: Counter[Var]) -> dict[str, Rule]:
-    """The rules, where operands that others use too are left alone."""
+    """The rules, which leave operands with other users as they are."""
 
     def once(atom: Any) -> bool:
         return isinstance(atom, Var) and counts[atom] <= 1
@@ -76,25 +76,19 @@ def _call(binding: Binding) -> Call:
     return binding.value
 
 
-def _made(scope: Scope, atom: Any, *ops: str) -> Call | None:
-    """The call that computed `atom`, if it is one of `ops`."""
-    value = scope.definition(atom)
-    return value if isinstance(value, Call) and value.op_name in ops else None
-
-
 # --- products --------------------------------------------------------------------------------------------------------
 
 
 def _biased(scope: Scope, x: Any, bias: Any, once: Callable[[Any], bool]) -> Call | None:
-    """dense(x, w) + bias is dense(x, w, bias), also where it is reshaped in between along other axes."""
-    view = _made(scope, x, "reshape")
+    """dense(x, w) + bias is dense(x, w, bias), also with a reshape of other axes in between."""
+    view = producer(scope, x, "reshape")
     if view is not None and once(view.args[0]) and x.type.shape[-1:] == view.args[0].type.shape[-1:]:
         inner = _biased(scope, view.args[0], bias, once)
         return None if inner is None else scope.call_expr(view.op, (scope.emit(inner), view.args[1]))  # type: ignore[arg-type]
-    made = _made(scope, x, "dense")
-    if made is None or made.args[2] is not None:
+    dense = producer(scope, x, "dense")
+    if dense is None or dense.args[2] is not None:
         return None
-    return scope.call_expr(made.op, (*made.args[:2], bias))  # type: ignore[arg-type]
+    return scope.call_expr(dense.op, (*dense.args[:2], bias))  # type: ignore[arg-type]
 
 
 def _transposed(binding: Binding, scope: Scope) -> Answer:
@@ -102,7 +96,7 @@ def _transposed(binding: Binding, scope: Scope) -> Answer:
     x, w, bias = _call(binding).args
     if bias is not None:
         return None
-    weight, matrix = _made(scope, w, "transpose"), _made(scope, x, "transpose")
+    weight, matrix = producer(scope, w, "transpose"), producer(scope, x, "transpose")
     if matrix is not None and x.type.ndim == 2:
         return scope.call_expr(get("matmul"), (matrix.args[0], weight.args[0] if weight else w, True, weight is None))
     return None if weight is None else scope.call_expr(get("matmul"), (x, weight.args[0], False, False))
@@ -111,9 +105,9 @@ def _transposed(binding: Binding, scope: Scope) -> Answer:
 def _unflattened(binding: Binding, scope: Scope) -> Answer:
     """reshape(dense(reshape(x, (m, k)), w), (..., n)) is dense(x, w): the axes but the last stay."""
     call = _call(binding)
-    made = _made(scope, call.args[0], "dense")
-    flat = None if made is None else _made(scope, made.args[0], "reshape")
-    if made is None or flat is None:
+    dense = producer(scope, call.args[0], "dense")
+    flat = None if dense is None else producer(scope, dense.args[0], "reshape")
+    if dense is None or flat is None:
         return None
     x: Any = flat.args[0]
     result = call.type
@@ -121,7 +115,7 @@ def _unflattened(binding: Binding, scope: Scope) -> Answer:
         return None
     if x.type.shape[-1] != flat.args[1][-1]:
         return None
-    return scope.call_expr(made.op, (x, *made.args[1:]))  # type: ignore[arg-type]
+    return scope.call_expr(dense.op, (x, *dense.args[1:]))  # type: ignore[arg-type]
 
 
 def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
@@ -130,8 +124,8 @@ def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
     call = _call(binding)
     args = list(call.args)
     for i in (0, 1):
-        outer = _made(scope, args[i], "reshape")
-        inner = None if outer is None else _made(scope, outer.args[0], "transpose")
+        outer = producer(scope, args[i], "reshape")
+        inner = None if outer is None else producer(scope, outer.args[0], "transpose")
         if outer is None or inner is None:
             continue
         y: Any = inner.args[0]
@@ -157,10 +151,10 @@ def _gelu(binding: Binding, scope: Scope) -> Answer:
     if len(factors) != 2:
         return None
     for x, gate in (factors, factors[::-1]):
-        found = _gate(scope, gate)
-        if found is None:
+        parts = _gate(scope, gate)
+        if parts is None:
             continue
-        function, inner, scale = found
+        function, inner, scale = parts
         if not _near(number * scale, 0.5):
             continue
         approximate = _argument(scope, function, inner, x)
@@ -171,13 +165,13 @@ def _gelu(binding: Binding, scope: Scope) -> Answer:
 
 def _factors(scope: Scope, value: Any, depth: int) -> tuple[list[Any], float]:
     """The tensors that are multiplied, and the product of the numbers."""
-    made = value if isinstance(value, Call) else _made(scope, value, "multiply", "divide")
-    if made is None or not depth or made.op_name not in ("multiply", "divide"):
-        known = _number(value)
-        return ([value], 1.0) if known is None else ([], known)
-    left, a = _factors(scope, made.args[0], depth - 1)
-    right, b = _factors(scope, made.args[1], depth - 1)
-    if made.op_name == "multiply":
+    call = value if isinstance(value, Call) else producer(scope, value, "multiply", "divide")
+    if call is None or not depth or call.op_name not in ("multiply", "divide"):
+        number = _number(value)
+        return ([value], 1.0) if number is None else ([], number)
+    left, a = _factors(scope, call.args[0], depth - 1)
+    right, b = _factors(scope, call.args[1], depth - 1)
+    if call.op_name == "multiply":
         return left + right, a * b
     return ([value], 1.0) if right or not b else (left, a / b)
 
@@ -193,28 +187,28 @@ def _number(value: Any) -> float | None:
 
 def _terms(scope: Scope, value: Any) -> Iterator[tuple[Any, float]]:
     """(tensor, number) for `tensor + number`."""
-    made = _made(scope, value, "add")
-    if made is None:
+    addition = producer(scope, value, "add")
+    if addition is None:
         return
-    for x, other in (made.args, made.args[::-1]):
-        known = _number(other)
-        if known is not None and _number(x) is None:
-            yield x, known
+    for x, other in (addition.args, addition.args[::-1]):
+        number = _number(other)
+        if number is not None and _number(x) is None:
+            yield x, number
 
 
 def _gate(scope: Scope, value: Any) -> tuple[str, Any, float] | None:
     """(function, its argument, c) for `c * (1 + function(argument))`, multiplied out or not."""
-    for x, known in _terms(scope, value):
+    for x, number in _terms(scope, value):
         factors, scale = _factors(scope, x, 2)
-        if len(factors) == 1 and _near(scale, known):
-            made = _made(scope, factors[0], "erf", "tanh")
-            if made is not None:
-                return made.op_name, made.args[0], known
+        if len(factors) == 1 and _near(scale, number):
+            call = producer(scope, factors[0], "erf", "tanh")
+            if call is not None:
+                return call.op_name, call.args[0], number
     return None
 
 
 def _argument(scope: Scope, function: str, inner: Any, x: Any) -> str:
-    """How gelu is to be computed when `inner` is the argument that it gives to `function`; "" when it is another."""
+    """gelu's attribute `approximate` for `function(inner)`, "" where `inner` is not what gelu computes from x."""
     factors, scale = _factors(scope, inner, 3)
     if function == "erf":
         return "none" if factors == [x] and _near(scale, math.sqrt(0.5)) else ""
@@ -224,10 +218,11 @@ def _argument(scope: Scope, function: str, inner: Any, x: Any) -> str:
     if len(factors) == 2 and x in factors:
         rest = factors[1] if factors[0] is x else factors[0]
         return "tanh" if any(_near(c, 1.0) and _is_power(scope, t, x, 2) for t, c in _terms(scope, rest)) else ""
-    made = _made(scope, factors[0], "add") if len(factors) == 1 else None
-    if made is None:
+    addition = producer(scope, factors[0], "add") if len(factors) == 1 else None
+    if addition is None:
         return ""
-    return "tanh" if any(a is x and _is_power(scope, b, x, 3) for a, b in (made.args, made.args[::-1])) else ""
+    orders = (addition.args, addition.args[::-1])
+    return "tanh" if any(a is x and _is_power(scope, b, x, 3) for a, b in orders) else ""
 
 
 def _is_power(scope: Scope, value: Any, x: Any, exponent: int) -> bool:
@@ -238,7 +233,7 @@ def _is_power(scope: Scope, value: Any, x: Any, exponent: int) -> bool:
         if factor is x:
             total += 1
             continue
-        power, square = _made(scope, factor, "power"), _made(scope, factor, "square")
+        power, square = producer(scope, factor, "power"), producer(scope, factor, "square")
         if power is not None and power.args[0] is x and _number(power.args[1]) is not None:
             total += int(_number(power.args[1]) or 0)
         elif square is not None and square.args[0] is x:

@@ -14,8 +14,8 @@ from meta.passes.manager import Pass
 def _dce(module: Module) -> Module:
     """Drop bindings that nothing reads, and functions that main does not need, in one sweep from the end. Operators
     have no effects in this IR: writes are results (MUTATES)."""
-    kept = reachable(module) if "main" in module else frozenset(module)
-    new = {name: _function(f) for name, f in module.functions.items() if name in kept}
+    live = reachable(module) if "main" in module else frozenset(module)
+    new = {name: _function(f) for name, f in module.functions.items() if name in live}
     same = len(new) == len(module.functions) and all(new[n] is f for n, f in module.functions.items())
     return module if same else Module(new)
 
@@ -25,19 +25,19 @@ def _function(function: Function) -> Function:
     return function if body is function.body else replace(function, body=body)
 
 
-def _block(block: Block, needed: set[Var]) -> Block:
-    """`block` without what nobody needs; adds what it reads to `needed`."""
-    needed.update(a for a in block.results if isinstance(a, Var))
-    kept: list[Binding] = []
+def _block(block: Block, live: set[Var]) -> Block:
+    """`block` without dead bindings; adds the variables that it reads to `live`."""
+    live.update(a for a in block.results if isinstance(a, Var))
+    bindings: list[Binding] = []
     for binding in reversed(block.bindings):
-        if binding.var not in needed:
+        if binding.var not in live:
             continue
-        value = with_blocks(binding.value, tuple(_block(inner, needed) for inner in nested_blocks(binding.value)))
-        needed.update(a for a in operands(value) if isinstance(a, Var))
-        kept.append(binding if value is binding.value else Binding(binding.var, value))
-    kept.reverse()
-    same = len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True))
-    return block if same else Block(tuple(kept), block.result)
+        value = with_blocks(binding.value, tuple(_block(inner, live) for inner in nested_blocks(binding.value)))
+        live.update(a for a in operands(value) if isinstance(a, Var))
+        bindings.append(binding if value is binding.value else Binding(binding.var, value))
+    bindings.reverse()
+    same = len(bindings) == len(block.bindings) and all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+    return block if same else Block(tuple(bindings), block.result)
 
 
 dce = Pass("dce", _dce, _dce.__doc__ or "")

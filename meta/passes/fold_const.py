@@ -16,50 +16,50 @@ from meta.op.registry import Op
 from meta.passes.manager import rewrite_pass
 
 LIMIT = 1 << 12
-"""Elements of a constant that folding makes; more only where the constants that it is made of are as large: other
-results are cheaper to compute than to carry."""
+"""Most elements of a folded constant, unless its operands are as large: other results are cheaper to compute than to
+store."""
 
 
 def _fold(binding: Binding, scope: Scope) -> Expr | Atom | None:
-    """A call whose tensors are constants, or small results of creation operators. A creation operator itself stays:
-    rules know what it is full of, and it goes when nobody needs it."""
+    """Evaluate a call whose tensors are constants, or small results of creation operators. A creation operator itself stays,
+    because rules recognise it, and dead code elimination drops it."""
     value = binding.value
     if not isinstance(value, Call) or not isinstance(value.op, Op) or value.attrs or value.dialect:
         return None
     tensors = [t for a in value.args for t in (a if is_atom_list(a) else (a,)) if is_atom(t)]
-    sources = [_known(t, scope) for t in tensors]
+    sources = [_source(t, scope) for t in tensors]
     if not tensors or not all(sources) or not _small(value.type, max(_size(t.type) or 0 for t in tensors)):
         return None
-    known = {t: _evaluated(s) for t, s in zip(tensors, sources, strict=True) if s is not None}
-    if any(v is None for v in known.values()):
+    values = {t: _array(s) for t, s in zip(tensors, sources, strict=True) if s is not None}
+    if any(v is None for v in values.values()):
         return None
-    result = _evaluated(value, known)
+    result = _array(value, values)
     if result is None:
         return None
-    made = [Constant(r, r.type, value.span) for r in (result if isinstance(value.type, TupleType) else (result,))]
-    return Tuple(tuple(made), value.span) if isinstance(value.type, TupleType) else made[0]
+    constants = [Constant(r, r.type, value.span) for r in (result if isinstance(value.type, TupleType) else (result,))]
+    return Tuple(tuple(constants), value.span) if isinstance(value.type, TupleType) else constants[0]
 
 
-def _known(atom: Atom, scope: Scope) -> Constant | Call | None:
-    """What gives an operand's value: a constant, or the small creation operator that made it."""
+def _source(atom: Atom, scope: Scope) -> Constant | Call | None:
+    """What an operand is evaluated from: a constant, or the call of a small creation operator."""
     if isinstance(atom, Constant):
         return atom
-    made = scope.definition(atom)
-    if not isinstance(made, Call) or not isinstance(made.op, Op) or not _small(made.type, 0):
+    call = scope.definition(atom)
+    if not isinstance(call, Call) or not isinstance(call.op, Op) or not _small(call.type, 0):
         return None
-    return None if any(is_atom(a) or is_atom_list(a) for a in made.args) else made
+    return None if any(is_atom(a) or is_atom_list(a) for a in call.args) else call
 
 
-def _evaluated(value: Constant | Call, known: dict[Atom, Any] | None = None) -> Any:
+def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> Any:
     """The value as an array or a tuple of them; None where this machine cannot compute it."""
     try:
-        return evaluate(value, known or {})
+        return evaluate(value, operands or {})
     except (DeviceError, DispatchError):
         return None
 
 
 def _size(kind: Type) -> int | None:
-    """Elements of the largest tensor of a value, None when that is not known."""
+    """Elements of the largest tensor of a value, None for symbolic sizes."""
     if isinstance(kind, TupleType):
         sizes = [_size(f) for f in kind.fields]
         return None if None in sizes else max((s for s in sizes if s is not None), default=0)
@@ -72,7 +72,7 @@ def _small(kind: Type, allowed: int) -> bool:
 
 
 def _constant_if(binding: Binding, scope: Scope) -> Expr | Atom | None:
-    """A conditional whose condition is known is the branch that is taken."""
+    """A conditional on a constant is the branch that is taken."""
     value = binding.value
     if not isinstance(value, If) or not isinstance(value.cond, Constant):
         return None
@@ -85,7 +85,7 @@ def _constant_if(binding: Binding, scope: Scope) -> Expr | Atom | None:
 
 fold_const = rewrite_pass(
     "fold_const",
-    "Evaluate calls whose tensors are all constants (or small and made by creation operators) when the result is small "
+    "Evaluate calls whose tensors are all constants (or small results of creation operators) when the result is small "
     "or no larger than they are, and take the branch of a conditional on a constant.",
     [_fold, _constant_if],
 )

@@ -24,7 +24,7 @@ def _called(module: Module, name: str) -> list[str]:
 
 
 def _callees_first(module: Module) -> list[str]:
-    """The names of the functions, each after those that it calls (as far as there is such an order)."""
+    """The names of the functions, each after those that it calls; recursive ones in any order."""
     order: dict[str, None] = {}
     opened: set[str] = set()
     stack = list(reversed(tuple(module)))
@@ -38,14 +38,15 @@ def _callees_first(module: Module) -> list[str]:
     return list(order)
 
 
-def _inlined(function: Function, known: dict[str, Function]) -> Function:
-    """`function` with calls of `known` functions and of local closures replaced; repeated for what bodies call."""
+def _inlined(function: Function, inlinable: dict[str, Function]) -> Function:
+    """`function` with the bodies of `inlinable` functions and local closures in place of their calls, until no call is
+    left that can be replaced."""
 
     def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
         value = binding.value
         if not isinstance(value, Call) or value.callee is None:
             return None
-        target = _target(value.callee, scope, known)
+        target = _target(value.callee, scope, inlinable)
         return None if target is None else inline(scope, target, value.args)
 
     while any(isinstance(b.value, Call) and b.value.callee is not None for b in walk(function)):
@@ -56,10 +57,10 @@ def _inlined(function: Function, known: dict[str, Function]) -> Function:
     return function
 
 
-def _target(callee: Var | GlobalVar, scope: Scope, known: dict[str, Function]) -> Function | None:
-    """The function that a call runs, None where that is not known here or calls itself."""
+def _target(callee: Var | GlobalVar, scope: Scope, inlinable: dict[str, Function]) -> Function | None:
+    """The function that a call runs, None where it is recursive or a value computed at run time."""
     if isinstance(callee, GlobalVar):
-        return known.get(callee.name)
+        return inlinable.get(callee.name)
     definition = scope.definition(callee)
     return definition if isinstance(definition, Function) and callee not in free_vars(definition) else None
 

@@ -33,11 +33,11 @@ Transform = Callable[[Module], Module]
 class PassContext:
     """How passes run inside a `with` block of this thread.
 
-    print_after: names of passes ("all" for every one) whose result is printed.  file: where to.
+    print_after: names of passes ("all" for every one) whose result is printed to `file` (stdout by default).
     verify: check the rules of the IR after every pass.  disabled: names of passes to leave out.
-    stop_after: number of rewrites after which rules are no longer applied (see `bisect`).  rewrites: how many there
-    were.  last: the last of them, when `stop_after` is set: the pass, and the binding before and after.
-    Raises ArgumentError for a name that no pass has. The innermost context counts.
+    stop_after: number of rewrites after which no rule is applied (see `bisect`).  rewrites: their number so far.
+    last: the last rewrite, when `stop_after` is set: the pass, and the binding before and after.
+    Raises ArgumentError for an unknown name of a pass. The innermost context applies.
     """
 
     print_after: Sequence[str] | Literal["all"] = ()
@@ -54,9 +54,9 @@ class PassContext:
         printed = () if self.print_after == "all" else self.print_after
         for name in (*printed, *self.disabled):
             if name not in pass_names():
-                known = pass_names()
-                wrong, hint = f"no pass is called '{name}'", did_you_mean(name, known)
-                raise ArgumentError("passes", wrong, f"one of {', '.join(known)}", hint)
+                names = pass_names()
+                problem, hint = f"no pass is called '{name}'", did_you_mean(name, names)
+                raise ArgumentError("passes", problem, f"one of {', '.join(names)}", hint)
 
     def __enter__(self) -> Self:
         _stack.contexts.append(self)
@@ -66,7 +66,7 @@ class PassContext:
         _stack.contexts.pop()
 
     def report(self) -> str:
-        """One line a pass: seconds and name, slowest first."""
+        """One line for each pass: milliseconds and name, slowest first."""
         rows = sorted(self.seconds.items(), key=lambda item: -item[1])
         return "\n".join(f"{seconds * 1e3:9.2f} ms  {name}" for name, seconds in rows)
 
@@ -125,10 +125,10 @@ _created: set[str] = set()
 
 
 def pass_names() -> list[str]:
-    """The names of the passes that come with the package and of those made so far."""
-    here = {"auto_cast", "auto_diff", "composites", "cse", "dce", "drop_stop_gradient",
+    """The names of the passes of the package, and of those created so far."""
+    packaged = {"auto_cast", "auto_diff", "composites", "cse", "dce", "drop_stop_gradient",
             "fold_const", "from_relay", "inline_calls", "place", "simplify"}  # fmt: skip
-    return sorted(here | _created)
+    return sorted(packaged | _created)
 
 
 def function_pass(name: str) -> Callable[[Callable[[Function], Function]], Pass]:

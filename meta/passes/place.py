@@ -15,13 +15,13 @@ from meta.passes.manager import Pass
 
 
 def place(device: Device | str) -> Pass:
-    """The pass that puts a whole program on one device: parameters, constants and results, what operators create, and
-    copies between devices. Choices of dialects are dropped, as they were made for where the program was.
+    """The pass that puts a whole program on one device: parameters, constants and results, new tensors, and copies
+    between devices. Dialects that calls name are dropped, because they were chosen for the old device.
 
     program = meta.passes.place("cuda")(meta.frontend.relay.from_relay("model.relay", "model.params"))
     executor = meta.vm.compile(program, device="cuda")
 
-    Constants move when the program runs (the VM copies them once). Raises DeviceError for a name that is no device."""
+    Constants move when the program runs (the VM copies them once). Raises DeviceError for an unknown device."""
     target = parse_device(device)
 
     def run(module: Module) -> Module:
@@ -31,7 +31,7 @@ def place(device: Device | str) -> Pass:
 
 
 class _Placer:
-    """One traversal of one function; types do not depend on the device otherwise, so that no rule is asked again."""
+    """One traversal of one function. Apart from the device types stay the same, so no type rule runs."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -1,7 +1,7 @@
 """Algebraic simplification: one small rule an identity, in a table by operator.
 
-Every rule keeps the type of what it replaces. Values stay exactly as they are, but for the sign of zero in x + 0; what
-holds of real numbers only (x * 0, x / x, reordered sums, a cast back from a narrower dtype) is not done.
+Every rule keeps the type of the value. Values stay exactly the same, but for the sign of zero in x + 0. Identities of
+real numbers that floats break (x * 0, x / x, reordered sums, a cast back from a narrower dtype) are not applied.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def _call(binding: Binding) -> Call:
     return binding.value
 
 
-def _producer(scope: Scope, atom: Any, op: str) -> Call | None:
-    """The call of `op` that computed `atom`, if one did."""
+def producer(scope: Scope, atom: Any, *ops: str) -> Call | None:
+    """The call that computed `atom`, if it is one of `ops`."""
     value = scope.definition(atom)
-    return value if isinstance(value, Call) and value.op_name == op else None
+    return value if isinstance(value, Call) and value.op_name in ops else None
 
 
 def _is_number(scope: Scope, value: Any, number: float) -> bool:
@@ -39,13 +39,13 @@ def _is_number(scope: Scope, value: Any, number: float) -> bool:
     if isinstance(value, Constant):
         size = value.type.size
         return isinstance(size, int) and 0 < size <= 64 and bool((_host(value) == number).all())
-    made = scope.definition(value)
-    if not isinstance(made, Call) or not isinstance(made.op, Op):
+    fill = scope.definition(value)
+    if not isinstance(fill, Call) or not isinstance(fill.op, Op):
         return False
-    if made.op.name in ("full", "full_like"):
-        return made.args[made.op.schema.index["fill_value"]] == number
-    return (made.op.name in ("zeros", "zeros_like") and number == 0) or (
-        made.op.name in ("ones", "ones_like") and number == 1
+    if fill.op.name in ("full", "full_like"):
+        return fill.args[fill.op.schema.index["fill_value"]] == number
+    return (fill.op.name in ("zeros", "zeros_like") and number == 0) or (
+        fill.op.name in ("ones", "ones_like") and number == 1
     )
 
 
@@ -71,14 +71,14 @@ def _double(op: str) -> Rule:
     """`op(op(x))` is x."""
 
     def rule(binding: Binding, scope: Scope) -> Answer:
-        inner = _producer(scope, _call(binding).args[0], op)
+        inner = producer(scope, _call(binding).args[0], op)
         return inner.args[0] if inner else None
 
     return rule
 
 
 def _same_type(binding: Binding, scope: Scope) -> Answer:
-    """A change of shape, dtype or device to what it already is."""
+    """A change to the shape, dtype or device that the operand already has."""
     del scope
     x = _call(binding).args[0]
     return x if x.type == binding.var.type else None
@@ -87,7 +87,7 @@ def _same_type(binding: Binding, scope: Scope) -> Answer:
 def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     """cast(cast(x, wide), dtype) is cast(x, dtype) when every value of x exists in `wide`; narrowing casts stay."""
     call = _call(binding)
-    inner = _producer(scope, call.args[0], "cast")
+    inner = producer(scope, call.args[0], "cast")
     if inner is None:
         return None
     x: Any = inner.args[0]
@@ -116,11 +116,11 @@ _VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
 
 
 def _view_of_view(binding: Binding, scope: Scope) -> Answer:
-    """A change of the shape alone of another one is one reshape, or nothing."""
+    """Two changes of shape are one reshape, or none."""
     call = _call(binding)
     assert isinstance(call.type, TensorType)
     for op in _VIEWS:
-        inner = _producer(scope, call.args[0], op)
+        inner = producer(scope, call.args[0], op)
         if inner is not None:
             x = inner.args[0]
             return x if x.type == call.type else scope.call_expr(get("reshape"), (x, call.type.shape))
@@ -128,7 +128,7 @@ def _view_of_view(binding: Binding, scope: Scope) -> Answer:
 
 
 def _like(op: str) -> Rule:
-    """`op_like(x, like)` is `op(x, ...)` of what is known about `like`, whose value is then not needed."""
+    """`op_like(x, like)` is `op(x, ...)` with the dtype or shape of `like`, so that its value is not needed."""
 
     def rule(binding: Binding, scope: Scope) -> Answer:
         call = _call(binding)
@@ -143,7 +143,7 @@ def _transpose_of_transpose(binding: Binding, scope: Scope) -> Answer:
     call = _call(binding)
     ndim = call.args[0].type.ndim
     axes = _axes(call)
-    inner = _producer(scope, call.args[0], "transpose")
+    inner = producer(scope, call.args[0], "transpose")
     x = call.args[0] if inner is None else inner.args[0]
     if inner is not None:
         first = _axes(inner)
@@ -161,7 +161,7 @@ def _axes(call: Call) -> tuple[int, ...]:
 
 
 def _as_transpose(binding: Binding, scope: Scope) -> Answer:
-    """swap_axis and moveaxis in the form that the other rules know."""
+    """swap_axis and moveaxis as transposes, which the other rules handle."""
     call = _call(binding)
     ndim = call.args[0].type.ndim
     x, first, second = call.args
@@ -176,7 +176,7 @@ def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
     args = list(call.args)
     changed = False
     for i in (0, 1):
-        inner = _producer(scope, args[i], "transpose")
+        inner = producer(scope, args[i], "transpose")
         if inner is None:
             continue
         ndim = args[i].type.ndim
@@ -187,10 +187,10 @@ def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
 
 
 def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
-    """An elementwise operator broadcasts by itself: a broadcast_to before it that changes nothing is dropped."""
+    """An elementwise operator broadcasts: a broadcast_to of an operand to the shape of the result is dropped."""
     call = _call(binding)
     for i in (0, 1):
-        inner = _producer(scope, call.args[i], "broadcast_to")
+        inner = producer(scope, call.args[i], "broadcast_to")
         other = getattr(call.args[1 - i], "type", None)
         if inner is None or not isinstance(other, TensorType):
             continue
@@ -223,12 +223,12 @@ def _field_of_tuple(binding: Binding, scope: Scope) -> Answer:
     value = binding.value
     if not isinstance(value, TupleGetItem):
         return None
-    made = scope.definition(value.value)
-    return made.fields[value.index] if isinstance(made, Tuple) else None
+    built = scope.definition(value.value)
+    return built.fields[value.index] if isinstance(built, Tuple) else None
 
 
 def _base_level(rule: Rule) -> Rule:
-    """`rule` on calls that no dialect was chosen for and no later pass has marked, where it keeps the type."""
+    """`rule` on calls without a dialect and attributes, where it keeps the type."""
 
     def run(binding: Binding, scope: Scope) -> Answer:
         call = _call(binding)
