@@ -21,8 +21,8 @@ store."""
 
 
 def _fold(binding: Binding, scope: Scope) -> Expr | Atom | None:
-    """Evaluate a call whose tensors are constants, or small results of creation operators. A creation operator itself stays,
-    because rules recognise it, and dead code elimination drops it."""
+    """Evaluate a call whose tensors are constants, or small results of creation operators. A creation operator itself
+    stays, because rules recognise it, and dead code elimination drops it."""
     value = binding.value
     if not isinstance(value, Call) or not isinstance(value.op, Op) or value.attrs or value.dialect:
         return None
