@@ -66,22 +66,22 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
     """One to four changes of bytes: flipped, inserted, removed, repeated, cut off."""
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        at = rng.randrange(len(out) + 1)
+        position = rng.randrange(len(out) + 1)
         length = rng.choice((1, 1, 2, 8, 64, 512))
         match rng.randrange(6):
             case 0:
-                out[at : at + 1] = bytes((rng.randrange(256),))
+                out[position : position + 1] = bytes((rng.randrange(256),))
             case 1:
-                out[at:at] = rng.randbytes(length)
+                out[position:position] = rng.randbytes(length)
             case 2:
-                del out[at : at + length]
+                del out[position : position + length]
             case 3:
-                out[at:at] = out[at : at + length] * rng.choice((1, 2, 50))
+                out[position:position] = out[position : position + length] * rng.choice((1, 2, 50))
             case 4:
-                del out[at:]
+                del out[position:]
             case _:
                 source = rng.randrange(len(out) + 1)
-                out[at : at + length] = out[source : source + length]
+                out[position : position + length] = out[source : source + length]
     return bytes(out[:_LARGEST])
 
 
@@ -91,32 +91,32 @@ def mutate_tokens(text: str, rng: random.Random) -> str:
     for _ in range(rng.choice((1, 1, 2, 4))):
         if not tokens:
             break
-        at, other = rng.randrange(len(tokens)), rng.randrange(len(tokens))
+        position, other = rng.randrange(len(tokens)), rng.randrange(len(tokens))
         match rng.randrange(10):
             case 0:
-                del tokens[at]
+                del tokens[position]
             case 1:
-                tokens[at], tokens[other] = tokens[other], tokens[at]
+                tokens[position], tokens[other] = tokens[other], tokens[position]
             case 2:
-                tokens[at] = tokens[other]
+                tokens[position] = tokens[other]
             case 3:
-                tokens.insert(at, rng.choice(_STRANGE))
+                tokens.insert(position, rng.choice(_STRANGE))
             case 4:
-                tokens[at] = rng.choice(_STRANGE)
+                tokens[position] = rng.choice(_STRANGE)
             case 5:
-                end = at + rng.choice((1, 5, 30))
-                tokens[at:at] = tokens[at:end] * rng.choice((1, 2, 200))
+                end = position + rng.choice((1, 5, 30))
+                tokens[position:position] = tokens[position:end] * rng.choice((1, 2, 200))
             case 6 | 7 | 8:
                 _replace_alike(tokens, rng)
             case _:
-                tokens[at:at] = [rng.choice(_STRANGE)] * rng.choice((10, 1000))
+                tokens[position:position] = [rng.choice(_STRANGE)] * rng.choice((10, 1000))
     return "".join(tokens)[:_LARGEST]
 
 
 def _replace_alike(tokens: list[str], rng: random.Random) -> None:
     """A number by another number, or a name by another name: what most often still parses."""
     like = rng.choice((r"\d+", r"[a-z_]+\.?[a-z_0-9]+", r"%[\w.]+", r'"\w*"'))
-    places = [at for at, token in enumerate(tokens) if re.fullmatch(like, token)]
+    places = [position for position, token in enumerate(tokens) if re.fullmatch(like, token)]
     if places:
         other = tokens[rng.choice(places)]
         number = str(rng.choice((0, 1, 2, 3, 7, 64, 2**31, 2**63 - 1)))
@@ -193,20 +193,20 @@ def attempt(report: Report, kind: str, name: str, data: bytes, convert: bool, sl
     """Reads one input and enters the outcome; the reason if it is a failure, else ""."""
     report.runs += 1
     start = time.perf_counter()
-    wrong = ""
+    problem = ""
     try:
         read_bytes(kind, data, convert)
         report.outcomes[f"{kind} accepted"] += 1
     except MetaError as error:
         report.outcomes[f"{kind} {type(error).__name__}"] += 1
     except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
-        wrong = traceback.format_exc(limit=-3)
+        problem = traceback.format_exc(limit=-3)
     taken = time.perf_counter() - start
     if taken > report.worst[0]:
         report.worst = (taken, f"{kind} {name}, {len(data)} bytes")
     if taken > slow:
-        wrong = wrong or f"took {taken:.1f} s"
-    return wrong
+        problem = problem or f"took {taken:.1f} s"
+    return problem
 
 
 def fuzz(
@@ -223,11 +223,11 @@ def fuzz(
     for number in range(count):
         kind, name, data = rng.choice(files)
         changed = mutated(kind, data, rng)
-        wrong = attempt(report, kind, name, changed, convert, slow)
-        if wrong:
-            report.failures.append(f"mutation {number} of {name}: {wrong}")
+        problem = attempt(report, kind, name, changed, convert, slow)
+        if problem:
+            report.failures.append(f"mutation {number} of {name}: {problem}")
             if failed is not None:
-                failed(kind, name, changed, wrong)
+                failed(kind, name, changed, problem)
     return report
 
 
@@ -255,9 +255,9 @@ def check(directory: Path) -> bool:
                 counts["json"] += 1
                 saved = read(other)
                 counts["json read"] += 1
-                wrong = list(differences(program, saved))
-                counts["same"] += not wrong
-                for line in wrong[:3]:
+                problem = list(differences(program, saved))
+                counts["same"] += not problem
+                for line in problem[:3]:
                     print(f"{path.name}: {line}")
         except MetaError as error:
             print(f"{path.name}: {error}")
@@ -280,8 +280,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checked = [check(directory) for directory in options.corpus]
     files = [each for directory in (DATA, *options.corpus) for each in files_of(directory)]
 
-    def failed(kind: str, name: str, data: bytes, wrong: str) -> None:
-        print(f"{kind} {name}: {wrong}", flush=True)
+    def failed(kind: str, name: str, data: bytes, problem: str) -> None:
+        print(f"{kind} {name}: {problem}", flush=True)
         if options.failures is not None:
             options.failures.mkdir(parents=True, exist_ok=True)
             (options.failures / f"{len(list(options.failures.iterdir())):04}-{name}").write_bytes(data)

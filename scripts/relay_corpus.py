@@ -37,7 +37,7 @@ STAGES = ("text", "json", "run", "vm")
 
 @dataclass(slots=True)
 class Case:
-    """One program. failed: stage -> why."""
+    """One program. failed: reasons by stage."""
 
     name: str
     path: Path
@@ -58,8 +58,8 @@ def parameters(case: Case) -> dict[str, np.ndarray[Any, Any]] | None:
     """The program's parameters: from the file, or drawn."""
     npz = case.path.with_name(f"{case.name}_params.npz")
     if npz.exists():
-        with np.load(npz) as found:
-            return dict(found)
+        with np.load(npz) as archive:
+            return dict(archive)
     if case.facts.get("params") != "recipe":
         return None
     shapes = case.facts["param_shapes"]
@@ -81,17 +81,17 @@ def _drawn(rng: np.random.RandomState, name: str, shape: list[int], dtype: str) 
 
 
 def expectations(case: Case) -> tuple[dict[str, np.ndarray[Any, Any]], list[np.ndarray[Any, Any]] | None]:
-    """Inputs by name and outputs; None where there are none."""
+    """Inputs by name, and outputs, None without them."""
     path = case.path.with_name(f"{case.name}_expected.npz")
     if not path.exists():
         rng = np.random.RandomState(case.facts["seed"] + 1)
         return {n: np.asarray(rng.randn(*s), d) for n, (s, d) in case.facts["inputs"].items()}, None
-    with np.load(path) as found:
-        inputs = {name.removeprefix("in_"): found[name] for name in found.files if name.startswith("in_")}
-        outputs = [name for name in found.files if name.startswith("out_O")]
+    with np.load(path) as archive:
+        inputs = {name.removeprefix("in_"): archive[name] for name in archive.files if name.startswith("in_")}
+        outputs = [name for name in archive.files if name.startswith("out_O")]
         level = min((name.split("_")[1] for name in outputs), default="O0")
         count = sum(name.startswith(f"out_{level}_") for name in outputs)
-        return inputs, [found[f"out_{level}_{i}"] for i in range(count)]
+        return inputs, [archive[f"out_{level}_{i}"] for i in range(count)]
 
 
 def flat(value: Any) -> list[np.ndarray[Any, Any]]:
@@ -100,11 +100,11 @@ def flat(value: Any) -> list[np.ndarray[Any, Any]]:
     return [value.numpy()]
 
 
-def difference(found: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any, Any]]) -> str:
-    """What is wrong with the outputs, "" when nothing is."""
-    if len(found) != len(expected):
-        return f"{len(found)} outputs, {len(expected)} expected"
-    for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+def difference(actual: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any, Any]]) -> str:
+    """How outputs differ from the expected ones; "" if they do not."""
+    if len(actual) != len(expected):
+        return f"{len(actual)} outputs, {len(expected)} expected"
+    for i, (x, y) in enumerate(zip(actual, expected, strict=True)):
         if x.shape != y.shape or x.dtype != y.dtype:
             return f"output {i} is {x.dtype}{x.shape}, expected {y.dtype}{y.shape}"
         if not np.issubdtype(y.dtype, np.floating):
@@ -122,10 +122,10 @@ def difference(found: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any,
 
 
 def same_program(one: Imported, other: Imported) -> str:
-    """How two conversions of a program differ, "" when they do not."""
+    """How two conversions of a program differ; "" if they do not."""
     if one.inputs != other.inputs:
         return "text and JSON have other inputs"
-    # Sizes that depend on values have numbers of their own.
+    # Names of sizes that depend on values are numbered.
     a, b = (re.sub(r"argwhere\d+", "rows", to_text(m.module, spans=False, data=False)) for m in (one, other))
     for x, y in zip(a.splitlines(), b.splitlines(), strict=False):
         if x != y and not _nearly(x, y):
@@ -134,7 +134,7 @@ def same_program(one: Imported, other: Imported) -> str:
 
 
 def _nearly(a: str, b: str) -> bool:
-    """Whether two lines are equal but for the last digits of numbers."""
+    """Whether two lines are equal up to the last digits of numbers."""
     xs, ys = (line.replace("(", " ").replace(")", " ").replace(",", " ").split() for line in (a, b))
     return len(xs) == len(ys) and all(x == y or _close(x, y) for x, y in zip(xs, ys, strict=True))
 
@@ -147,9 +147,9 @@ def _close(a: str, b: str) -> bool:
 
 
 def check(case: Case, vm: bool) -> None:
-    """Fill in what fails."""
+    """Run a program and record its failures."""
     params = parameters(case)
-    meta.zeros((1,))  # load what every import needs, so that seconds are those of the program
+    meta.zeros((1,))  # loads what every import needs, so that the times are those of the program
     try:
         start = time.perf_counter()
         text = imported(case.path, params)
@@ -160,7 +160,7 @@ def check(case: Case, vm: bool) -> None:
         return
     _check_json(case, params, text)
     inputs, expected = expectations(case)
-    # Parameters of one name, which text numbers, are one input.
+    # Text numbers parameters of one name, which are one input.
     values = [inputs[name] if name in inputs else inputs[name.rstrip("0123456789")] for name in text.inputs]
     ran = _attempt(case, "run", lambda: interpret(text.module, *[meta.array(v) for v in values]), expected)
     if vm:
@@ -174,27 +174,27 @@ def _check_json(case: Case, params: Any, text: Imported) -> None:
         case.skipped.add("json")
         return
     try:
-        wrong = same_program(text, imported(path, params))
+        problem = same_program(text, imported(path, params))
     except MetaError as error:
-        wrong = _first_line(error)
-    if wrong:
-        case.failed["json"] = wrong
+        problem = _first_line(error)
+    if problem:
+        case.failed["json"] = problem
 
 
 def _attempt(case: Case, stage: str, call: Any, expected: Any) -> list[np.ndarray[Any, Any]] | None:
     try:
         start = time.perf_counter()
-        found = flat(call())
+        results = flat(call())
         case.seconds[stage] = time.perf_counter() - start
     except MetaError as error:
         case.failed[stage] = _first_line(error)
         return None
-    wrong = difference(found, expected) if expected is not None else ""
-    if any(not np.isfinite(x).all() for x in found if expected is None and np.issubdtype(x.dtype, np.floating)):
-        wrong = "outputs that are not finite"
-    if wrong:
-        case.failed[stage] = wrong
-    return found
+    problem = difference(results, expected) if expected is not None else ""
+    if any(not np.isfinite(x).all() for x in results if expected is None and np.issubdtype(x.dtype, np.floating)):
+        problem = "outputs that are not finite"
+    if problem:
+        case.failed[stage] = problem
+    return results
 
 
 def _first_line(error: Exception) -> str:

@@ -28,9 +28,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--learning-rate", type=float, default=0.05)
     options = parser.parse_args(argv)
-    given = relay.load(options.network, options.params)
-    name = given.inputs[0]
-    shape: Any = (options.batch, *_input(given, name).shape[1:])
+    network = relay.load(options.network, options.params)
+    name = network.inputs[0]
+    shape: Any = (options.batch, *_input(network, name).shape[1:])
     model = relay.load(options.network, options.params, shapes={name: shape})
     optimizer = meta.optim.SGD(model.parameters(), learning_rate=options.learning_rate, momentum=0.9)
     rng = np.random.RandomState(0)

@@ -18,7 +18,7 @@ from meta.ir.visitor import walk
 from meta.op.registry import Op
 
 _NAMED = 8
-"""Inputs drawn at random that are listed."""
+"""The most inputs drawn at random that are listed."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -48,17 +48,17 @@ def run(options: argparse.Namespace) -> int:
         for use in examine(options.model):
             print(f"  {'ok ' if use.supported else 'NOT'} {use.name:28} {use.count:4} on lines {_lines(use.lines)}")
     start = time.perf_counter()
-    made = imported(options.model, options.params, _shapes(options.shape), options.device)
+    program = imported(options.model, options.params, _shapes(options.shape), options.device)
     seconds = time.perf_counter() - start
-    calls = sum(op_counts(made.module.main).values())
+    calls = sum(op_counts(program.module.main).values())
     print(f"imported {options.model.name} in {seconds * 1e3:.0f} ms: {calls} operator calls")
     if options.explain:
-        print(made.module)
-    inputs = [meta.array(x, device=options.device) for x in _inputs(options, made.inputs, made.module.main)]
-    executor = meta.vm.compile(made.module, options.device)
+        print(program.module)
+    inputs = [meta.array(x, device=options.device) for x in _inputs(options, program.inputs, program.module.main)]
+    executor = meta.vm.compile(program.module, options.device)
 
     def call() -> Any:
-        out = meta.interpreter.run.run(made.module, *inputs) if options.interpreter else executor(*inputs)
+        out = meta.interpreter.run.run(program.module, *inputs) if options.interpreter else executor(*inputs)
         meta.synchronize(options.device)
         return out
 
@@ -101,9 +101,9 @@ def _shapes(items: list[str]) -> dict[str, tuple[int, ...]] | None:
 
 
 def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function) -> list[Any]:
-    """An array for each parameter that is left, read or drawn."""
-    given = _pairs(options.input, "--input")
-    for name in given:
+    """An array for each input, read from a file or drawn at random."""
+    files = _pairs(options.input, "--input")
+    for name in files:
         if name not in names:
             expected = f"one of {', '.join(names)}"
             raise ArgumentError("relay", f"there is no input '{name}'", expected, did_you_mean(name, names))
@@ -111,11 +111,11 @@ def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function)
     out: list[Any] = []
     for name, param in zip(names, main.params, strict=True):
         kind = param.type
-        if not isinstance(kind, TensorType) or not (kind.is_static or name in given):
-            do = f"give it: --input {name}=FILE, or --shape {name}=..."
-            raise NotSupportedError("relay", f"the shape of '{name}' is open: {kind!r}", remedy=do)
-        out.append(_read(given[name], name) if name in given else _drawn(rng, kind, roles.get(param, "")))
-    drawn = [name for name in names if name not in given]
+        if not isinstance(kind, TensorType) or not (kind.is_static or name in files):
+            remedy = f"pass --input {name}=FILE, or --shape {name}=..."
+            raise NotSupportedError("relay", f"the shape of '{name}' is open: {kind!r}", remedy=remedy)
+        out.append(_read(files[name], name) if name in files else _drawn(rng, kind, roles.get(param, "")))
+    drawn = [name for name in names if name not in files]
     if drawn:
         more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
         print(f"drawn at random (seed {options.seed}): {', '.join(drawn[:_NAMED])}{more}")
@@ -123,8 +123,8 @@ def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function)
 
 
 def _roles(main: Function) -> dict[Var, str]:
-    """What a parameter is called by the first operator that computes with it: "w", "running_var". Operators that only
-    move it are looked through."""
+    """The argument name of each parameter in the first operator that computes with it, such as "w" or "running_var".
+    Operators that only move elements do not count."""
     roles: dict[Var, str] = {}
     for binding in reversed(list(walk(main))):
         call = binding.value
@@ -137,7 +137,7 @@ def _roles(main: Function) -> dict[Var, str]:
 
 
 def _drawn(rng: np.random.RandomState, kind: TensorType, role: str) -> Any:
-    """Standard normal numbers; parameters such that what flows through a deep network stays finite."""
+    """Standard normal numbers; parameters are scaled so that values in a deep network stay finite."""
     shape: Any = kind.shape
     if kind.dtype == "bool":
         return rng.rand(*shape) < 0.5

@@ -10,12 +10,12 @@ import numpy as np
 
 from meta.frontend.relay import ast
 
-# Nodes that the text names when they are used twice; constants, operators and the like it writes out each time.
+# Nodes that text names if they are used twice. It repeats constants, operators and the like.
 _SHARED = (ast.Call, ast.Tuple, ast.TupleGetItem, ast.Let, ast.If, ast.Function, ast.Match, ast.RefCreate, ast.RefRead)
 
 
 def differences(text: ast.Program, saved: ast.Program, tolerance: float = 1e-5) -> Iterator[str]:
-    """What differs between a program read from text and the same one read from JSON.
+    """The differences between one program read from text and read from JSON.
 
     Compared up to the names of variables, which the printer makes unique, attributes at their default, which it leaves
     out, and `tolerance` in float constants, of which it prints 6 digits."""
@@ -52,9 +52,9 @@ class _Comparison:
         self.left_out: list[tuple[str, str, Any]] = []
 
     def run(self, a: Any, b: Any, path: str) -> Iterator[str]:
-        waiting = [(a, b, path)]
-        while waiting:
-            a, b, path = waiting.pop()
+        pending = [(a, b, path)]
+        while pending:
+            a, b, path = pending.pop()
             if type(a) is not type(b):
                 yield f"{path}: {type(a).__name__} and {type(b).__name__} ({getattr(a, 'place', '')})"
                 continue
@@ -65,13 +65,13 @@ class _Comparison:
                         yield f"{path}: shared in one program only ({a.place})"
                     continue
                 self.partners[id(a)], self.reverse[id(b)] = b, a
-            wrong, parts = self._compare(a, b)
-            if wrong:
-                yield f"{path}: {wrong} ({getattr(a, 'place', '')})"
-            waiting += [(x, y, f"{path}.{type(a).__name__}") for x, y in parts]
+            problem, parts = self._compare(a, b)
+            if problem:
+                yield f"{path}: {problem} ({getattr(a, 'place', '')})"
+            pending += [(x, y, f"{path}.{type(a).__name__}") for x, y in parts]
 
     def _compare(self, a: Any, b: Any) -> tuple[str, list[tuple[Any, Any]]]:
-        """What is wrong with two nodes of one class themselves, and the pairs of their parts."""
+        """How two nodes of one class differ themselves, and the pairs of their parts."""
         match a:
             case ast.Var():
                 return "" if a.type == b.type else f"types {a.type} and {b.type}", []
@@ -102,8 +102,8 @@ class _Comparison:
             case ast.RefWrite():
                 return "", [(a.ref, b.ref), (a.value, b.value)]
             case ast.Match():
-                wrong = "" if a.complete == b.complete else "match and match?"
-                return wrong, [pair for x, y in zip(a.clauses, b.clauses, strict=True) for pair in _pairs(x, y)]
+                problem = "" if a.complete == b.complete else "match and match?"
+                return problem, [pair for x, y in zip(a.clauses, b.clauses, strict=True) for pair in _pairs(x, y)]
             case ast.ConstructorPattern():
                 return "" if a.constructor == b.constructor else "constructors", _pairs(a.fields, b.fields)
             case ast.TuplePattern():
@@ -116,8 +116,8 @@ class _Comparison:
     def _attributes(self, a: ast.Call, b: ast.Call) -> str:
         name = a.callee.name if isinstance(a.callee, ast.OpRef) else ""
         self.left_out += [(name, key, value) for key, value in b.attrs.items() if key not in a.attrs]
-        wrong = [key for key, value in a.attrs.items() if key not in b.attrs or not self._same(value, b.attrs[key])]
-        return "; ".join(f"{name} {key}={a.attrs[key]!r} and {b.attrs.get(key, 'none')!r}" for key in wrong)
+        unequal = [key for key, value in a.attrs.items() if key not in b.attrs or not self._same(value, b.attrs[key])]
+        return "; ".join(f"{name} {key}={a.attrs[key]!r} and {b.attrs.get(key, 'none')!r}" for key in unequal)
 
     def _same(self, a: Any, b: Any) -> bool:
         if isinstance(a, ast.Constant) and isinstance(b, ast.Constant):
@@ -131,5 +131,5 @@ class _Comparison:
 
 
 def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Elements side by side; a missing one is compared with None."""
+    """Pairs of elements; None for a missing one."""
     return [(a[i] if i < len(a) else None, b[i] if i < len(b) else None) for i in range(max(len(a), len(b)))]
