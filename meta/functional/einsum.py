@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import meta
@@ -21,19 +22,46 @@ def einsum(equation: str, *operands: Any) -> Any:
 
     Each operand has a term of one letter an axis; letters that the result (after "->") lacks are summed over. "..."
     stands for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
-    order, after those axes. Operands are contracted from left to right; contractions are matrix products. Raises
-    ArgumentError for an equation that does not fit the operands."""
+    order, after those axes. Operands are contracted two at a time, as matrix products, in the order of least work (from
+    left to right where sizes are symbolic). Raises ArgumentError for an equation that does not fit the operands."""
     inputs, output = _parsed(equation, [x.ndim for x in operands])
     terms = [_diagonal(x, labels) for x, labels in zip(operands, inputs, strict=True)]
     terms = _squeezed(equation, terms)
-    x, labels = terms[0]
-    for n, (y, other) in enumerate(terms[1:], 2):
-        needed = {*output, *(label for _, later in terms[n:] for label in later)}
-        x, labels = _contracted(x, labels, y, other, needed)
-    x, labels = _summed(x, labels, set(output))
+    for i, j in _path(terms, output):
+        left, right = terms[i], terms[j]
+        terms = [term for n, term in enumerate(terms) if n not in (i, j)]
+        needed = {*output, *(label for _, labels in terms for label in labels)}
+        terms.append(_contracted(*left, *right, needed))
+    x, labels = _summed(*terms[0], set(output))
     absent = [label for label in output if label not in labels]  # all of size 1
     x = meta.reshape(x, (*x.shape, *(1 for _ in absent))) if absent else x
     return _ordered(x, (*labels, *absent), output)
+
+
+def _path(terms: Sequence[tuple[Any, Labels]], output: Labels) -> Sequence[tuple[int, int]]:
+    """The positions of the two operands of each contraction; its result becomes the last operand."""
+    if len(terms) <= 2:
+        return ((0, 1),) * (len(terms) - 1)
+    sizes = {label: size for x, labels in terms for label, size in zip(labels, x.shape, strict=True)}
+    if all(isinstance(size, int) for size in sizes.values()):
+        return _least_work(tuple(labels for _, labels in terms), output, tuple(sizes.items()))
+    return [(0, 1), *((len(terms) - n, 0) for n in range(2, len(terms)))]
+
+
+@lru_cache(maxsize=1024)
+def _least_work(
+    inputs: tuple[Labels, ...], output: Labels, sizes: tuple[tuple[str, int], ...]
+) -> tuple[tuple[int, int], ...]:
+    # Not loaded before it is needed: one or two operands leave no choice.
+    from opt_einsum.paths import auto  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    first = list(range(len(inputs)))  # the first operand in each term
+    path: list[tuple[int, int]] = []
+    for pair in auto(list(map(frozenset, inputs)), frozenset(output), dict(sizes)):
+        i, j = sorted(pair, key=first.__getitem__)  # in the order of the equation, which leaves least to transpose
+        path.append((i, j))
+        first = [n for k, n in enumerate(first) if k not in pair] + [first[i]]
+    return tuple(path)
 
 
 def _refuse(equation: str, wrong: str, allowed: str) -> ArgumentError:

@@ -12,7 +12,10 @@ import torch.nn.functional as tf
 
 import meta
 from meta import vm
+from meta.dim import sym
 from meta.errors import ArgumentError, TraceError
+from meta.interpreter.run import run
+from meta.ir.type import tensor_type
 from meta.testing.arrays import check, to_torch
 
 
@@ -33,6 +36,10 @@ EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
     ("...ij,...jk", [(2, 1, 2, 3), (4, 3, 2)]),
     ("bi,ijk,bk->bj", [(2, 3), (3, 4, 5), (2, 5)]),
     ("ab,ba->a", [(1, 3), (3, 1)]),
+    ("ab,bc,cd,d->a", [(2, 3), (3, 4), (4, 5), (5,)]),
+    ("a...,ab,b...->...b", [(2, 3, 1), (2, 4), (4, 5)]),
+    ("ab,bc,cd->ad", [(2, 0), (0, 4), (4, 3)]),
+    ("ab,bc,b->ac", [(2, 1), (3, 4), (3,)]),
     ("ij,j->ij", [(2, 3), (1,)]),
 ]
 THETA = np.array([[[0.8, 0.1, 0.2], [-0.2, 1.1, -0.1]]], np.float32)
@@ -149,6 +156,21 @@ def test_unique(values: list[int]) -> None:
 def test_einsum_refuses(equation: str, match: str) -> None:
     with pytest.raises(ArgumentError, match=match):
         meta.einsum(equation, meta.ones((2, 3)))
+
+
+def test_einsum_contracts_in_the_order_of_least_work() -> None:
+    matrix, vector = meta.ones((64, 64)), meta.ones((64,))
+    text = meta.trace(lambda a, b, x: meta.einsum("ij,jk,k->i", a, b, x)).ir(matrix, matrix, vector)
+    products = [line for line in text.splitlines() if "= matmul(" in line]
+    assert len(products) == 2
+    assert all("Tensor[(64, 1)" in line for line in products)
+
+
+def test_einsum_of_symbolic_sizes_contracts_from_left_to_right() -> None:
+    a, b = tensor_type((sym("n"), 3)), tensor_type((3, 4))
+    record = meta.trace(lambda a, b, c: meta.einsum("ij,jk,kl->il", a, b, c)).record(a, b, tensor_type((4, 5)))
+    hosts = [floats(2, 3), floats(3, 4), floats(4, 5)]
+    check(run(record.module, *map(meta.array, hosts))[0], torch.einsum("ij,jk,kl->il", *map(to_torch, hosts)))
 
 
 def test_other_refusals() -> None:
