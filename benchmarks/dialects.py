@@ -21,8 +21,8 @@ from meta.eager.call import invoke, state
 from meta.errors import MetaError
 from meta.op.dispatch import Implementation, with_dialect
 from meta.testing.call import Call
-from meta.testing.dialects import accepting
-from meta.testing.generic import call_of
+from meta.testing.dialects import accepting_implementations
+from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T
 from tests.python.op.samples import samples
 
@@ -64,7 +64,7 @@ def calls(row: Sample, device: str) -> Iterator[Call]:
         try:
             if not larger.accepts("float32"):
                 continue
-            host = call_of(larger, "float32")
+            host = make_call(larger, "float32")
             if max((a.size for a in host.arrays()), default=0) <= MOST:
                 yield host.to_meta(device)
         except (MetaError, ValueError):
@@ -74,8 +74,8 @@ def calls(row: Sample, device: str) -> Iterator[Call]:
 def measured(row: Sample, device: str, largest: bool) -> list[Measured]:
     """The implementations that take the call, in the order of preference; with `largest`, the largest one that any
     of them takes."""
-    for call in calls(row, device) if largest else [call_of(row, "float32").to_meta(device)]:
-        found = accepting(call)
+    for call in calls(row, device) if largest else [make_call(row, "float32").to_meta(device)]:
+        found = accepting_implementations(call)
         if len(found) < 2:
             return []
         try:
@@ -86,7 +86,7 @@ def measured(row: Sample, device: str, largest: bool) -> list[Measured]:
 
 
 def _time(implementation: Implementation, call: Call, device: str) -> float:
-    work = partial(invoke, state(call.op), *call.bound())
+    work = partial(invoke, state(call.op), *call.bound_arguments())
     with with_dialect(implementation.dialect.name):
         _repeat(work, 3, device)
         once = _repeat(work, 3, device)

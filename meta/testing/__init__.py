@@ -1,4 +1,4 @@
-"""Public helpers for testing operators and models; those that need torch import it when they are called."""
+"""Helpers for testing operators and models. Those that need torch import it when they are called."""
 
 from __future__ import annotations
 

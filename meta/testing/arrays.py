@@ -1,4 +1,4 @@
-"""Arrays in and out of tests: pairs of equal meta arrays and torch tensors, comparison, seeds and devices."""
+"""Array helpers of tests: equal meta arrays and torch tensors, conversion, comparison, seeds and devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_torch(value: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """The values of a meta array, torch tensor or anything that NumPy takes, as a NumPy array."""
+    """The values of a meta array, a torch tensor or anything that NumPy converts, as a NumPy array."""
     import numpy as np
 
     if isinstance(value, NDArray):
@@ -43,7 +43,7 @@ def to_numpy(value: Any) -> np.ndarray[Any, Any]:
             import torch
 
             return host.view(torch.uint16).numpy().view(dtypes.to_numpy("bfloat16"))
-        return host.numpy(force=True)  # also of torch's stand-ins for zeros
+        return host.numpy(force=True)  # force: torch represents some zeros without memory
     return np.asarray(value)
 
 
@@ -51,10 +51,10 @@ def randn_torch(
     shape: Sequence[int], *, device: Device | str = "cpu", dtype: str = "float32", requires_grad: bool = False,
     positive: bool = False, mean: float = 0.0, std: float = 1.0,
 ) -> tuple[NDArray, torch.Tensor]:  # fmt: skip
-    """Normally distributed values as a meta array and an equal torch tensor.
+    """Normally distributed values as a meta array and an equal torch tensor, seeded by `numpy.random.seed`.
 
-    positive: absolute values plus a little, for logarithms and roots.  mean, std: of the distribution.
-    Both are leaves that require a gradient if `requires_grad`. Seeded by `numpy.random.seed` (see `with_seed`)."""
+    positive: take absolute values plus 1e-5, for logarithms and roots.  mean, std: parameters of the distribution.
+    requires_grad: make both leaves that require a gradient."""
     import numpy as np
 
     host = np.asarray(np.random.normal(mean, std, tuple(shape)))
@@ -73,7 +73,7 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
     """Raise AssertionError unless all values are within atol + rtol * |expected|.
 
     Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
-    need not. Floating values only: integers and booleans compare exactly."""
+    may differ. Integers and booleans compare exactly."""
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
         if len(actual) != len(expected):  # pyright: ignore[reportUnknownArgumentType]
             raise AssertionError(f"check: {len(actual)} values against {len(expected)}")  # pyright: ignore[reportUnknownArgumentType]
@@ -86,22 +86,22 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
 
 
 def with_seed(seed: int | None = None) -> Callable[[F], F]:
-    """A decorator that seeds Python's, NumPy's and torch's generators and, when the test fails, says with what.
+    """A decorator that seeds Python's, NumPy's and torch's generators and adds the seed to the error of a failed test.
 
-    seed: None draws one, or takes it from the environment variable META_TEST_SEED."""
+    seed: None draws a seed. The environment variable META_TEST_SEED overrides it."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            given = os.environ.get("META_TEST_SEED")
-            chosen = int(given) if given else random.SystemRandom().randrange(2**31) if seed is None else seed
-            _seed_all(chosen)
+            override = os.environ.get("META_TEST_SEED")
+            used = int(override) if override else random.SystemRandom().randrange(2**31) if seed is None else seed
+            _seed_all(used)
             try:
                 return function(*args, **kwargs)
             except Exception as error:
                 note = getattr(error, "add_note", None)  # from Python 3.11 on
                 if note is not None:
-                    note(f"seed {chosen}: repeat with META_TEST_SEED={chosen}")
+                    note(f"seed {used}: repeat with META_TEST_SEED={used}")
                 raise
 
         return run  # type: ignore[return-value]
@@ -121,12 +121,12 @@ def _seed_all(seed: int) -> None:
 
 
 def get_testable_devices() -> list[str]:
-    """Names of the devices of this machine that tests run on: "cpu", and "cuda" where there is one.
+    """The devices that tests run on: "cpu", and "cuda" if this machine has one.
 
-    The environment variable META_TEST_DEVICES (names separated by commas) replaces the list."""
-    given = os.environ.get("META_TEST_DEVICES")
-    if given:
-        return [name.strip() for name in given.split(",")]
+    The environment variable META_TEST_DEVICES (names separated by commas) overrides the list."""
+    override = os.environ.get("META_TEST_DEVICES")
+    if override:
+        return [name.strip() for name in override.split(",")]
     try:
         asarray([0.0], device="cuda")
     except DeviceError:

@@ -1,4 +1,4 @@
-"""A call of an operator with concrete arguments, independent of whose arrays those are."""
+"""A call of an operator with concrete arguments, whose arrays may be NumPy's, torch's or meta's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meta.op.registry import Op
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator with positional and keyword arguments; arrays are NumPy's, torch's or meta's, alone or in lists."""
+    """An operator with positional and keyword arguments. Arrays, also in lists, may be NumPy's, torch's or meta's."""
 
     op: Op
     args: tuple[Any, ...]
@@ -24,13 +24,13 @@ class Call:
         return [a for value in (*self.args, *self.kwargs.values()) for a in _items(value) if is_array(a)]
 
     def positions(self) -> list[int]:
-        """For each of `arrays()`, the position in the schema of the argument that it is (in)."""
+        """For each of `arrays()`, the schema position of its argument."""
         index = self.op.schema.index
-        places = [*enumerate(self.args), *((index[k], v) for k, v in self.kwargs.items())]
-        return [at for at, value in places for a in _items(value) if is_array(a)]
+        arguments = [*enumerate(self.args), *((index[k], v) for k, v in self.kwargs.items())]
+        return [position for position, value in arguments for a in _items(value) if is_array(a)]
 
     def map(self, function: Callable[[Any], Any]) -> Call:
-        """The same call with `function(array)` for each array."""
+        """The same call with `function(array)` in place of each array."""
 
         def convert(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
@@ -41,26 +41,26 @@ class Call:
 
     def with_arrays(self, arrays: Iterable[Any]) -> Call:
         """The same call with other arrays, in the order of `arrays()`."""
-        fresh = iter(arrays)
-        return self.map(lambda _: next(fresh))
+        replacements = iter(arrays)
+        return self.map(lambda _: next(replacements))
 
-    def bound(self) -> tuple[Any, ...]:
+    def bound_arguments(self) -> tuple[Any, ...]:
         """The arguments in schema order, normalised."""
         return self.op.schema.bind(self.op.name, self.args, self.kwargs)
 
     def to_meta(self, device: str = "cpu") -> Call:
-        """The same call with copies of its arrays as meta arrays on `device`, where its results also go."""
+        """The same call with copies of its arrays as meta arrays on `device`; its results are on `device`, too."""
         call = self.map(lambda a: asarray(a, copy=True, device=device))
         if device == "cpu" or "device" not in self.op.schema.names or len(self.args) > self.op.schema.index["device"]:
             return call
         return Call(call.op, call.args, {"device": device, **call.kwargs})
 
     def run(self) -> Any:
-        """The operator's result on meta arrays."""
+        """The result of the operator on meta arrays."""
         return invoke(state(self.op), *self.op.schema.bind(self.op.name, self.args, self.kwargs))
 
     def apply(self, function: Callable[..., Any]) -> Any:
-        """The result of another function of the same arguments."""
+        """The result of another function on the same arguments."""
         return function(*self.args, **self.kwargs)
 
 

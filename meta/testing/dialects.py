@@ -1,4 +1,4 @@
-"""Agreement of dialects: every implementation that accepts a call gives the same result."""
+"""Checks that all implementations that accept a call give the same result."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from meta.ir.type import Value
 from meta.op.dispatch import CallInfo, Implementation, candidates, with_dialect
 from meta.op.registry import as_type
 from meta.testing.call import Call
-from meta.testing.generic import call_of, check_types, check_values
+from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import Sample
 
 
-def accepting(call: Call) -> list[Implementation]:
-    """The implementations that take `call` (of meta arrays), in the order of preference; none for views and values."""
-    args = call.bound()
+def accepting_implementations(call: Call) -> list[Implementation]:
+    """The implementations that accept a call with meta arrays, by descending plevel; none for views and values."""
+    args = call.bound_arguments()
     types = tuple(map(as_type, args))
     out = call.op.infer(types)
     if call.op.view or isinstance(out, Value):
@@ -25,9 +25,9 @@ def accepting(call: Call) -> list[Implementation]:
 
 
 def check_dialects(sample: Sample, dtype: str = "float32") -> None:
-    """Each dialect but the default one, which the forward test covers, agrees with the reference."""
-    host = call_of(sample, dtype)
-    for implementation in accepting(host.to_meta())[1:]:
+    """Every dialect agrees with the reference. Skips the default dialect, which the forward test covers."""
+    host = make_call(sample, dtype)
+    for implementation in accepting_implementations(host.to_meta())[1:]:
         name = implementation.dialect.name
         call = host.to_meta()
         with with_dialect(name):
@@ -37,9 +37,9 @@ def check_dialects(sample: Sample, dtype: str = "float32") -> None:
 
 
 def check_device(sample: Sample, dtype: str, device: str) -> None:
-    """Every dialect that accepts the call on `device` agrees with the reference, which runs on the CPU."""
-    host = call_of(sample, dtype)
-    names = [i.dialect.name for i in accepting(host.to_meta(device))]
+    """Every dialect that accepts the call on `device` agrees with the reference on the CPU."""
+    host = make_call(sample, dtype)
+    names = [i.dialect.name for i in accepting_implementations(host.to_meta(device))]
     for name in names or [None]:
         call = host.to_meta(device)
         with with_dialect(name) if name else nullcontext():

@@ -1,4 +1,4 @@
-"""What every operator must do, as functions of a sample row: each raises AssertionError with what went wrong."""
+"""Checks of samples that apply to every operator. Each raises an AssertionError that describes the failure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from meta.testing.samples import Sample
 from meta.testing.tolerance import FORWARD, compare
 
 
-def call_of(sample: Sample, dtype: str = "") -> Call:
+def make_call(sample: Sample, dtype: str = "") -> Call:
     """The sample's call, with NumPy arrays."""
     args, kwargs = sample.numpy(dtype)
     return Call(sample.operator, args, kwargs)
 
 
 def check_forward(sample: Sample, dtype: str = "") -> None:
-    """The result agrees with the reference, and its run-time types with the inferred ones."""
-    host = call_of(sample, dtype)
+    """The result agrees with the reference, its run-time types with the inferred ones, and inputs are unchanged."""
+    host = make_call(sample, dtype)
     call = host.to_meta()
     result = call.run()
     check_types(call, result)
@@ -33,8 +33,8 @@ def check_forward(sample: Sample, dtype: str = "") -> None:
 
 
 def check_types(call: Call, result: Any) -> None:
-    """Shape and dtype of the memory behind every result are what the type function said."""
-    inferred = call.op.infer(call.bound())
+    """Every result, and the memory behind it, has the shape and dtype that the type function inferred."""
+    inferred = call.op.infer(call.bound_arguments())
     if isinstance(inferred, Value):
         assert result == inferred.value, f"{call.op.name} gave {result!r}, inferred {inferred.value!r}"
         return
@@ -50,7 +50,7 @@ def check_types(call: Call, result: Any) -> None:
 
 
 def check_values(sample: Sample, host: Call, dtype: str, result: Any, what: str = "") -> None:
-    """`result` agrees with the sample's reference (or satisfies its check)."""
+    """`result` agrees with the sample's reference or satisfies its check."""
     name = what or sample.op
     if sample.check is not None:
         arrays = tuple(to_numpy(r) for r in flat_results(result))
@@ -59,45 +59,46 @@ def check_values(sample: Sample, host: Call, dtype: str, result: Any, what: str 
     results = flat_results(result)
     if not isinstance(results[0], NDArray):
         expected = host.map(to_torch).apply(_reference(sample))
-        assert _plain(result) == _plain(expected), f"{name} gave {result!r}, expected {expected!r}"
+        assert _comparable(result) == _comparable(expected), f"{name} gave {result!r}, expected {expected!r}"
         return
-    wanted, exact = references(sample, host, results)
-    for i, (ours, theirs, oracle) in enumerate(zip(results, wanted, exact, strict=True)):
+    rounded, exact = reference_results(sample, host, results)
+    for i, (ours, theirs, oracle) in enumerate(zip(results, rounded, exact, strict=True)):
         if theirs is None:
             continue
-        where = f"{name}: result {i}" if len(results) > 1 else name
-        compare(where, to_numpy(ours), theirs, oracle=oracle, tolerance=tolerance_of(sample, ours.dtype))
+        label = f"{name}: result {i}" if len(results) > 1 else name
+        compare(label, to_numpy(ours), theirs, oracle=oracle, tolerance=tolerance_of(sample, ours.dtype))
 
 
 def tolerance_of(sample: Sample, dtype: str) -> tuple[float, float]:
+    """(rtol, atol) of a sample in a dtype."""
     return sample.tol.get(dtype) or FORWARD.get(dtype, (0.0, 0.0))
 
 
-def references(sample: Sample, host: Call, results: list[Any]) -> tuple[list[Any], list[Any]]:
-    """What the reference gives for the values of `host`: in their dtype, and in float64.
+def reference_results(sample: Sample, host: Call, results: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The reference's results for the values of `host`, in their dtype and in float64.
 
-    Where torch cannot run the reference in a dtype, its float64 result is rounded. A result of None is not compared."""
+    If torch cannot run the reference in a dtype, its float64 result is rounded. A result of None is not compared."""
     ref = _reference(sample)
-    exact = _exact(host, ref)
+    exact = _exact_results(host, ref)
     try:
-        wanted = [_host(r) for r in flat_results(host.map(to_torch).apply(ref))]
+        rounded = [_host_array(r) for r in flat_results(host.map(to_torch).apply(ref))]
     except (RuntimeError, NotImplementedError, TypeError):
-        # torch lacks many kernels for half floats and integers on the CPU.
-        wanted = [
+        # torch lacks many CPU kernels for half floats and integers.
+        rounded = [
             None if e is None else e.astype(dtypes.to_numpy(r.dtype)) for e, r in zip(exact, results, strict=False)
         ]
-    assert len(wanted) == len(results), f"{sample.op} gave {len(results)} results, the reference {len(wanted)}"
-    return wanted, exact
+    assert len(rounded) == len(results), f"{sample.op} gave {len(results)} results, the reference {len(rounded)}"
+    return rounded, exact
 
 
-def _exact(host: Call, ref: Any) -> list[Any]:
-    """The results in float64; integers too where torch lacks the kernel for them."""
+def _exact_results(host: Call, ref: Any) -> list[Any]:
+    """The results in float64; integers are converted, too, if torch lacks an integer kernel."""
     import numpy as np
 
     try:
-        return [_host(r) for r in flat_results(host.map(lambda a: to_torch(wide(a))).apply(ref))]
+        return [_host_array(r) for r in flat_results(host.map(lambda a: to_torch(to_float64(a))).apply(ref))]
     except NotImplementedError:
-        return [_host(r) for r in flat_results(host.map(lambda a: to_torch(a.astype(np.float64))).apply(ref))]
+        return [_host_array(r) for r in flat_results(host.map(lambda a: to_torch(a.astype(np.float64))).apply(ref))]
 
 
 def _reference(sample: Sample) -> Any:
@@ -105,19 +106,19 @@ def _reference(sample: Sample) -> Any:
     return sample.ref
 
 
-def wide(array: Any) -> Any:
-    """Floating values in float64; others as they are."""
+def to_float64(array: Any) -> Any:
+    """A floating array in float64; other arrays unchanged."""
     import numpy as np
 
     return array.astype(np.float64) if dtypes.is_float(str(array.dtype)) else array
 
 
-def _host(value: Any) -> Any:
+def _host_array(value: Any) -> Any:
     return None if value is None else to_numpy(value)
 
 
-def _plain(value: Any) -> Any:
-    """A plain result in comparable form: torch.Size and lists are tuples."""
+def _comparable(value: Any) -> Any:
+    """A plain result in comparable form: torch.Size and lists become tuples."""
     if is_array(value):
         return to_numpy(value).tolist()
     return tuple(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]

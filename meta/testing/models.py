@@ -1,4 +1,4 @@
-"""Running models both ways."""
+"""Run models eagerly and on the virtual machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from meta.tree import flatten
 
 
 def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
-    """The result of `model(*args)` compiled for `device` and run on the virtual machine there.
+    """The result of `model(*args)`, compiled for `device` and run on the virtual machine.
 
-    model: a Model, a traced function or a Module.  args: arrays on any device; they are moved. The result has the
-    structure of the eager one, with arrays on `device`."""
+    model: a Model, a traced function or a Module.  args: arrays on any device; they are moved to `device`. The result
+    has the structure of the eager one, with arrays on `device`."""
     from meta.vm import compile as compile_program
 
     executor = compile_program(model, device=device)
@@ -22,9 +22,9 @@ def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
 
 
 def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: float = 1e-5, atol: float = 1e-5) -> Any:
-    """The eager result of `model(*args)`, after checking that the virtual machine gives the same.
+    """The eager result of `model(*args)`, compared with that of the virtual machine.
 
-    Raises AssertionError when they differ by more than atol + rtol * |eager|."""
+    Raises AssertionError if they differ by more than atol + rtol * |eager|."""
     from meta.testing.arrays import check
 
     moved = [a.to(device=device) if isinstance(a, NDArray) else a for a in args]

@@ -1,4 +1,4 @@
-"""opcheck: every generic check on one call of an operator of one's own."""
+"""opcheck: runs every generic check on one call of an operator."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from meta.op.grad.rule import as_tuple, gradient_rules
 from meta.op.registry import Op, get
 from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, flat_results
-from meta.testing.derivatives import wanted
-from meta.testing.dialects import accepting
+from meta.testing.derivatives import gradient_inputs
+from meta.testing.dialects import accepting_implementations
 from meta.testing.generic import check_types
-from meta.testing.programs import traced
+from meta.testing.programs import trace_call
 from meta.testing.tolerance import FORWARD, compare
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: its name, and what went wrong ("" if nothing) or why it did not apply."""
+    """The outcome of one check: its name, the problem ("" if it passed), or the reason why it does not apply."""
 
     check: str
     problem: str = ""
@@ -35,7 +35,7 @@ class Finding:
 
 
 class OpCheckError(AssertionError):
-    """Some checks failed; the message is the whole report."""
+    """Raised when checks fail; the message is the whole report."""
 
 
 class _Skip(Exception):
@@ -43,13 +43,13 @@ class _Skip(Exception):
 
 
 def opcheck(op: Op | str | Callable[..., Any], *args: Any, **kwargs: Any) -> list[Finding]:
-    """Run every generic check on `op(*args, **kwargs)` and return the report, a line a check.
+    """Run every generic check on `op(*args, **kwargs)` and return the report, one finding per check.
 
-    op: an operator, its name, or its public function.  args, kwargs: as for the call, with meta arrays; derivatives are
-    taken at these values in float64, so keep them small and away from kinks.
-    Checks: the schema's normal form is stable; the results have the inferred types; inputs stay as they are; all
-    dialects that accept the call agree; gradients and their gradients agree with finite differences; interpreter and
-    virtual machine agree with eager execution. Raises OpCheckError with the report when any of them fails."""
+    op: an operator, its name, or its public function.  args, kwargs: arguments of the call, with meta arrays. Gradients
+    are checked at these values in float64, so keep the arrays small and their values away from kinks.
+    Checks: normalising arguments twice changes nothing; results have the inferred types; inputs are unchanged; all
+    dialects that accept the call agree; first- and second-order gradients agree with finite differences; interpreter
+    and virtual machine agree with eager execution. Raises OpCheckError with the report if a check fails."""
     operator = op if isinstance(op, Op) else get(op if isinstance(op, str) else op.__name__)
     call = Call(operator, args, kwargs)
     report = [_run(name, check, call) for name, check in _CHECKS.items()]
@@ -66,22 +66,23 @@ def _run(name: str, check: Callable[[Call], None], call: Call) -> Finding:
         return Finding(name, skipped=str(reason))
     except (MetaError, AssertionError) as error:
         return Finding(name, str(error) or type(error).__name__)
-    # A checker reports whatever the operator's own code raises.
+    # The operator's code may raise anything; the report contains it.
     except Exception as error:  # noqa: BLE001
         return Finding(name, f"{type(error).__name__}: {error}")
     return Finding(name)
 
 
 def _schema(call: Call) -> None:
-    bound = call.bound()
+    bound = call.bound_arguments()
     again = call.op.schema.bind(call.op.name, bound, {})
-    same = all(a is b or a == b for a, b in zip(_plain(bound), _plain(again), strict=True))
-    assert same, f"normalising twice gives {again!r}, once {bound!r}"
+    same = all(a is b or a == b for a, b in zip(_comparable(bound), _comparable(again), strict=True))
+    assert same, f"normalising once gives {bound!r}, twice {again!r}"
     named = dict(zip(call.op.schema.names, bound, strict=True))
-    assert _plain(call.op.schema.bind(call.op.name, (), named)) == _plain(bound), "keywords give other values"
+    keywords = call.op.schema.bind(call.op.name, (), named)
+    assert _comparable(keywords) == _comparable(bound), "keyword arguments give other values than positional ones"
 
 
-def _plain(values: tuple[Any, ...]) -> list[Any]:
+def _comparable(values: tuple[Any, ...]) -> list[Any]:
     """Arguments in comparable form: arrays by identity."""
     return [id(v) if isinstance(v, NDArray) else [id(i) for i in v] if _is_list(v) else v for v in values]
 
@@ -91,59 +92,62 @@ def _is_list(value: Any) -> bool:
 
 
 def _types(call: Call) -> None:
-    fresh = _fresh(call)
-    check_types(fresh, fresh.run())
+    copy = _copy(call)
+    check_types(copy, copy.run())
 
 
 def _inputs(call: Call) -> None:
     if call.op.inplace:
         raise _Skip("it writes in place")
-    fresh = _fresh(call)
-    before = [to_numpy(a).copy() for a in fresh.arrays()]
-    fresh.run()
-    for i, (a, b) in enumerate(zip(fresh.arrays(), before, strict=True)):
+    copy = _copy(call)
+    before = [to_numpy(a).copy() for a in copy.arrays()]
+    copy.run()
+    for i, (a, b) in enumerate(zip(copy.arrays(), before, strict=True)):
         compare(f"input {i} after the call", to_numpy(a), b, tolerance=(0.0, 0.0))
 
 
 def _dialects(call: Call) -> None:
-    found = accepting(_fresh(call))
-    if len(found) < 2:
-        raise _Skip(f"only {found[0].dialect.name} accepts it" if found else "it runs no kernel")
+    accepting = accepting_implementations(_copy(call))
+    if len(accepting) < 2:
+        raise _Skip(f"only {accepting[0].dialect.name} accepts it" if accepting else "it runs no kernel")
     results = {}
-    for implementation in found:
+    for implementation in accepting:
         name = implementation.dialect.name
         with with_dialect(name):
-            results[name] = flat_results(_fresh(call).run())
+            results[name] = flat_results(_copy(call).run())
     (first, expected), *others = results.items()
     for name, actual in others:
         for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
-            compare(f"{name} against {first}, result {i}", to_numpy(a), to_numpy(b), tolerance=_between(a.dtype))
+            compare(
+                f"{name} against {first}, result {i}", to_numpy(a), to_numpy(b), tolerance=_doubled_tolerance(a.dtype)
+            )
 
 
-def _between(dtype: str) -> tuple[float, float]:
-    """Two implementations may each be off by the tolerance."""
+def _doubled_tolerance(dtype: str) -> tuple[float, float]:
+    """Twice the tolerance of a dtype, because each of two implementations may deviate by it."""
     rtol, atol = FORWARD.get(dtype, (0.0, 0.0))
     return 2 * rtol, 2 * atol
 
 
 def _gradient(call: Call) -> None:
-    fresh = _differentiable(call)
-    gradcheck(lambda *arrays: fresh.with_arrays(arrays).run(), fresh.arrays())
+    leaves = _float64_leaves(call)
+    gradcheck(lambda *arrays: leaves.with_arrays(arrays).run(), leaves.arrays())
 
 
 def _second_order(call: Call) -> None:
-    fresh = _differentiable(call)
-    gradgradcheck(lambda *arrays: fresh.with_arrays(arrays).run(), fresh.arrays())
+    leaves = _float64_leaves(call)
+    gradgradcheck(lambda *arrays: leaves.with_arrays(arrays).run(), leaves.arrays())
 
 
-def _differentiable(call: Call) -> Call:
+def _float64_leaves(call: Call) -> Call:
+    """The call in float64; its differentiable arrays require gradients."""
     if call.op.name not in gradient_rules():
         raise _Skip("it has no gradient")
-    at = wanted(call)
-    if not at:
+    inputs = gradient_inputs(call)
+    if not inputs:
         raise _Skip("no argument with a gradient is floating")
     arrays = [a.detach().cast("float64") if dtypes.is_float(a.dtype) else a.detach() for a in call.arrays()]
-    for i in at:
+    for i in inputs:
         arrays[i].requires_grad = True
     return call.with_arrays(arrays)
 
@@ -151,26 +155,26 @@ def _differentiable(call: Call) -> Call:
 def _interpreter(call: Call) -> None:
     from meta.interpreter.run import run
 
-    record = traced(_fresh(call)).record(_fresh(call).arrays())
-    _agree(call, run(record.module, *_fresh(call).arrays()), (0.0, 0.0))
+    record = trace_call(_copy(call)).record(_copy(call).arrays())
+    _compare_with_eager(call, run(record.module, *_copy(call).arrays()), (0.0, 0.0))
 
 
 def _machine(call: Call) -> None:
     from meta.vm import compile as compile_program
 
-    result = compile_program(traced(_fresh(call)))(_fresh(call).arrays())
-    _agree(call, result, None)
+    result = compile_program(trace_call(_copy(call)))(_copy(call).arrays())
+    _compare_with_eager(call, result, None)
 
 
-def _agree(call: Call, actual: Any, tolerance: tuple[float, float] | None) -> None:
-    expected = flat_results(_fresh(call).run())
+def _compare_with_eager(call: Call, actual: Any, tolerance: tuple[float, float] | None) -> None:
+    expected = flat_results(_copy(call).run())
     for i, (a, b) in enumerate(zip(flat_results(actual), expected, strict=False)):
         if isinstance(b, NDArray):
-            compare(f"result {i}", to_numpy(a), to_numpy(b), tolerance=tolerance or _between(b.dtype))
+            compare(f"result {i}", to_numpy(a), to_numpy(b), tolerance=tolerance or _doubled_tolerance(b.dtype))
 
 
-def _fresh(call: Call) -> Call:
-    """The call on copies of its arrays, without history."""
+def _copy(call: Call) -> Call:
+    """The call on copies of its arrays, which have no autograd history."""
     return call.to_meta()
 
 

@@ -1,4 +1,4 @@
-"""A sample as a program: eager, interpreted and compiled runs agree, and so do the gradients of the program."""
+"""Checks of samples as programs: eager, interpreted and compiled results agree, and so do gradients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from meta.op.dispatch import with_dialect
 from meta.passes.auto_diff import auto_diff
 from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, flat_results
-from meta.testing.derivatives import cotangent, wanted
-from meta.testing.generic import call_of, check_values, tolerance_of
+from meta.testing.derivatives import cotangent, gradient_inputs
+from meta.testing.generic import check_values, make_call, tolerance_of
 from meta.testing.samples import Sample
 from meta.testing.tolerance import compare
 
 
-def traced(call: Call) -> Any:
+def trace_call(call: Call) -> Any:
     """The call as a traced function of the list of its arrays."""
 
     @tracing.trace
@@ -33,17 +33,17 @@ def traced(call: Call) -> Any:
 
 
 def check_programs(sample: Sample, dtype: str = "") -> None:
-    """Interpreter and virtual machine give what eager execution gives, and the text of the program reads back."""
+    """Interpreter and virtual machine agree with eager execution, and the program's text parses to the same program."""
     from meta.vm import compile as compile_program
 
-    host = call_of(sample, dtype)
-    program = traced(host.to_meta())
+    host = make_call(sample, dtype)
+    program = trace_call(host.to_meta())
     eager = host.to_meta().run()
     if not isinstance(flat_results(eager)[0], NDArray):
         return
     record = program.record(host.to_meta().arrays())
     text = to_text(record.module)
-    assert to_text(parse(text)) == text, "the printed program reads back as another one"
+    assert to_text(parse(text)) == text, "parsing the printed program gives another program"
     interpreted = flat_results(run(record.module, *host.to_meta().arrays()))[: len(flat_results(eager))]
     for i, (a, b) in enumerate(zip(interpreted, flat_results(eager), strict=True)):
         assert a.type is b.type, f"interpreted result {i} is {a.type!r}, eager {b.type!r}"
@@ -53,10 +53,10 @@ def check_programs(sample: Sample, dtype: str = "") -> None:
 
 
 def check_fused(sample: Sample, dtype: str = "", dialect: str = "tvm") -> None:
-    """The operator of one dialect, joined with one that reads its results, compiles and gives the same."""
+    """The operator of one dialect, fused with an operator that reads its results, agrees with the reference."""
     from meta.vm import compile as compile_program
 
-    host = call_of(sample, dtype)
+    host = make_call(sample, dtype)
     if not isinstance(flat_results(host.to_meta().run())[0], NDArray):
         return
     call = host.to_meta()
@@ -69,28 +69,29 @@ def check_fused(sample: Sample, dtype: str = "", dialect: str = "tvm") -> None:
 
     with with_dialect(dialect):
         compiled = compile_program(program)(host.to_meta().arrays())
-    check_values(sample, host, dtype, compiled, f"{sample.op} and what reads it on the virtual machine")
+    check_values(sample, host, dtype, compiled, f"{sample.op}, fused, on the virtual machine")
 
 
 def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:
-    """The gradients of the program, run by the interpreter, are those of the tape."""
-    host = call_of(sample, dtype)
-    at = wanted(host)
+    """The gradients of the program, run by the interpreter, agree with those of the tape."""
+    host = make_call(sample, dtype)
+    inputs = gradient_inputs(host)
     call = host.to_meta()
     arrays = call.arrays()
-    for i in at:
+    for i in inputs:
         arrays[i].requires_grad = True
     results = flat_results(call.run())
     used = [i for i, r in enumerate(results) if r.requires_grad]
     dys = {i: array(cotangent(sample, i, r)) for i, r in enumerate(results) if is_float(r.dtype)}
-    eager = grad([results[i] for i in used], [arrays[i] for i in at], [dys[i] for i in used], allow_unused=True)
+    eager = grad([results[i] for i in used], [arrays[i] for i in inputs], [dys[i] for i in used], allow_unused=True)
 
     fresh = host.to_meta()
-    record = traced(fresh).record(fresh.arrays())
-    module = auto_diff([record.inputs[i] for i in at])(record.module)
+    record = trace_call(fresh).record(fresh.arrays())
+    module = auto_diff([record.inputs[i] for i in inputs])(record.module)
     zeros = {i: dy * 0 for i, dy in dys.items() if i not in used}
-    found = flat_results(run(module, *fresh.arrays(), *[zeros.get(i, dy) for i, dy in dys.items()]))[-len(at) :]
+    cotangents = [zeros.get(i, dy) for i, dy in dys.items()]
+    gradients = flat_results(run(module, *fresh.arrays(), *cotangents))[-len(inputs) :]
     rtol, atol = tolerance_of(sample, dtype)
-    for i, ours, expected in zip(at, found, eager, strict=True):
-        wanted_value = to_numpy(ours) * 0 if expected is None else to_numpy(expected)
-        compare(f"{sample.op}: program gradient {i}", to_numpy(ours), wanted_value, tolerance=(rtol, atol))
+    for i, ours, theirs in zip(inputs, gradients, eager, strict=True):
+        expected = to_numpy(ours) * 0 if theirs is None else to_numpy(theirs)
+        compare(f"{sample.op}: program gradient {i}", to_numpy(ours), expected, tolerance=(rtol, atol))

@@ -1,9 +1,9 @@
-"""One row an operator: example arguments and a reference, from which every generic test runs.
+"""Samples of operators: example arguments and a reference. Every generic test runs on every sample.
 
     Sample("softmax", T(3, 4), axis=1, ref=lambda x, axis: torch.softmax(x, axis))
     ErrorCase("softmax", T(3), axis=5, error=TypeInferenceError, match="axis 5 is out of range")
 
-A `T` stands for a random tensor. Its values follow from the row alone, so a failure repeats when its test runs alone.
+A `T` describes a random tensor. Its values depend on the sample alone, so a failing test fails also when run alone.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ OTHER_DTYPES = ("int32", "int64", "bool")
 class T:
     """A random tensor of a sample.
 
-    shape: sizes.  dtype: float32 is replaced by the dtype that a test runs in, any other one is kept.
-    low, high: values are uniform in [low, high); by default [-1, 1) for floats and [-5, 5) for integers (from 0 for
-        unsigned ones).  avoid: points (kinks, poles) that values keep a distance of 5 % of the range from.
+    shape: sizes.  dtype: a test replaces float32 by the dtype it runs in and keeps other dtypes.
+    low, high: values are uniform in [low, high), by default [-1, 1) for floats and [-5, 5) for integers (from 0 for
+        unsigned ones).  avoid: points (kinks, poles); values differ from them by at least 5 % of the range.
     distinct: evenly spaced values in random order, for operators that compare values.
     """
 
@@ -58,24 +58,24 @@ class T:
         return dtype if dtype and self.dtype == "float32" else self.dtype
 
     def values(self, dtype: str, seed: str) -> np.ndarray[Any, Any]:
-        """The tensor as NumPy array, in a test that runs in `dtype`; `seed` is any text."""
+        """The tensor as a NumPy array in a test that runs in `dtype`; `seed` is any text."""
         import numpy as np
 
         rng = np.random.default_rng(zlib.crc32(seed.encode()))
-        mine = self.dtype_in(dtype)
-        if mine == "bool":
+        actual = self.dtype_in(dtype)
+        if actual == "bool":
             return rng.random(self.shape) < 0.5
-        if dtypes.is_float(mine):
-            return self._floats(rng).astype(dtypes.to_numpy(mine))
+        if dtypes.is_float(actual):
+            return self._floats(rng).astype(dtypes.to_numpy(actual))
         if dtypes.is_float(self.dtype):
-            return self._scaled(rng, mine).astype(mine)
+            return self._scaled_integers(rng, actual).astype(actual)
         if self.distinct:
             return (
                 rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape)))
                 .reshape(self.shape)
-                .astype(mine)
+                .astype(actual)
             )
-        return rng.integers(int(self.low), int(self.high), self.shape).astype(mine)
+        return rng.integers(int(self.low), int(self.high), self.shape).astype(actual)
 
     def _floats(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
         import numpy as np
@@ -92,8 +92,8 @@ class T:
             out = np.where(near, point + side * span * (0.05 + 0.05 * rng.random(self.shape)), out)
         return out
 
-    def _scaled(self, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, Any]:
-        """Integers for a floating tensor: its range eight times as wide, with the same signs and without `avoid`."""
+    def _scaled_integers(self, rng: np.random.Generator, dtype: str) -> np.ndarray[Any, Any]:
+        """Integers in place of a floating tensor: eight times its range, with the same signs and without `avoid`."""
         import numpy as np
 
         if self.distinct:
@@ -114,17 +114,17 @@ def _count(shape: Sequence[int]) -> int:
 
 
 class Sample:
-    """A call of an operator with what it should give.
+    """A call of an operator with its expected result.
 
-    op, args, kwargs: the call; `T` (also in lists) stands for random tensors.
-    ref: the same function in torch, or on anything that gives tensors, NumPy arrays or numbers: called with torch
-        tensors in place of `T` and otherwise the same arguments. Also the float64 oracle.
-    check: for results that follow no formula (random numbers), instead of `ref`: called as `check(result, *args,
-        **kwargs)` with NumPy arrays (a tuple of them for several results), raises AssertionError.
-    grad: whether gradients are tested; None asks the registry.
+    op, args, kwargs: the call, with random tensors as `T`, also in lists.
+    ref: the reference: a function that is called with torch tensors in place of `T` and otherwise the same arguments,
+        and returns tensors, NumPy arrays or numbers. It also computes the float64 oracle.
+    check: replaces `ref` for results without a formula, such as random numbers. Called as `check(result, *args,
+        **kwargs)` with NumPy arrays (a tuple of them for several results); raises AssertionError.
+    grad: whether gradients are tested; None decides by the registry.
     dtypes: the dtypes to run in; None for the floating ones that the operator accepts.
-    tol: {dtype: (rtol, atol)} where the tolerances of `meta.testing.tolerance` do not do; needs a `reason`.
-    id: the row's name in test ids, by default its arguments.
+    tol: {dtype: (rtol, atol)}, replaces the tolerances of `meta.testing.tolerance`; needs a `reason`.
+    id: the sample's name in test ids, by default its arguments.
     """
 
     __slots__ = ("args", "check", "dtypes", "grad", "id", "kwargs", "op", "reason", "ref", "tol")
@@ -137,7 +137,7 @@ class Sample:
         if (ref is None) == (check is None):
             raise ValueError(f"sample of {op}: give either ref or check")
         if tol and not reason:
-            raise ValueError(f"sample of {op}: tolerances of its own need a reason")
+            raise ValueError(f"sample of {op}: `tol` needs a reason")
         self.op, self.args, self.kwargs = op, args, kwargs
         self.ref, self.check, self.grad = ref, check, grad
         self.dtypes = None if dtypes is None else tuple(dtypes)
@@ -153,53 +153,53 @@ class Sample:
 
     @property
     def is_floating(self) -> bool:
-        """Whether the dtype of a test run changes anything in this row."""
+        """Whether the sample has tensors whose dtype a test replaces."""
         return any(t.dtype == "float32" for t in leaves(self.args, self.kwargs))
 
     def run_dtypes(self, others: Sequence[str] = ()) -> tuple[str, ...]:
-        """The dtypes this row runs in: the floating ones (and those of `others`) that the type function accepts.
+        """The dtypes to run in: the floating ones and those of `others` that the type function accepts.
 
-        ("",) for a row without floating tensors, which runs as it is written."""
+        ("",) for a sample without floating tensors, which runs in its declared dtypes."""
         if not self.is_floating:
             return ("",)
         if self.dtypes is not None:
             return self.dtypes
         accepted = tuple(d for d in (*FLOAT_DTYPES, *others) if self.accepts(d))
-        # A row nothing accepts still runs, to fail with the operator's own error.
+        # A sample that no dtype fits still runs, so that the test shows the operator's error.
         return accepted or ("float32",)
 
     def accepts(self, dtype: str) -> bool:
-        """Whether the type function takes this call with floating tensors in `dtype`."""
+        """Whether the type function accepts this call with floating tensors in `dtype`."""
         op = self.operator
-        stand_in = self.map(lambda t, _: _Typed(tensor_type(t.shape, t.dtype_in(dtype))))
+        arguments = self.map(lambda t, _: _Typed(tensor_type(t.shape, t.dtype_in(dtype))))
         try:
-            op.infer(op.schema.bind(op.name, *stand_in))
+            op.infer(op.schema.bind(op.name, *arguments))
         except MetaError:
             return False
         return True
 
     def numpy(self, dtype: str = "") -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with NumPy arrays for tensors."""
-        return self.map(lambda t, at: t.values(dtype, f"{self.op}/{self.id}/{at}"))
+        return self.map(lambda t, path: t.values(dtype, f"{self.op}/{self.id}/{path}"))
 
     def map(self, function: Callable[[T, str], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with `function(t, place)` for each `T`."""
+        """The arguments with `function(t, path)` in place of each `T`."""
         args = tuple(_map(a, function, str(i)) for i, a in enumerate(self.args))
         return args, {k: _map(v, function, k) for k, v in self.kwargs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Typed(TensorLike):
-    """A tensor without values, for asking type functions."""
+    """A tensor without values, as an argument of type functions."""
 
     type: TensorType
 
 
-def _map(value: Any, function: Callable[[T, str], Any], at: str) -> Any:
+def _map(value: Any, function: Callable[[T, str], Any], path: str) -> Any:
     if isinstance(value, T):
-        return function(value, at)
+        return function(value, path)
     if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):  # pyright: ignore[reportUnknownVariableType]
-        return [_map(v, function, f"{at}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return [_map(v, function, f"{path}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return value
 
 
@@ -225,7 +225,7 @@ def _text(value: Any) -> str:
 
 
 class ErrorCase:
-    """A call that must be refused: with an error of class `error`, whose text contains `match`."""
+    """A call that must raise an error of class `error` whose text contains `match`."""
 
     __slots__ = ("args", "error", "id", "kwargs", "match", "op")
 
@@ -239,5 +239,5 @@ class ErrorCase:
 
     def numpy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with NumPy arrays for tensors."""
-        args = tuple(_map(a, lambda t, at: t.values("", at), "") for a in self.args)
-        return args, {k: _map(v, lambda t, at: t.values("", at), k) for k, v in self.kwargs.items()}
+        args = tuple(_map(a, lambda t, path: t.values("", path), "") for a in self.args)
+        return args, {k: _map(v, lambda t, path: t.values("", path), k) for k, v in self.kwargs.items()}

@@ -1,4 +1,4 @@
-"""Inputs of unusual layout: without elements, and strided."""
+"""Checks of samples on empty and on strided arrays."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 from meta.eager.ndarray import NDArray, from_dlpack
 from meta.testing.arrays import to_torch
 from meta.testing.call import flat_results
-from meta.testing.generic import call_of, check_types, check_values
-from meta.testing.programs import traced
+from meta.testing.generic import check_types, check_values, make_call
+from meta.testing.programs import trace_call
 from meta.testing.samples import Sample, T, leaves
 
 
-def emptied(sample: Sample) -> list[Sample]:
-    """The row with one of its sizes 0 wherever it occurs, for each size with which the type function still agrees.
+def empty_variants(sample: Sample) -> list[Sample]:
+    """For each size above 1 in the sample: the sample with 0 in its place, if the type function accepts it.
 
-    Sizes among attributes (the target of a reshape) are left as they are, so such rows drop out."""
+    Sizes in attributes (the target of a reshape) are unchanged, so the type function rejects such variants."""
     if sample.ref is None:
         return []
     sizes = sorted({d for t in leaves(sample.args, sample.kwargs) for d in t.shape if d > 1})
-    made = (_with_size(sample, size) for size in sizes)
-    return [row for row in made if row.accepts("float32")]
+    variants = (_without_size(sample, size) for size in sizes)
+    return [variant for variant in variants if variant.accepts("float32")]
 
 
-def _with_size(sample: Sample, size: int) -> Sample:
+def _without_size(sample: Sample, size: int) -> Sample:
     def shrink(t: T, _: str) -> T:
         shape = tuple(0 if d == size else d for d in t.shape)
         return T(*shape, dtype=t.dtype, low=t.low, high=t.high, avoid=t.avoid, distinct=t.distinct)
@@ -34,22 +34,22 @@ def _with_size(sample: Sample, size: int) -> Sample:
 
 
 def check_empty(sample: Sample, device: str = "cpu") -> None:
-    """A call with operands without elements agrees with the reference, eager and compiled."""
+    """A call with empty operands agrees with the reference, eager and compiled."""
     from meta.vm import compile as compile_program
 
-    host = call_of(sample, "float32")
+    host = make_call(sample, "float32")
     call = host.to_meta(device)
     result = call.run()
     check_types(call, result)
     check_values(sample, host, "float32", result)
     if any(isinstance(r, NDArray) and r.size for r in flat_results(result)):
-        compiled = compile_program(traced(call), device=device)(host.to_meta(device).arrays())
+        compiled = compile_program(trace_call(call), device=device)(host.to_meta(device).arrays())
         check_values(sample, host, "float32", compiled, f"{sample.op} on the virtual machine")
 
 
 def check_strided(sample: Sample) -> None:
-    """Transposed and stepped operands, from torch and from NumPy, give what compact ones give."""
-    host = call_of(sample, "float32")
+    """Calls with transposed torch tensors and stepped NumPy arrays agree with the reference."""
+    host = make_call(sample, "float32")
     for layout in (_stepped_numpy, _transposed_torch):
         call = host.map(layout)
         check_values(sample, host, "float32", call.run(), f"{sample.op} of {layout.__name__.strip('_')}")

@@ -1,8 +1,8 @@
-"""How close is close enough: one table, and the oracle rule.
+"""Tolerances by dtype, and comparison with a reference and a float64 oracle.
 
-A value passes within `atol + rtol * |expected|` of the reference. It also passes when it is that close to the float64
-oracle after adding twice the largest error of the reference itself: where the reference is inexact, being different
-from it is no fault. (torch's decomposition tests use the same idea.)
+A value passes within `atol + rtol * |expected|` of the reference. It also passes within that distance of the float64
+oracle plus twice the largest error of the reference, because an inexact reference does not prove a value wrong.
+(torch's decomposition tests use the same idea.)
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def compare(
     if actual.dtype != expected.dtype:
         raise AssertionError(f"{what}: dtype {actual.dtype}, expected {expected.dtype}")
     rtol, atol = tolerance or FORWARD.get(str(actual.dtype), (0.0, 0.0))
-    bad = far(actual, expected, rtol, atol)
-    if bad.any() and oracle is not None:
-        bad &= far(actual, oracle, rtol, atol + 2 * _error(expected, oracle))
-    if bad.any():
-        raise AssertionError(f"{what}: {_report(actual, expected, oracle, bad)} (rtol {rtol:g}, atol {atol:g})")
+    mismatches = differs(actual, expected, rtol, atol)
+    if mismatches.any() and oracle is not None:
+        mismatches &= differs(actual, oracle, rtol, atol + 2 * _largest_error(expected, oracle))
+    if mismatches.any():
+        raise AssertionError(f"{what}: {_report(actual, expected, oracle, mismatches)} (rtol {rtol:g}, atol {atol:g})")
 
 
-def far(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
-    """Where two arrays differ by more than atol + rtol * |expected|; NaN equals NaN."""
+def differs(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
+    """The mask of the elements that differ by more than atol + rtol * |expected|; NaN equals NaN."""
     import numpy as np
 
     if not dtypes.is_float(str(actual.dtype)) and not dtypes.is_float(str(expected.dtype)):
@@ -60,8 +60,8 @@ def far(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
     return ~(near | (np.isnan(a) & np.isnan(b)))
 
 
-def _error(reference: Array, oracle: Array) -> float:
-    """The largest error of the reference, over the elements where it and the oracle are finite."""
+def _largest_error(reference: Array, oracle: Array) -> float:
+    """The largest error of the reference over the elements where reference and oracle are finite."""
     import numpy as np
 
     with np.errstate(invalid="ignore", over="ignore"):
@@ -70,12 +70,15 @@ def _error(reference: Array, oracle: Array) -> float:
     return float(errors.max()) if errors.size else 0.0
 
 
-def _report(actual: Array, expected: Array, oracle: Array | None, bad: Array) -> str:
+def _report(actual: Array, expected: Array, oracle: Array | None, mismatches: Array) -> str:
     import numpy as np
 
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-    worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
-    text = f"{int(bad.sum())} of {bad.size} elements differ; at {tuple(map(int, worst))} {actual[worst]!s}"
+    ranked = np.where(mismatches, np.nan_to_num(distance, nan=np.inf), -1)
+    worst = np.unravel_index(int(np.argmax(ranked)), mismatches.shape)
+    text = (
+        f"{int(mismatches.sum())} of {mismatches.size} elements differ; at {tuple(map(int, worst))} {actual[worst]!s}"
+    )
     text += f", expected {expected[worst]!s}"
     return text if oracle is None else f"{text}, in float64 {oracle[worst]!s}"

@@ -34,16 +34,16 @@ def test_every_operator(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the expected results are torch's")
     from meta.eager.ndarray import NDArray
     from meta.testing.call import flat_results
-    from meta.testing.generic import call_of, references
+    from meta.testing.generic import make_call, reference_results
     from tests.python.op.samples import first_rows, samples
 
     calls = []
     for row in (each for each in samples() if each in first_rows()):
-        call = call_of(row, row.run_dtypes()[0])
+        call = make_call(row, row.run_dtypes()[0])
         results = flat_results(call.to_meta().run())
         comparable = row.check is None and isinstance(results[0], NDArray)
-        wanted, exact = references(row, call, results) if comparable else ([], [])
-        calls.append((row.op, call.args, call.kwargs, wanted, exact, row.tol))
+        expected, exact = reference_results(row, call, results) if comparable else ([], [])
+        calls.append((row.op, call.args, call.kwargs, expected, exact, row.tol))
     recording = tmp_path / "calls"
     recording.write_bytes(pickle.dumps(calls))
     done = python("-m", "tests.python.without_torch", "every_operator", str(recording))

@@ -8,7 +8,7 @@ import pytest
 from meta.testing import get_testable_devices
 from meta.testing.dialects import check_device
 from meta.testing.samples import OTHER_DTYPES, Sample
-from meta.testing.shapes import check_empty, emptied
+from meta.testing.shapes import check_empty, empty_variants
 from tests.python.op.samples import cases, samples
 
 HAS_CUDA = "cuda" in get_testable_devices()
@@ -19,7 +19,7 @@ if HAS_CUDA:
     def test_matches_the_reference_on_cuda(sample: Sample, dtype: str) -> None:
         check_device(sample, dtype, "cuda")
 
-    @pytest.mark.parametrize("sample", [e for row in samples() for e in emptied(row)[:1]], ids=repr)
+    @pytest.mark.parametrize("sample", [e for row in samples() for e in empty_variants(row)[:1]], ids=repr)
     def test_matches_the_reference_on_empty_operands(sample: Sample) -> None:
         check_empty(sample, "cuda")
 

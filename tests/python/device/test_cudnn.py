@@ -16,7 +16,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.op.dispatch import CallInfo, dialect, implementations
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
-from meta.testing.generic import call_of, check_types, check_values
+from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import FLOAT_DTYPES, Sample
 from tests.python.op.samples import samples
 
@@ -75,7 +75,7 @@ def rows() -> list[Any]:
 
 @pytest.mark.parametrize(("sample", "dtype"), rows())
 def test_samples_match_the_reference(sample: Sample, dtype: str) -> None:
-    host = call_of(sample, dtype)
+    host = make_call(sample, dtype)
     call = host.to_meta("cuda")
     with meta.with_dialect("cudnn"):
         result = call.run()

@@ -14,7 +14,7 @@ import numpy as np
 
 import meta
 from meta.errors import MetaError
-from meta.testing.generic import call_of
+from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T
 from tests.python.op.samples import samples
 
@@ -80,7 +80,7 @@ def main() -> None:
     for row in rows():
         for at_end in (False, True):
             say(f"{row!r} {'at the end' if at_end else 'at the start'}")
-            call = call_of(row, row.run_dtypes(())[0])
+            call = make_call(row, row.run_dtypes(())[0])
             try:
                 with meta.with_dialect("tvm"):
                     call.map(lambda x, at_end=at_end: guarded(x, at_end)).run()

@@ -3,13 +3,13 @@
 import pytest
 
 from meta.testing.samples import Sample
-from meta.testing.shapes import check_empty, check_strided, emptied
+from meta.testing.shapes import check_empty, check_strided, empty_variants
 from tests.python.op.samples import first_rows, samples
 
 FIRST = [row for row in samples() if row in first_rows()]
 
 
-@pytest.mark.parametrize("sample", [made for row in FIRST for made in emptied(row)], ids=repr)
+@pytest.mark.parametrize("sample", [made for row in FIRST for made in empty_variants(row)], ids=repr)
 def test_no_elements(sample: Sample) -> None:
     check_empty(sample)
 

@@ -144,7 +144,7 @@ def test_type_function_decides_the_dtypes_of_a_sample() -> None:
 def test_rejects_invalid_samples() -> None:
     with pytest.raises(ValueError, match="give either ref or check"):
         Sample("add", T(3))
-    with pytest.raises(ValueError, match="need a reason"):
+    with pytest.raises(ValueError, match="`tol` needs a reason"):
         Sample("add", T(3), ref=torch.add, tol={"float32": (1, 1)})
     case = ErrorCase("add", T(3), error=TypeInferenceError, match="a b")
     assert repr(case) == "add-a_b"

@@ -18,9 +18,9 @@ from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type, get
-from meta.testing.generic import call_of
+from meta.testing.generic import make_call
 from meta.testing.samples import Sample
-from meta.testing.shapes import emptied
+from meta.testing.shapes import empty_variants
 from tests.python.op.samples import first_rows, samples
 
 CUDA = device("cuda")
@@ -58,8 +58,8 @@ def loop_widths(func: Any) -> set[str]:
 def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> list[Any]:
     """The functions of the TVM kernels for a sample row on CUDA, for calls and in programs; none where TVM has no part
     in it."""
-    call = call_of(sample, sample.run_dtypes(())[0])
-    types = tuple(on_cuda(as_type(a)) for a in call.to_meta().bound())
+    call = make_call(sample, sample.run_dtypes(())[0])
+    types = tuple(on_cuda(as_type(a)) for a in call.to_meta().bound_arguments())
     if "device" in call.op.schema.names:
         types = tuple(CUDA if a == device("cpu") else a for a in types)
     out = call.op.declare(*types)
@@ -93,7 +93,9 @@ def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, targ
         library.compile_functions({"kernel": function}, target)
 
 
-@pytest.mark.parametrize("sample", [e for row in samples() if row in first_rows() for e in emptied(row)[:1]], ids=repr)
+@pytest.mark.parametrize(
+    "sample", [e for row in samples() if row in first_rows() for e in empty_variants(row)[:1]], ids=repr
+)
 def test_code_for_no_elements(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in scheduled(sample, monkeypatch, target):
         library.compile_functions({"kernel": function}, target)
