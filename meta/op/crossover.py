@@ -84,6 +84,8 @@ LIMITS: tuple[Limit, ...] = (
     Limit("cudnn", "layer_norm_dx", "cuda", "elements of 16 bits", most=0, measured="H200, 2026-11-21"),
     Limit("cudnn", "layer_norm_dx", "cuda", "elements", least=4_194_304, measured="H200, 2026-11-21"),
     Limit("cudnn", "layer_norm_dwb", "cuda", "elements", least=32_768, measured="H200, 2026-11-21"),
+    Limit("cudnn", "batch_norm_infer", "cuda", "elements in columns", least=6_291_456, measured="H200, 2026-11-22"),
+    Limit("cudnn", "batch_norm_infer", "cuda", "elements in rows", most=0, measured="H200, 2026-11-22"),
     Limit("cudnn", "batch_norm_train_dxwb", "cuda", "elements per channel of a large call", most=32_767,
           measured="H200, 2026-11-21"),
 )  # fmt: skip

@@ -60,6 +60,7 @@ class Implementation:
     payload: what the dialect's `kernel` function makes a kernel from.
     accepts: whether it can run a call, by the argument types.
     confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
+    eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
     """
 
     op: str
@@ -68,6 +69,7 @@ class Implementation:
     payload: Any
     accepts: Checker | None = None
     confirm: Checker | None = None
+    eager_only: bool = False
 
     @property
     def name(self) -> str:
@@ -117,9 +119,11 @@ class Dialect:
         plevel: int | None = None,
         accepts: Checker | None = None,
         confirm: Checker | None = None,
+        eager_only: bool = False,
     ) -> Implementation:
         """Register an implementation of `op`; raises RegistryError for a second one, or an equal plevel."""
-        made = Implementation(op, self, self.plevel if plevel is None else plevel, payload, accepts, confirm)
+        level = self.plevel if plevel is None else plevel
+        made = Implementation(op, self, level, payload, accepts, confirm, eager_only)
         known = _implementations.setdefault(op, [])
         for other in known:
             if other.dialect is self or other.plevel == made.plevel:
@@ -186,9 +190,9 @@ class Candidate:
         return f"{i.dialect.name} (plevel {i.plevel}): {self.refusal or 'accepts'}"
 
 
-def candidates(call: CallInfo) -> list[Candidate]:
+def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
     """Every implementation of the call's operator in the order they are tried, each with its answer."""
-    return [Candidate(i, _preference_refusal(i) or i.refusal(call)) for i in _in_order(implementations(call.op))]
+    return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call)) for i in _in_order(implementations(call.op))]
 
 
 def _in_order(found: list[Implementation]) -> list[Implementation]:
@@ -198,17 +202,20 @@ def _in_order(found: list[Implementation]) -> list[Implementation]:
     return sorted(found, key=lambda i: order.get(i.dialect.name, len(order)))
 
 
-def _preference_refusal(i: Implementation) -> str | None:
+def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
     if modes.dialects is None:
+        if in_program and i.eager_only:
+            return "for eager calls only: programs fuse the kernel of another dialect"
         return "plevel 0: by name only" if i.plevel <= 0 else None
     if i.dialect.name not in modes.dialects:
         return f"not among with_dialect({list(modes.dialects)})"
     return None
 
 
-def choose(call: CallInfo) -> Implementation:
-    """The implementation that runs `call`; raises DispatchError listing every candidate and its reason."""
-    tried = candidates(call)
+def choose(call: CallInfo, *, in_program: bool = False) -> Implementation:
+    """The implementation that runs `call`, eagerly or in a program; raises DispatchError listing every candidate and its
+    reason."""
+    tried = candidates(call, in_program=in_program)
     for candidate in tried:
         if candidate.refusal is None:
             for observer in modes.observers:

@@ -98,9 +98,9 @@ class Choices:
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
         if dialect is not None:
             return self._named(info, dialect)
-        chosen = choose(info)
+        chosen = choose(info, in_program=True)
         refused: list[Candidate] = []
-        for candidate in candidates(info):
+        for candidate in candidates(info, in_program=True):
             if candidate.implementation is chosen:
                 break
             refused.append(candidate)

@@ -11,7 +11,7 @@ from meta.backend.cudnn.handle import handles
 from meta.backend.cudnn.kernel import Run, around, filled, unfit
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import BELOW_TVM, DIALECT, _layer_norm
+from meta.op.dialect.cudnn import DIALECT, _layer_norm
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
@@ -140,7 +140,7 @@ def _backward(call: CallInfo) -> Run:
 
 
 DIALECT.implement("batch_norm_train", _train, accepts=refused)
-DIALECT.implement("batch_norm_infer", _infer, plevel=BELOW_TVM, accepts=refused)
+DIALECT.implement("batch_norm_infer", _infer, accepts=refused, eager_only=True)
 DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused)
 
 __all__ = ["_layer_norm"]

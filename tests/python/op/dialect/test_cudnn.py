@@ -280,6 +280,15 @@ def test_dropout(families: Any) -> None:
             lambda: call("max_pool2d", t(64, 32, 8, 8), 2),
             "131072 elements, too few: below 262144 others cost less",
         ),
+        (lambda: call("batch_norm_infer", t(64, 64, 56, 56), *[t(64)] * 4), None),
+        (
+            lambda: call("batch_norm_infer", t(16, 64, 28, 28), *[t(64)] * 4),
+            "802816 elements in columns, too few: below 6291456 others cost less",
+        ),
+        (
+            lambda: call("batch_norm_infer", t(8192, 1024), *[t(1024)] * 4),
+            "8388608 elements in rows: others cost less",
+        ),
         (
             lambda: call("layer_norm", t(64, 256, dtype="float16")),
             "16384 elements of 16 bits: others cost less",
@@ -301,6 +310,15 @@ def test_named_dialects_have_no_crossover_limits(families: Any) -> None:
     assert str(implementation.refusal(few)).startswith("64000 elements in rows, too few")
     with dispatch.with_dialect("cudnn"):
         assert implementation.refusal(few) is None
+
+
+def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
+    infer = call("batch_norm_infer", t(64, 64, 56, 56), *[t(64)] * 4)
+    eager, program = dispatch.candidates(infer)[0], dispatch.candidates(infer, in_program=True)[0]
+    assert str(eager).startswith("cudnn (plevel 15): off: ")
+    assert str(program).startswith("cudnn (plevel 15): for eager calls only")
+    with dispatch.with_dialect("cudnn"):
+        assert str(dispatch.candidates(infer, in_program=True)[0]) == str(eager)
 
 
 @pytest.mark.parametrize(
