@@ -67,17 +67,6 @@ def _layer_norm(x: Shape) -> Iterator[Sample]:
     yield sample("layer_norm_dwb", T(*x), T(*x))
 
 
-def _activations(x: Shape) -> Iterator[Sample]:
-    for name in ("relu", "sigmoid", "tanh"):
-        yield sample(name, T(*x))
-        yield sample(f"{name}_dx", T(*x), T(*x))
-
-
-def _dropout(x: Shape) -> Iterator[Sample]:
-    yield sample("dropout", T(*x), T(2, dtype="int64", low=0, high=9), 0.1)
-    yield sample("dropout_dx", T(*x), T(*x, dtype="bool"), 0.1)
-
-
 def _attention(x: Shape) -> Iterator[Sample]:
     yield sample("scaled_dot_product_attention", T(*x), T(*x), T(*x))
     yield sample("scaled_dot_product_attention_dx", T(*x), T(*x), T(*x), T(*x), T(*x[:-1]), T(*x))
@@ -114,10 +103,6 @@ def problems() -> Iterator[Sample]:
     yield from _pooling(3, (4, 32, 16, 56, 56), 2, 2)
     yield from _adaptive((64, 512, 7, 7), 1)
     yield from _adaptive((16, 64, 56, 56), 7)
-    yield from _activations((8192, 1024))
-    yield from _activations((64, 64))
-    yield from _dropout((8192, 1024))
-    yield from _dropout((64, 64))
     yield from _attention((8, 16, 1024, 64))
     yield from _attention((2, 4, 64, 32))
     yield sample("sort", T(1024, 4096))

@@ -192,7 +192,9 @@ class Candidate:
 
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
     """Every implementation of the call's operator in the order they are tried, each with its answer."""
-    return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call)) for i in _in_order(implementations(call.op))]
+    return [
+        Candidate(i, _preference_refusal(i, in_program) or i.refusal(call)) for i in _in_order(implementations(call.op))
+    ]
 
 
 def _in_order(found: list[Implementation]) -> list[Implementation]:
@@ -213,8 +215,8 @@ def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
 
 
 def choose(call: CallInfo, *, in_program: bool = False) -> Implementation:
-    """The implementation that runs `call`, eagerly or in a program; raises DispatchError listing every candidate and its
-    reason."""
+    """The implementation that runs `call`, eagerly or in a program; raises DispatchError listing every candidate and
+    its reason."""
     tried = candidates(call, in_program=in_program)
     for candidate in tried:
         if candidate.refusal is None:

@@ -16,7 +16,7 @@ _LEAST_RANK: Final = 4
 
 
 class Descriptor:
-    """A descriptor of a kind ("Tensor", "Pooling", "Activation"); `pointer` goes into calls."""
+    """A descriptor of a kind ("Tensor", "Pooling"); `pointer` goes into calls."""
 
     __slots__ = ("__weakref__", "pointer")
 
@@ -57,12 +57,6 @@ def pooling(mode: int, window: Sequence[int], padding: Sequence[int], stride: Se
     library.functions().cudnnSetPoolingNdDescriptor(
         made.pointer, mode, _PROPAGATE_NAN, len(window), _ints(window), _ints(padding), _ints(stride)
     )
-    return made
-
-
-def activation(mode: int) -> Descriptor:
-    made = Descriptor("Activation")
-    library.functions().cudnnSetActivationDescriptor(made.pointer, mode, _PROPAGATE_NAN, 0.0)
     return made
 
 

@@ -24,9 +24,8 @@ from meta.backend.cudnn.handle import Handle, Workspace
 
 MOST_WORKSPACE = 4 << 30
 """Bytes of scratch memory that a plan may ask for."""
-_NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16",
-          "bool": "INT8"}  # fmt: skip
-"""The library's dtypes by ours. Its own BOOLEAN has eight elements in a byte."""
+_NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
+"""The library's dtypes by ours."""
 
 
 def missing() -> str | None:
@@ -98,9 +97,9 @@ class Graph:
             dim=list(shape), stride=list(compact(shape)), data_type=data_type(dtype or self.dtype), uid=number
         )
 
-    def scalar(self, number: int, rank: int = 4) -> Any:
-        """A float that is read from the host's memory, of the rank of what it meets."""
-        ones = [1] * rank
+    def scalar(self, number: int) -> Any:
+        """A float that is read from the host's memory, of rank 4."""
+        ones = [1] * 4
         return self.graph.tensor(
             dim=ones, stride=ones, data_type=data_type("float32"), is_pass_by_value=True, uid=number
         )

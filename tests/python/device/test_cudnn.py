@@ -93,26 +93,6 @@ def test_samples_reach_all_other_operators() -> None:
     assert missed == known
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
-def test_dropout(dtype: str, p: float) -> None:
-    """The mask of every other dialect, zeros also in place of what is not finite, the gradient, and a program."""
-    x, key = values(48, 256, dtype=dtype), np.array([7, 1 << 40])
-    drawn = meta.bernoulli(meta.array(key), x.shape, 1 - p, "bool").numpy()
-    wanted = np.where(drawn, x.astype(np.float64), 0.0) * (0.0 if p == 1 else 1 / (1 - p))
-    x[np.nonzero(~drawn)] = np.inf
-    y, mask = run("dropout", [x, key], p)
-    np.testing.assert_array_equal(mask, drawn)
-    np.testing.assert_allclose(y, wanted, *LIMITS[dtype])
-    np.testing.assert_allclose(run("dropout_dx", [x, drawn], p)[0], wanted, *LIMITS[dtype])
-    program = meta.trace(lambda a, k: meta.dropout(a, k, p)[0] * 2.0)
-    with meta.with_dialect(["cudnn", "tvm"]):
-        compiled = meta.vm.compile(program, "cuda")
-    for _ in range(4):
-        doubled = compiled(meta.array(x, device="cuda"), meta.array(key, device="cuda"))
-    np.testing.assert_allclose(doubled.numpy().astype(np.float64), 2 * wanted, *LIMITS[dtype])
-
-
 @pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6, 8)])
 def test_adaptive_pooling_of_one_and_three_axes(shape: tuple[int, ...]) -> None:
     rank = len(shape) - 2

@@ -1,6 +1,6 @@
 """The cuDNN dialect: NVIDIA's kernels for networks, through its C library and nvidia-cudnn-frontend. Optional.
 
-Nothing of cuDNN is loaded before an operator meets a tensor on a GPU. `settings` has what users may choose.
+cuDNN is loaded when an operator first runs on a GPU. `settings` holds the options of users.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from meta.backend.cudnn import settings as settings
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 BELOW_TVM = 8
-"""The plevel of operators for which TVM's kernels measured faster, or join others in programs (docs/gpu.md)."""
+"""The plevel of operators whose TVM kernels measured faster (docs/gpu.md)."""
 
 
 def _probe() -> str | None:
@@ -18,10 +18,10 @@ def _probe() -> str | None:
     return probe()
 
 
-def _made(implementation: Implementation, call: CallInfo) -> Kernel:
+def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     from meta.backend.cudnn.kernel import kernel
 
     return kernel(implementation.payload, call)
 
 
-DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _made)
+DIALECT = Dialect("cudnn", frozenset({"cuda"}), 15, _probe, _kernel)

@@ -1,7 +1,7 @@
-"""Normalisation of layers by nvidia-cudnn-frontend: rows of what is normalised together.
+"""Layer norm by nvidia-cudnn-frontend, over rows.
 
-cuDNN's backward kernel gives all three gradients at once from the statistics of the forward one, where our operators
-give one or two from x: each finds the statistics again and drops what it does not return."""
+cuDNN's backward kernel computes all three gradients from the statistics of the forward one. Our operators return one or
+two gradients from x: each recomputes the statistics and discards the other gradients."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Problem:
 
 
 def problem(call: CallInfo, phase: str) -> Problem:
-    """The rows of a call's x; axes are the last ones."""
+    """The problem of a call, whose axes are the last ones."""
     args = call.bind()
     x: TensorType = args["x"]
     columns = product([x.shape[a] for a in args["axis"]])
-    given = [args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)]
-    return Problem(phase, product(x.shape) // columns, columns, x.dtype, (*given, "float32")[0], call.device)
+    parameters = [args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)]
+    return Problem(phase, product(x.shape) // columns, columns, x.dtype, (*parameters, "float32")[0], call.device)
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """Why the arguments are not what cuDNN's layer norm takes."""
+    """Why cuDNN's layer norm does not take the arguments, or None."""
     reason = unfit(call, _DTYPES)
     if reason:
         return reason
@@ -65,103 +65,105 @@ def unsuited(call: CallInfo) -> str | None:
     last = set(range(x.ndim - len(axis), x.ndim))
     if {a % x.ndim for a in axis} != last:
         return f"axes {axis} of rank {x.ndim}: cuDNN normalises the last ones"
-    given = {args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)}
+    dtypes = {args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)}
     return (
-        f"scale and bias are {' and '.join(sorted(given))}: cuDNN takes them in one dtype" if len(given) > 1 else None
+        f"scale and bias are {' and '.join(sorted(dtypes))}: cuDNN takes them in one dtype" if len(dtypes) > 1 else None
     )
 
 
 def without_plan(call: CallInfo) -> str | None:
-    """Why cuDNN itself refuses a normalisation of layers."""
+    """Why cuDNN has no plan for a layer norm, or None."""
     reason = frontend.missing()
     if reason:
         return reason
     handle = handles(call.device)()
     phases = ("infer",) if call.op.name == "layer_norm" else ("train", "backward")
-    return next((s.refusal for p in phases if (s := _solution(problem(call, p), handle)).refusal), None)
+    return next((s.refusal for p in phases if (s := _solve(problem(call, p), handle)).refusal), None)
 
 
-def _described(wanted: Problem, handle: Handle) -> Graph:
-    graph = Graph(f"layer norm of {wanted.dtype} ({wanted.rows}, {wanted.columns})", handle, wanted.dtype, "float32")
-    data, row, column = (wanted.rows, wanted.columns, 1, 1), (1, wanted.columns, 1, 1), (wanted.rows, 1, 1, 1)
+def _build_graph(target: Problem, handle: Handle) -> Graph:
+    graph = Graph(f"layer norm of {target.dtype} ({target.rows}, {target.columns})", handle, target.dtype, "float32")
+    data, row, column = (target.rows, target.columns, 1, 1), (1, target.columns, 1, 1), (target.rows, 1, 1, 1)
     cudnn = frontend.module()
-    x, scale = graph.input(X, data), graph.input(SCALE, row, wanted.parameter)
-    if wanted.phase == "backward":
+    x, scale = graph.input(X, data), graph.input(SCALE, row, target.parameter)
+    if target.phase == "backward":
         dx, dscale, dbias = graph.graph.layernorm_backward(
             grad=graph.input(DY, data), input=x, scale=scale, mean=graph.input(MEAN, column, "float32"),
             inv_variance=graph.input(INVSTD, column, "float32"),
         )  # fmt: skip
         graph.output(dx, DX, data)
-        graph.output(dscale, DSCALE, row, wanted.parameter)
-        graph.output(dbias, DBIAS, row, wanted.parameter)
+        graph.output(dscale, DSCALE, row, target.parameter)
+        graph.output(dbias, DBIAS, row, target.parameter)
         return graph
     phases = cudnn.norm_forward_phase
     y, mean, invstd = graph.graph.layernorm(
-        norm_forward_phase=phases.TRAINING if wanted.phase == "train" else phases.INFERENCE,
-        input=x, scale=scale, bias=graph.input(BIAS, row, wanted.parameter), epsilon=graph.scalar(EPS),
+        norm_forward_phase=phases.TRAINING if target.phase == "train" else phases.INFERENCE,
+        input=x, scale=scale, bias=graph.input(BIAS, row, target.parameter), epsilon=graph.scalar(EPS),
     )  # fmt: skip
     graph.output(y, Y, data)
-    if wanted.phase == "train":
+    if target.phase == "train":
         graph.output(mean, MEAN, column, "float32")
         graph.output(invstd, INVSTD, column, "float32")
     return graph
 
 
-def _solution(wanted: Problem, handle: Handle) -> Solution:
-    return plans.solve(wanted, lambda: _described(wanted, handle))
+def _solve(target: Problem, handle: Handle) -> Solution:
+    return plans.solve(target, lambda: _build_graph(target, handle))
 
 
 def _forward(call: CallInfo) -> Run:
-    wanted, args, current = problem(call, "infer"), call.bind(), handles(call.device)
-    solution, eps = _solution(wanted, current()), ctypes.c_float(args["eps"])
+    target, args, current = problem(call, "infer"), call.bind(), handles(call.device)
+    solution, eps = _solve(target, current()), ctypes.c_float(args["eps"])
     fixed = {EPS: ctypes.addressof(eps)}
     names: list[int] = []
     for name, number, value in (("scale", SCALE, 1.0), ("bias", BIAS, 0.0)):
         if args[name] is None:
-            fixed[number] = filled(value, wanted.columns, wanted.parameter, wanted.device).data_ptr()
+            fixed[number] = filled(value, target.columns, target.parameter, target.device).data_ptr()
         else:
             names.append(number)
 
     def run(x: Any, *rest: Any, _: Any = eps) -> None:
-        *given, y = rest
-        parameters = {number: t.data_ptr() for number, t in zip(names, given, strict=True)}
-        solution.run(current(), {X: x.data_ptr(), Y: y.data_ptr(), **parameters, **fixed})
+        *parameters, y = rest
+        addresses = {number: t.data_ptr() for number, t in zip(names, parameters, strict=True)}
+        solution.run(current(), {X: x.data_ptr(), Y: y.data_ptr(), **addresses, **fixed})
 
     return run
 
 
 class _Gradient:
-    """All three gradients; those that nobody wants go to scratch memory."""
+    """All three gradients; unused ones are written to scratch memory."""
 
     def __init__(self, call: CallInfo) -> None:
-        wanted, on = problem(call, "train"), call.device
-        self.current = handles(on)
+        target, device = problem(call, "train"), call.device
+        self.current = handles(device)
         handle = self.current()
-        self.forward = _solution(wanted, handle)
-        self.backward = _solution(problem(call, "backward"), handle)
+        self.forward = _solve(target, handle)
+        self.backward = _solve(problem(call, "backward"), handle)
         self.eps = ctypes.c_float(call.bind()["eps"])
-        self.one = filled(1.0, wanted.columns, wanted.parameter, on).data_ptr()
-        self.zero = filled(0.0, wanted.columns, wanted.parameter, on).data_ptr()
-        data, statistics = (wanted.rows, wanted.columns), (wanted.rows,)
+        self.one = filled(1.0, target.columns, target.parameter, device).data_ptr()
+        self.zero = filled(0.0, target.columns, target.parameter, device).data_ptr()
+        data, statistics = (target.rows, target.columns), (target.rows,)
         self.new = {
-            Y: storage.allocator(tensor_type(data, wanted.dtype, on)),
-            DX: storage.allocator(tensor_type(data, wanted.dtype, on)),
-            MEAN: storage.allocator(tensor_type(statistics, "float32", on)),
-            INVSTD: storage.allocator(tensor_type(statistics, "float32", on)),
-            DSCALE: storage.allocator(tensor_type((wanted.columns,), wanted.parameter, on)),
-            DBIAS: storage.allocator(tensor_type((wanted.columns,), wanted.parameter, on)),
+            Y: storage.allocator(tensor_type(data, target.dtype, device)),
+            DX: storage.allocator(tensor_type(data, target.dtype, device)),
+            MEAN: storage.allocator(tensor_type(statistics, "float32", device)),
+            INVSTD: storage.allocator(tensor_type(statistics, "float32", device)),
+            DSCALE: storage.allocator(tensor_type((target.columns,), target.parameter, device)),
+            DBIAS: storage.allocator(tensor_type((target.columns,), target.parameter, device)),
         }
 
     def __call__(self, x: Any, scale: Any, dy: Any, results: dict[int, Any]) -> None:
-        handle, at = self.current(), x.data_ptr()
+        handle, x_address = self.current(), x.data_ptr()
         weights = self.one if scale is None else scale.data_ptr()
-        mine = {number: new() for number, new in self.new.items() if number not in results}
-        made = {number: t.data_ptr() for number, t in {**mine, **results}.items()}
-        statistics = {MEAN: made[MEAN], INVSTD: made[INVSTD]}
+        scratch = {number: new() for number, new in self.new.items() if number not in results}
+        addresses = {number: t.data_ptr() for number, t in {**scratch, **results}.items()}
+        statistics = {MEAN: addresses[MEAN], INVSTD: addresses[INVSTD]}
         eps = ctypes.addressof(self.eps)
-        self.forward.run(handle, {X: at, SCALE: weights, BIAS: self.zero, EPS: eps, Y: made[Y], **statistics})
-        gradients = {number: made[number] for number in (DX, DSCALE, DBIAS)}
-        self.backward.run(handle, {X: at, SCALE: weights, DY: dy.data_ptr(), **statistics, **gradients})
+        self.forward.run(
+            handle, {X: x_address, SCALE: weights, BIAS: self.zero, EPS: eps, Y: addresses[Y], **statistics}
+        )
+        gradients = {number: addresses[number] for number in (DX, DSCALE, DBIAS)}
+        self.backward.run(handle, {X: x_address, SCALE: weights, DY: dy.data_ptr(), **statistics, **gradients})
 
 
 def _dx(call: CallInfo) -> Run:

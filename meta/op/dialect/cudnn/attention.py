@@ -1,4 +1,4 @@
-"""Scaled dot-product attention by nvidia-cudnn-frontend: half precisions, scores never written to memory."""
+"""Scaled dot-product attention by nvidia-cudnn-frontend: halves only, without scores in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DK: Final = 8
 DV: Final = 9
 _DTYPES: Final = ("float16", "bfloat16")
 _MULTIPLE: Final = 8
-"""Of elements that cuDNN reads a row of features in."""
+"""cuDNN reads features in groups of this many elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Problem:
         return f"{name} of {self.dtype} {self.q} with {self.v}"
 
 
-def _of_rank_4(shape: Any) -> _Ints:
-    """A shape with leading axes joined, or added."""
+def _reshape_to_rank_4(shape: Any) -> _Ints:
+    """The shape with its leading axes joined, or with axes of size 1 added."""
     if len(shape) == 4:
         return tuple(map(int, shape))
     return (product(shape[:-2]), 1, int(shape[-2]), int(shape[-1]))
@@ -69,11 +69,11 @@ def _of_rank_4(shape: Any) -> _Ints:
 def problem(call: CallInfo) -> Problem:
     args = call.bind()
     q, v, scale = args["q"], args["v"], args["scale"]
-    shape = _of_rank_4(q.shape)
+    shape = _reshape_to_rank_4(q.shape)
     return Problem(
         "dy" in args,
         shape,
-        _of_rank_4(v.shape),
+        _reshape_to_rank_4(v.shape),
         q.dtype,
         args["causal"],
         1 / math.sqrt(shape[-1]) if scale is None else float(scale),
@@ -82,7 +82,7 @@ def problem(call: CallInfo) -> Problem:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """Why the arguments are not what cuDNN's attention takes."""
+    """Why cuDNN's attention does not take the arguments, or None."""
     args = call.bind()
     q, v = args["q"], args["v"]
     if q.dtype not in _DTYPES:
@@ -98,36 +98,36 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses an attention."""
-    return frontend.missing() or _solution(problem(call), handles(call.device)()).refusal
+    return frontend.missing() or _solve(problem(call), handles(call.device)()).refusal
 
 
-def _described(wanted: Problem, handle: Handle) -> Graph:
-    graph = Graph(str(wanted), handle, wanted.dtype, "float32")
-    q, k, v = graph.input(Q, wanted.q), graph.input(K, wanted.k), graph.input(V, wanted.v)
-    if not wanted.backward:
+def _build_graph(target: Problem, handle: Handle) -> Graph:
+    graph = Graph(str(target), handle, target.dtype, "float32")
+    q, k, v = graph.input(Q, target.q), graph.input(K, target.k), graph.input(V, target.v)
+    if not target.backward:
         y, lse = graph.graph.sdpa(
-            q=q, k=k, v=v, generate_stats=True, attn_scale=wanted.scale, use_causal_mask=wanted.causal
+            q=q, k=k, v=v, generate_stats=True, attn_scale=target.scale, use_causal_mask=target.causal
         )
-        graph.output(y, Y, wanted.y)
-        graph.output(lse, LSE, wanted.lse, "float32")
+        graph.output(y, Y, target.y)
+        graph.output(lse, LSE, target.lse, "float32")
         return graph
-    y, dy, lse = graph.input(Y, wanted.y), graph.input(DY, wanted.y), graph.input(LSE, wanted.lse, "float32")
+    y, dy, lse = graph.input(Y, target.y), graph.input(DY, target.y), graph.input(LSE, target.lse, "float32")
     dq, dk, dv = graph.graph.sdpa_backward(
-        q=q, k=k, v=v, o=y, dO=dy, stats=lse, attn_scale=wanted.scale, use_causal_mask=wanted.causal
+        q=q, k=k, v=v, o=y, dO=dy, stats=lse, attn_scale=target.scale, use_causal_mask=target.causal
     )
-    for made, number, shape in ((dq, DQ, wanted.q), (dk, DK, wanted.k), (dv, DV, wanted.v)):
-        graph.output(made, number, shape)
+    for gradient, number, shape in ((dq, DQ, target.q), (dk, DK, target.k), (dv, DV, target.v)):
+        graph.output(gradient, number, shape)
     return graph
 
 
-def _solution(wanted: Problem, handle: Handle) -> Solution:
-    return plans.solve(wanted, lambda: _described(wanted, handle))
+def _solve(target: Problem, handle: Handle) -> Solution:
+    return plans.solve(target, lambda: _build_graph(target, handle))
 
 
-def _runner(numbers: _Ints) -> Any:
+def _kernel_maker(numbers: _Ints) -> Any:
     def make(call: CallInfo) -> Run:
         current = handles(call.device)
-        solution = _solution(problem(call), current())
+        solution = _solve(problem(call), current())
 
         def run(*raw: Any) -> None:
             solution.run(current(), {n: t.data_ptr() for n, t in zip(numbers, raw, strict=True)})
@@ -138,5 +138,7 @@ def _runner(numbers: _Ints) -> Any:
 
 
 _NAME: Final = "scaled_dot_product_attention"
-DIALECT.implement(_NAME, _runner((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan)
-DIALECT.implement(f"{_NAME}_dx", _runner((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited, confirm=without_plan)
+DIALECT.implement(_NAME, _kernel_maker((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan)
+DIALECT.implement(
+    f"{_NAME}_dx", _kernel_maker((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited, confirm=without_plan
+)

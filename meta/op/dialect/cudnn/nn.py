@@ -1,5 +1,4 @@
-"""Softmax and its relatives by the C API: what sums to one is a row where the axis is the last one, else channels.
-Dropout (`_dropout`) by nvidia-cudnn-frontend."""
+"""softmax, log_softmax and their gradients by the C API: over rows if the axis is the last one, else over channels."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handles
 from meta.backend.cudnn.kernel import Maker, Run, around, unfit
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import DIALECT, _dropout
+from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
 _ACCURATE: Final = 1
@@ -19,8 +18,8 @@ _INSTANCE: Final = 0
 _CHANNEL: Final = 1
 
 
-def _described(t: TensorType, axis: int) -> tuple[Descriptor, int]:
-    """The descriptor of a tensor, and the mode: "channel" is up to 1000 times slower for rows."""
+def _describe(t: TensorType, axis: int) -> tuple[Descriptor, int]:
+    """The descriptor of a tensor, and the mode. (Mode "channel" is up to 1000 times slower for rows.)"""
     sizes = around(t.shape, axis)
     return tensor(t.dtype, sizes), _INSTANCE if sizes[2] == 1 else _CHANNEL
 
@@ -28,11 +27,11 @@ def _described(t: TensorType, axis: int) -> tuple[Descriptor, int]:
 def _forward(algorithm: int) -> Maker:
     def make(call: CallInfo) -> Run:
         x, axis = call.args
-        described, mode = _described(x, axis)
+        descriptor, mode = _describe(x, axis)
         one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxForward, described.pointer
+        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxForward, descriptor.pointer
 
-        def run(x: Any, out: Any, _: Any = described) -> None:
+        def run(x: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer
             softmax(handle, algorithm, mode, one, d, x.data_ptr(), zero, d, out.data_ptr())
 
@@ -44,11 +43,11 @@ def _forward(algorithm: int) -> Maker:
 def _backward(algorithm: int) -> Maker:
     def make(call: CallInfo) -> Run:
         y, _, axis = call.args
-        described, mode = _described(y, axis)
+        descriptor, mode = _describe(y, axis)
         one, zero = factor(1.0, y.dtype), factor(0.0, y.dtype)
-        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxBackward, described.pointer
+        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxBackward, descriptor.pointer
 
-        def run(y: Any, dy: Any, out: Any, _: Any = described) -> None:
+        def run(y: Any, dy: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer
             softmax(handle, algorithm, mode, one, d, y.data_ptr(), d, dy.data_ptr(), zero, d, out.data_ptr())
 
@@ -60,5 +59,3 @@ def _backward(algorithm: int) -> Maker:
 for _name, _algorithm in (("softmax", _ACCURATE), ("log_softmax", _LOG)):
     DIALECT.implement(_name, _forward(_algorithm), accepts=unfit)
     DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=unfit)
-
-__all__ = ["_dropout"]

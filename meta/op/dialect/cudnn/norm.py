@@ -1,4 +1,4 @@
-"""Normalisations: of batches by the C API, of layers (`_layer_norm`) by nvidia-cudnn-frontend."""
+"""Batch norm by the C API; layer norm (`_layer_norm`) by nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from meta.op.dispatch import CallInfo
 _SPATIAL: Final = 1
 """The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then
 overflows on values that are large but finite."""
-_FEW_ROWS: Final = 8192
+_CHANNELS_LAST_ROWS: Final = 8192
 _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 
-def refused(call: CallInfo) -> str | None:
-    """Why a normalisation of batches is not for cuDNN."""
+def unsupported(call: CallInfo) -> str | None:
+    """Why cuDNN's batch norm does not take the arguments, or None."""
     reason = unfit(call)
     if reason:
         return reason
@@ -35,11 +35,12 @@ def refused(call: CallInfo) -> str | None:
     return None
 
 
-def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
-    """Descriptors of x and of what there is one of a channel. Many rows of channels are one image with its channels
-    last, few are as many images of one element: either is slow where the other is fast."""
+def _describe(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
+    """Descriptors of x and of a tensor with one element per channel. A matrix (rows, channels) is
+    described as one image with channels last if it has many rows, else as images of one element: each is slow for the
+    other."""
     before, channels, after = around(x.shape, axis)
-    if after == 1 and before > _FEW_ROWS:
+    if after == 1 and before > _CHANNELS_LAST_ROWS:
         size = before * channels
         data = tensor(x.dtype, (1, channels, before, 1), (size, 1, channels, channels))
     else:
@@ -48,7 +49,7 @@ def _described(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
 
 
 class _Channels:
-    """Tensors with one element a channel: those of a call, or constants where it has none."""
+    """Parameters with one element per channel: tensors of the call, or constants in place of absent ones."""
 
     def __init__(self, call: CallInfo, names: tuple[str, ...]) -> None:
         args = call.bind()
@@ -58,36 +59,37 @@ class _Channels:
         self.device = call.device
         self.present = [isinstance(args[name], TensorType) for name in names]
         self.constants = [
-            0 if there else self._constant(float(name == "w")) for name, there in zip(names, self.present, strict=True)
+            0 if is_present else self._constant(float(name == "w"))
+            for name, is_present in zip(names, self.present, strict=True)
         ]
 
     def _constant(self, value: float) -> int:
         return filled(value, self.count, self.dtype, self.device).data_ptr()
 
-    def addresses(self, given: Any) -> list[int]:
-        """The addresses of all, of the tensors that are there."""
-        rest = iter(given)
+    def addresses(self, tensors: Any) -> list[int]:
+        """The addresses of all parameters; `tensors` are those of the call."""
+        remaining = iter(tensors)
         return [
-            next(rest).data_ptr() if there else constant
-            for there, constant in zip(self.present, self.constants, strict=True)
+            next(remaining).data_ptr() if is_present else constant
+            for is_present, constant in zip(self.present, self.constants, strict=True)
         ]
 
 
 def _train(call: CallInfo) -> Run:
     x, _, _, _, _, momentum, eps, axis = call.args
-    described = _described(x, axis)
-    data, channel = (d.pointer for d in described)
+    descriptors = _describe(x, axis)
+    data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
     normalise = library.functions().cudnnBatchNormalizationForwardTraining
     size = parameters.count * (8 if parameters.dtype == "float64" else 4)
 
-    def run(x: Any, *rest: Any, _: Any = described) -> None:
+    def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
         handle = current()
-        *given, y, new_mean, new_var, mean, invstd = rest
-        old_mean, old_var, w, b = parameters.addresses(given)
+        *tensors, y, new_mean, new_var, mean, invstd = rest
+        old_mean, old_var, w, b = parameters.addresses(tensors)
         running_mean, running_var = new_mean.data_ptr(), new_var.data_ptr()
-        # cuDNN updates them in place; programs may have given the new ones memory of their own.
+        # cuDNN updates running statistics in place; programs may allocate the new ones separately.
         if running_mean != old_mean:
             cuda.copy(running_mean, old_mean, size, handle.stream)
         if running_var != old_var:
@@ -102,15 +104,15 @@ def _train(call: CallInfo) -> Run:
 
 def _infer(call: CallInfo) -> Run:
     x, _, _, _, _, eps, axis = call.args
-    described = _described(x, axis)
-    data, channel = (d.pointer for d in described)
+    descriptors = _describe(x, axis)
+    data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
     normalise = library.functions().cudnnBatchNormalizationForwardInference
 
-    def run(x: Any, *rest: Any, _: Any = described) -> None:
-        *given, y = rest
-        mean, var, w, b = parameters.addresses(given)
+    def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
+        *tensors, y = rest
+        mean, var, w, b = parameters.addresses(tensors)
         normalise(
             current().pointer, _SPATIAL, one, zero, data, x.data_ptr(), data, y.data_ptr(), channel, w, b, mean, var,
             eps,
@@ -121,16 +123,16 @@ def _infer(call: CallInfo) -> Run:
 
 def _backward(call: CallInfo) -> Run:
     _, x, _, _, _, axis = call.args
-    described = _described(x, axis)
-    data, channel = (d.pointer for d in described)
+    descriptors = _describe(x, axis)
+    data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handles(call.device), _Channels(call, ("w", "mean", "invstd"))
     back = library.functions().cudnnBatchNormalizationBackward
 
-    def run(dy: Any, x: Any, *rest: Any, _: Any = described) -> None:
-        *given, dx, dw, db = rest
-        w, mean, invstd = parameters.addresses(given)
-        # With mean and invstd given, eps is not read; it must be a legal one all the same.
+    def run(dy: Any, x: Any, *rest: Any, _: Any = descriptors) -> None:
+        *tensors, dx, dw, db = rest
+        w, mean, invstd = parameters.addresses(tensors)
+        # cuDNN checks eps but does not read it when mean and invstd are passed.
         back(
             current().pointer, _SPATIAL, one, zero, one, zero, data, x.data_ptr(), data, dy.data_ptr(), data,
             dx.data_ptr(), channel, w, dw.data_ptr(), db.data_ptr(), 1e-5, mean, invstd,
@@ -139,8 +141,8 @@ def _backward(call: CallInfo) -> Run:
     return run
 
 
-DIALECT.implement("batch_norm_train", _train, accepts=refused)
-DIALECT.implement("batch_norm_infer", _infer, accepts=refused, eager_only=True)
-DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=refused)
+DIALECT.implement("batch_norm_train", _train, accepts=unsupported)
+DIALECT.implement("batch_norm_infer", _infer, accepts=unsupported, eager_only=True)
+DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=unsupported)
 
 __all__ = ["_layer_norm"]
