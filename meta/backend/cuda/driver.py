@@ -1,62 +1,70 @@
-"""The CUDA driver by ctypes: what TVM's runtime has no function for. `libcuda` comes with the driver, not with CUDA.
+"""The CUDA driver through cuda.bindings: what TVM's runtime has no function for.
 
 Streams and graphs are the driver's handles, as int; stream 0 is the default stream.
 """
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from threading import local
 from typing import Any, Final
 
+from meta.backend.cuda.bindings import bindings
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import DeviceError
 
 _CUDA: Final = 2  # DLPack's number for the kind
-_NON_BLOCKING: Final = 1
-_NO_TIMING: Final = 2
-_THREAD_LOCAL: Final = 1
-"""A capture that calls of other threads do not disturb."""
+_LEGACY_STREAMS: Final = (0, 1)
+"""Handles of the default stream, which cannot be captured."""
 _thread = local()
 
 
 @cache
 def library() -> Any:
-    """The loaded driver. Raises DeviceError when this machine has none."""
+    """The module `cuda.bindings.driver`, with the driver initialised if there is a device.
+
+    Raises DeviceError where the package or the driver is missing."""
+    module = bindings("driver")
     try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
+        module.cuInit(0)
+    except (RuntimeError, OSError) as error:
         raise DeviceError(
             "device", f"there is no CUDA driver here: {error}", '"cpu", which every machine has'
         ) from None
+    return module
 
 
 def probe() -> str | None:
     """Why there is no CUDA here, None where there is."""
     try:
-        count = ctypes.c_int()
-        status = library().cuInit(0) or library().cuDeviceGetCount(ctypes.byref(count))
-    except DeviceError:
-        return "no CUDA driver (libcuda.so.1)"
+        module = library()
+    except DeviceError as error:
+        return error.problem
+    status = module.cuInit(0)[0]
     if status:
         return f"the CUDA driver does not start: {error_text(status)}"
-    return None if count.value else "no CUDA device"
+    return None if device_count() else "no CUDA device"
 
 
-def call(name: str, *args: Any) -> None:
-    """Call a function of the driver; raises DeviceError, with its name and the driver's words, when it fails."""
-    status = getattr(library(), name)(*args)
+def call(name: str, *args: Any) -> Any:
+    """The result of a function of the driver, or a tuple of them; raises DeviceError, with the function's name and the
+    driver's name of the error, when it fails."""
+    status, *results = getattr(library(), name)(*args)
     if status:
         raise DeviceError("cuda", f"{name} failed: {error_text(status)}", remedy="see the documentation of the driver")
+    return results[0] if len(results) == 1 else tuple(results)
 
 
-def error_text(status: int) -> str:
-    """The driver's name for a status."""
-    text = ctypes.c_char_p()
-    library().cuGetErrorName(status, ctypes.byref(text))
-    return f"{(text.value or b'unknown error').decode()} ({status})"
+def error_text(status: Any) -> str:
+    """The driver's name for a status, and its number."""
+    return f"{status.name} ({int(status)})"
+
+
+@cache
+def device_count() -> int:
+    """How many GPUs this process sees."""
+    return call("cuDeviceGetCount")
 
 
 def enter(on: Device) -> None:
@@ -69,26 +77,18 @@ def enter(on: Device) -> None:
 def memory(on: Device) -> tuple[int, int]:
     """(free, total) bytes of the device, by the driver."""
     enter(on)
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    return free.value, total.value
+    free, total = call("cuMemGetInfo")
+    return free, total
 
 
 def copy(target: int, source: int, count: int, stream: int) -> None:
     """Copy bytes between any two addresses, in the order of a stream."""
-    call("cuMemcpyAsync", ctypes.c_uint64(target), ctypes.c_uint64(source), ctypes.c_size_t(count),
-         ctypes.c_void_p(stream))  # fmt: skip
-
-
-def fill(target: int, value: int, count: int, stream: int) -> None:
-    """Set bytes of the device."""
-    call("cuMemsetD8Async", ctypes.c_uint64(target), ctypes.c_ubyte(value), ctypes.c_size_t(count),
-         ctypes.c_void_p(stream))  # fmt: skip
+    call("cuMemcpyAsync", target, source, count, stream)
 
 
 def synchronize(stream: int) -> None:
     """Wait until the work given to a stream is done."""
-    call("cuStreamSynchronize", ctypes.c_void_p(stream))
+    call("cuStreamSynchronize", stream)
 
 
 def synchronize_all() -> None:
@@ -98,50 +98,50 @@ def synchronize_all() -> None:
 
 def wait_for(waiting: int, other: int) -> None:
     """Work given to `waiting` from now on starts when what `other` has been given so far is done."""
-    event = ctypes.c_void_p()
-    call("cuEventCreate", ctypes.byref(event), _NO_TIMING)
+    event = call("cuEventCreate", library().CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
     try:
-        call("cuEventRecord", event, ctypes.c_void_p(other))
-        call("cuStreamWaitEvent", ctypes.c_void_p(waiting), event, 0)
+        call("cuEventRecord", event, other)
+        call("cuStreamWaitEvent", waiting, event, 0)
     finally:
-        call("cuEventDestroy_v2", event)
+        call("cuEventDestroy", event)
 
 
 def new_stream() -> int:
     """A stream that runs beside the default one."""
-    stream = ctypes.c_void_p()
-    call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
-    return int(stream.value or 0)
+    return int(call("cuStreamCreate", library().CUstream_flags.CU_STREAM_NON_BLOCKING.value))
+
+
+def capturing(stream: int) -> bool:
+    """Whether work given to the stream is being recorded into a CUDA graph."""
+    return stream not in _LEGACY_STREAMS and bool(int(call("cuStreamIsCapturing", stream)))
 
 
 def begin_capture(stream: int) -> None:
-    """Record what the stream is given from now on, instead of running it."""
-    call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _THREAD_LOCAL)
+    """Record what the stream is given from now on, instead of running it. Calls of other threads do not disturb it."""
+    call("cuStreamBeginCapture", stream, library().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 
 
 def end_capture(stream: int) -> int:
     """The executable graph of what was recorded."""
-    graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
-    call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
+    graph = call("cuStreamEndCapture", stream)
     try:
-        call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0))
+        return int(call("cuGraphInstantiate", graph, 0))
     finally:
         call("cuGraphDestroy", graph)
-    return int(executable.value or 0)
 
 
 def abandon_capture(stream: int) -> None:
-    """End a capture that went wrong, keeping nothing."""
-    graph = ctypes.c_void_p()
-    if not library().cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)) and graph.value:
+    """End a capture that failed, keeping nothing."""
+    status, graph = library().cuStreamEndCapture(stream)
+    if not status and int(graph):
         library().cuGraphDestroy(graph)
 
 
 def launch_graph(executable: int, stream: int) -> None:
     """Run a graph."""
-    call("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
+    call("cuGraphLaunch", executable, stream)
 
 
 def free_graph(executable: int) -> None:
     """Forget a graph; safe when Python shuts down."""
-    library().cuGraphExecDestroy(ctypes.c_void_p(executable))
+    library().cuGraphExecDestroy(executable)

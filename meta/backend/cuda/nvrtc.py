@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from meta.backend.cuda.bindings import bindings
 from meta.backend.tvm import adapter as tvm
 from meta.errors import DeviceError
 
@@ -38,7 +39,7 @@ def install() -> None:
 def compiled(code: str) -> bytes:
     """The cubin of CUDA source, for the GPU that the current target names. Raises DeviceError, with the compiler's
     words, for source that does not compile or where there is no NVRTC."""
-    nvrtc = _nvrtc()
+    nvrtc = bindings("nvrtc")
     version = tvm.compute_version(tvm.Target.current(allow_none=True))
     options = [f"--gpu-architecture=sm_{version.replace('.', '')}", *_OPTIONS, *(f"-I{p}" for p in _includes())]
     status, program = nvrtc.nvrtcCreateProgram((_PREAMBLE + code).encode(), b"meta.cu", 0, None, None)
@@ -56,17 +57,6 @@ def compiled(code: str) -> bytes:
     nvrtc.nvrtcGetCUBIN(program, binary)
     nvrtc.nvrtcDestroyProgram(program)
     return bytes(binary)
-
-
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise DeviceError(
-            "nvrtc", "kernels for CUDA are compiled by NVRTC, and cuda-bindings is not installed",
-                    remedy="pip install cuda-bindings nvidia-cuda-nvrtc"
-        ) from None  # fmt: skip
-    return nvrtc
 
 
 def _check(status: Any, what: str) -> None:

@@ -9,7 +9,6 @@ from threading import local
 from typing import Any
 
 from meta.backend.cuda import driver as cuda
-from meta.backend.cuda import timing
 from meta.backend.cudnn import library
 from meta.backend.memory import storage
 from meta.device import Device
@@ -57,7 +56,7 @@ LIMIT = 32
 def handles(device: Device) -> Callable[[], Handle]:
     """A function of no arguments that gives the handle for the stream that this thread's kernels run on."""
     storage.require(device)  # loads what knows about streams, where no array has done so yet
-    stream, index, several = storage.stream(device), device.index, timing.device_count() > 1
+    stream, index, several = storage.stream(device), device.index, cuda.device_count() > 1
 
     def current() -> Handle:
         on = stream()
@@ -77,7 +76,7 @@ def _open(device: Device, stream: int) -> Handle:
     if found is not None:
         found.bind(stream)
         return found
-    if timing.capturing(stream):
+    if cuda.capturing(stream):
         # Making a handle allocates, which a stream that is being captured forbids: borrow one of another stream.
         # It goes back to its own with the next call there.
         for (index, _), lent in known.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import RLock
 
-from meta.backend.cuda import timing
+from meta.backend.cuda import driver
 from meta.backend.cudnn.frontend import Graph
 from meta.backend.cudnn.functions import StatusError
 from meta.backend.cudnn.handle import Handle, Workspace, address
@@ -40,7 +40,7 @@ class Solution:
             raise StatusError("nvidia-cudnn-frontend", self.refusal)
         with self._lock:
             if self._workspace is None:
-                if timing.capturing(handle.stream):
+                if driver.capturing(handle.stream):
                     raise KernelError(
                         "cudnn",
                         f"{self._graph.what} first runs while a CUDA graph is captured, where plans cannot be measured",

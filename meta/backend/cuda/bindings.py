@@ -1,0 +1,20 @@
+"""NVIDIA's bindings of CUDA (package cuda-bindings), imported at the first use."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from meta.errors import DeviceError
+
+
+@cache
+def bindings(name: str) -> Any:
+    """The module `cuda.bindings.<name>`. Raises DeviceError, with the package to install, where it is missing."""
+    try:
+        return import_module(f"cuda.bindings.{name}")
+    except ImportError:
+        raise DeviceError(
+            "cuda", f"cuda.bindings.{name} cannot be imported", "the package cuda-bindings", "pip install cuda-bindings"
+        ) from None

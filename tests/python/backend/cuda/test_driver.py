@@ -1,0 +1,159 @@
+"""Calls of the CUDA driver, on a module in place of cuda.bindings: results, errors, and what is missing."""
+
+from __future__ import annotations
+
+import enum
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import meta
+from meta.backend.cuda import driver, nvrtc
+from meta.backend.cuda.bindings import bindings
+from meta.errors import DeviceError
+
+
+class Status(enum.IntEnum):
+    """Some of the driver's."""
+
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_NO_DEVICE = 100
+
+
+OK = Status.CUDA_SUCCESS
+
+
+class FakeDriver(SimpleNamespace):
+    """A driver that notes its calls. answers: what a function returns, `(OK,)` where nothing is said."""
+
+    CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=SimpleNamespace(value=2))
+    CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=SimpleNamespace(value=1))
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL="thread local")
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__()
+        self.answers = answers
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+
+        def function(*args: Any) -> Any:
+            if name != "cuInit":
+                self.calls.append((name, *args))
+            answer = self.answers.get(name, (OK,))
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return function
+
+
+def forget() -> None:
+    for cached in (bindings, driver.library, driver.device_count):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A function that puts a driver in place of the machine's."""
+
+    def use(**answers: Any) -> FakeDriver:
+        fake = FakeDriver(**answers)
+        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)  # type: ignore[arg-type]
+        forget()
+        return fake
+
+    yield use
+    forget()
+
+
+def test_a_failing_call_names_the_function_and_the_error(install: Any) -> None:
+    install(cuStreamSynchronize=(Status.CUDA_ERROR_OUT_OF_MEMORY,))
+    with pytest.raises(DeviceError, match=r"^\[cuda\] cuStreamSynchronize failed: CUDA_ERROR_OUT_OF_MEMORY \(2\); see"):
+        driver.synchronize(7)
+
+
+def test_results_come_without_the_status(install: Any) -> None:
+    fake = install(cuDeviceGetCount=(OK, 3), cuStreamCreate=(OK, 9), cuStreamIsCapturing=(OK, 1))
+    assert driver.device_count() == 3
+    assert driver.new_stream() == 9
+    assert driver.capturing(9)
+    assert not driver.capturing(0)
+    assert driver.call("cuMemFreeAsync", 1, 2) == ()
+    assert fake.calls == [
+        ("cuDeviceGetCount",), ("cuStreamCreate", 1), ("cuStreamIsCapturing", 9), ("cuMemFreeAsync", 1, 2)
+    ]  # fmt: skip
+
+
+def test_waiting_destroys_its_event_also_when_it_fails(install: Any) -> None:
+    fake = install(cuEventCreate=(OK, "event"), cuStreamWaitEvent=(Status.CUDA_ERROR_NO_DEVICE,))
+    with pytest.raises(DeviceError, match="cuStreamWaitEvent"):
+        driver.wait_for(5, 6)
+    assert fake.calls == [
+        ("cuEventCreate", 2), ("cuEventRecord", "event", 6), ("cuStreamWaitEvent", 5, "event", 0),
+        ("cuEventDestroy", "event"),
+    ]  # fmt: skip
+
+
+def test_a_capture_becomes_an_executable_graph(install: Any) -> None:
+    fake = install(cuStreamEndCapture=(OK, 11), cuGraphInstantiate=(OK, 12))
+    driver.begin_capture(3)
+    assert driver.end_capture(3) == 12
+    assert fake.calls == [
+        ("cuStreamBeginCapture", 3, "thread local"), ("cuStreamEndCapture", 3), ("cuGraphInstantiate", 11, 0),
+        ("cuGraphDestroy", 11),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "destroyed"), [((OK, 11), True), ((OK, 0), False), ((Status(100), 0), False)])
+def test_an_abandoned_capture_keeps_nothing(install: Any, answer: Any, destroyed: bool) -> None:
+    fake = install(cuStreamEndCapture=answer)
+    driver.abandon_capture(3)
+    assert (("cuGraphDestroy", 11) in fake.calls) == destroyed
+
+
+def test_why_there_is_no_cuda(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(cuDeviceGetCount=(OK, 1))
+    assert driver.probe() is None
+    install(cuDeviceGetCount=(OK, 0))
+    assert driver.probe() == "no CUDA device"
+    install(cuInit=(Status.CUDA_ERROR_NO_DEVICE,))
+    assert driver.probe() == "the CUDA driver does not start: CUDA_ERROR_NO_DEVICE (100)"
+    install(cuInit=RuntimeError("libcuda.so.1 not found"))
+    assert driver.probe() == "there is no CUDA driver here: libcuda.so.1 not found"
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
+    forget()
+    assert driver.probe() == "cuda.bindings.driver cannot be imported"
+
+
+def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("driver", "nvrtc"):
+        monkeypatch.setitem(sys.modules, f"cuda.bindings.{name}", None)
+    forget()
+    text = (
+        r"\[cuda\] cuda\.bindings\.{} cannot be imported; expected the package cuda-bindings; pip install cuda-bindings"
+    )
+    with pytest.raises(DeviceError, match=text.format("driver")):
+        driver.new_stream()
+    monkeypatch.setattr(nvrtc.tvm, "Target", SimpleNamespace(current=lambda allow_none: None))
+    monkeypatch.setattr(nvrtc.tvm, "compute_version", lambda target: "9.0")
+    with pytest.raises(DeviceError, match=text.format("nvrtc")):
+        nvrtc.compiled("")
+
+
+def test_nothing_of_cuda_is_imported_before_the_first_call() -> None:
+    code = "import sys, meta.backend.cuda.driver; assert not {'cuda', 'tvm', 'tvm_ffi'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(driver.probe() is None, reason="this machine has CUDA")
+def test_arrays_on_a_device_that_is_missing() -> None:
+    with pytest.raises(DeviceError, match=r'^\[device\] there is no device cuda here; expected "cpu", which every'):
+        meta.array([1.0], device="cuda")
