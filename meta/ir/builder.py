@@ -49,7 +49,7 @@ class BlockScope:
         self.block: Block
 
     def ret(self, result: Result) -> None:
-        """Say what the block returns: an atom or several. The last call counts."""
+        """Set the result of the block, an atom or several; the last call counts."""
         self._result = result if isinstance(result, (*ATOMS, Tuple)) else Tuple(tuple(result))
 
     def close(self, bindings: Iterable[Binding]) -> None:
@@ -81,8 +81,8 @@ _Scope = TypeVar("_Scope", bound=BlockScope)
 class Builder:
     """A stack of open blocks; what is emitted goes to the innermost.
 
-    span: given to everything emitted, instead of the line of the caller.  caller_spans: whether, without a `span`,
-    the line of the caller is looked up at all (passes do not want theirs in the user's program).
+    span: the span of everything emitted, in place of the line of the caller.  caller_spans: whether, without `span`,
+    the line of the caller is looked up; passes turn it off, because their lines are not the user's.
     """
 
     __slots__ = ("_blocks", "_caller_spans", "_definitions", "span")
@@ -99,8 +99,8 @@ class Builder:
         return tuple(self._blocks[-1])
 
     def definition(self, atom: Any) -> Expr | None:
-        """What a variable in scope was bound to by this builder; None for parameters, constants, attribute values and
-        what a block bound that has ended."""
+        """The value that this builder bound to a variable in scope; None for parameters, constants, attribute values
+        and variables of blocks that have ended."""
         return self._definitions.get(atom) if isinstance(atom, Var) else None
 
     def bind(self, binding: Binding) -> Var:
@@ -201,15 +201,15 @@ class Builder:
 
 
 def applied_type(function: Atom, args: Sequence[Atom]) -> Type:
-    """The type of `function(*args)`; raises IRError when it is no function or takes other types."""
+    """The type of `function(*args)`; raises IRError for a value that is not a function or takes other types."""
     kind = function.type
     if not isinstance(kind, FunctionType):
         raise IRError("call", f"a value of type {kind!r} is called", "a function")
-    given = tuple(a.type for a in args)
-    if given != kind.params:
+    types = tuple(a.type for a in args)
+    if types != kind.params:
         raise IRError(
             "call",
-            f"arguments of types {list(given)!r} do not fit {kind!r}",
+            f"arguments of types {list(types)!r} do not fit {kind!r}",
             f"{len(kind.params)} arguments of exactly these types",
         )
     return kind.result

@@ -30,7 +30,7 @@ class _Canonical(Printer):
     def __init__(self) -> None:
         super().__init__(spans=False, hints=False)
 
-    def fresh(self, wanted: str) -> str:
+    def fresh(self, preferred: str) -> str:
         return super().fresh("")
 
     def atom(self, atom: Atom) -> str:
@@ -55,8 +55,8 @@ def structural_equal(a: Node, b: Node) -> bool:
 
 
 def value_key(value: Expr) -> Hashable | None:
-    """A key that two values share when they compute the same from the same variables; None for a value that has
-    nested blocks. Large constants count as the same only when they are one object."""
+    """A key that two values share when they compute the same from the same variables; None for a value with nested
+    blocks. Large constants are equal only when they are one object."""
     match value:
         case Call():
             op = _arg_key(value.callee) if value.callee is not None else value.op_name

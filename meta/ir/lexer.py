@@ -56,15 +56,15 @@ class Cursor:
         tokens: list[Token] = []
         offset = 0
         while offset < len(self.text):
-            found = _TOKEN.match(self.text, offset)
-            if found is None:
+            match = _TOKEN.match(self.text, offset)
+            if match is None:
                 self.fail_at(offset, f"unexpected character {self.text[offset]!r}")
-            kind = found.lastgroup or ""
+            kind = match.lastgroup or ""
             if kind == "comment":
-                self._comment(found[0], offset)
+                self._comment(match[0], offset)
             elif kind != "space":
-                tokens.append(Token(kind, found[0], offset))
-            offset = found.end()
+                tokens.append(Token(kind, match[0], offset))
+            offset = match.end()
         return [*tokens, Token("end", "", offset)]
 
     def _comment(self, text: str, offset: int) -> None:
@@ -77,8 +77,8 @@ class Cursor:
         return bisect_right(self._starts, offset)
 
     def span(self) -> Span | None:
-        """What the comment says that ends the line of the last token taken; the line itself when the text has a
-        source name and no such comment."""
+        """The span in the comment at the end of the line of the last token taken. Without a comment it is that line, if
+        the text has a source name."""
         line = self.line(self.tokens[self.position - 1].start)
         return self.spans.get(line) or (Span(self.source, line) if self.source else None)
 
@@ -145,7 +145,7 @@ class Cursor:
         self.fail_at(self.token.start, problem, expected, remedy)
 
     def fail_at(self, offset: int, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
-        """Raise `error` about the place at `offset`."""
+        """Raise IRError about the place at `offset`."""
         raise self.error(offset, problem, expected, remedy)
 
     def error(self, offset: int, problem: str, expected: str = "", remedy: str = "") -> IRError:

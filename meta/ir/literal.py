@@ -1,7 +1,7 @@
 """Attribute values and constants as text, and constants back from it.
 
-Small constants are written in place (`const([1.0, 2.0], "float32")`); others as `$0`, whose bytes stand base64-encoded
-in a section of their own. Either way the bits come back as they were.
+Small constants are written in place (`const([1.0, 2.0], "float32")`), others as `$0`, with the bytes base64-encoded in
+a separate section. Either way reading gives the same bits.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def encode_inline(value: Any, kind: TensorType) -> str | None:
     if decode_items(values, kind).tobytes() != array.tobytes():
         return None
     data = items[0] if kind.ndim == 0 else f"[{', '.join(items)}]"
-    at = "" if kind.device is CPU else f', "{kind.device}"'
-    return f'const({data}, "{kind.dtype}"{at})'
+    device = "" if kind.device is CPU else f', "{kind.device}"'
+    return f'const({data}, "{kind.dtype}"{device})'
 
 
 def _number_text(item: Any, dtype: str) -> str:
-    """The shortest text that names `item` among the values of its dtype."""
+    """The shortest text that distinguishes `item` from other values of its dtype."""
     if not is_float(dtype):
         return str(item)
     text = str(item)
@@ -83,7 +83,7 @@ def encode_data(value: Any) -> str:
 
 
 def decode_data(text: str, kind: TensorType) -> Any:
-    """The array of `kind` from what `encode_data` wrote; raises IRError when the bytes are not those of `kind`."""
+    """The array of `kind` from the text of `encode_data`; raises IRError when the size does not fit."""
     import numpy as np
 
     try:

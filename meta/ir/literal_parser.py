@@ -8,7 +8,7 @@
              | "fn" "(" [type {"," type}] ")" "->" type | "Value" "(" value ")"
     constant = "const" "(" (number | "[" [number {"," number}] "]") "," string ["," string] ")"
 
-Nothing is evaluated but polynomials in sizes, and products only of single terms, so the work is linear in the text.
+Only polynomials in sizes are evaluated, with products of single terms, so the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def listed(cursor: Cursor, item: Callable[[Cursor], _T], close: str) -> tuple[li
 
 
 def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
-    """`make()`, with an error of this package's raised again as one about the text at `offset`."""
+    """`make()`; an error of this package is raised again as an error about the text at `offset`."""
     try:
         return make()
     except MetaError as error:
@@ -72,13 +72,13 @@ def _product(cursor: Cursor) -> Any:
     if not negative:
         return out
     if isinstance(out, bool) or not isinstance(out, (int, float, SymDim)):
-        cursor.fail_at(start, "'-' before something that is no number")
+        cursor.fail_at(start, "'-' before a value that is not a number")
     return -out
 
 
 def _size(cursor: Cursor, value: Any) -> Dim:
     if isinstance(value, bool) or not isinstance(value, (int, SymDim)):
-        cursor.fail("arithmetic on something that is no size", "ints and names of sizes")
+        cursor.fail("arithmetic on a value that is not a size", "an int or the name of a size")
     return value
 
 
@@ -120,7 +120,7 @@ def _entry(cursor: Cursor) -> tuple[Any, Any]:
     start = cursor.token.start
     key = parse_value(cursor)
     if not isinstance(key, (int, str)):
-        cursor.fail_at(start, "a key that is neither a number nor a string")
+        cursor.fail_at(start, "a key of another kind", "an int or a string")
     cursor.expect(":")
     return key, parse_value(cursor)
 
@@ -190,7 +190,7 @@ def parse_constant(cursor: Cursor) -> Constant:
     scalar = not cursor.accept("[")
     items = [parse_value(cursor)] if scalar else listed(cursor, parse_value, "]")[0]
     if not all(isinstance(x, (bool, int, float)) for x in items):
-        cursor.fail_at(start, "a constant of something else than numbers")
+        cursor.fail_at(start, "a constant of values that are not numbers")
     cursor.expect(",")
     dtype, on = _dtype_and_device(cursor, ")")
     kind = checked(cursor, start, lambda: tensor_type(() if scalar else (len(items),), dtype, on))

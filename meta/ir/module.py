@@ -22,12 +22,12 @@ class Module:
 
     def __getitem__(self, name: str) -> Function:
         """The function called `name`; raises IRError when there is none."""
-        found = self.functions.get(name)
-        if found is None:
-            known = ", ".join(self.functions) or "none"
+        function = self.functions.get(name)
+        if function is None:
+            names = ", ".join(self.functions) or "none"
             hint = did_you_mean(name, self.functions)
-            raise IRError("module", f"there is no function '{name}'", f"one of {known}", hint)
-        return found
+            raise IRError("module", f"there is no function '{name}'", f"one of {names}", hint)
+        return function
 
     def __contains__(self, name: str) -> bool:
         return name in self.functions

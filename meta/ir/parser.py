@@ -1,4 +1,4 @@
-"""The reader of IR text: what `printer.to_text` writes, and what people write by hand.
+"""The reader of IR text, which `printer.to_text` or a person has written.
 
     module   = {"def" name header block | "constants" "{" ... "}"}
     header   = "(" [var ":" type {"," var ":" type} [","]] ")" "->" type ["with" value]
@@ -10,8 +10,8 @@
     atom     = "%" name | "@" name | "$" int | constant
     tuple    = "(" [atoms] ")"
 
-A type left out behind a binding's variable is inferred. A comment `# file:line` at the end of a line gives the span.
-Parsing is recursive descent with bounded depth; nothing in the text is ever evaluated.
+The type of a binding's variable may be left out; it is inferred. A comment `# file:line` at the end of a line gives the
+span. Parsing is recursive descent with bounded depth; nothing in the text is ever evaluated.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ __all__ = ["OpLookup", "parse", "parse_function", "set_op_lookup"]
 def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
     """The module that `text` describes.
 
-    ops: finds operators by name, in the registry unless given.  source: the name of the text for errors; where given,
-    bindings without a span comment get the line of the text as their span.
-    Raises IRError with line, column and what was expected, ArgumentError for something other than text."""
+    ops: finds operators by name, by default in the registry.  source: the name of the text in errors; with it, bindings
+    without a span comment get the line of the text as their span.
+    Raises IRError with line, column and the expected token, ArgumentError for a value that is not a string."""
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError("parse", f"got {type(text).__name__}", "text", "a Module prints as it: str(module)")
+        raise ArgumentError(
+            "parse", f"the program is a {type(text).__name__}", "a string", "str(module) gives the text of a Module"
+        )
     return _Parser(Cursor(text, source), ops or find_op).module()
 
 
@@ -72,12 +74,12 @@ def parse_function(text: str, ops: OpLookup | None = None, source: str = "") -> 
     """The only function of `text`; raises IRError when it has none or several."""
     functions = list(parse(text, ops, source).functions.values())
     if len(functions) != 1:
-        raise IRError("parse", f"the text has {len(functions)} functions", "exactly one")
+        raise IRError("parse", f"the text has {len(functions)} functions", "one function")
     return functions[0]
 
 
 class _Header:
-    """The start of a function, and where its body is."""
+    """The header of a function, and the position of its body."""
 
     __slots__ = ("attrs", "body", "name", "params", "result", "span")
 
@@ -115,7 +117,7 @@ def _facts(cursor: Cursor) -> Mapping[str, Any]:
     start = cursor.token.start
     value = parse_value(cursor)
     if not isinstance(value, dict):
-        cursor.fail_at(start, "attributes that are no dictionary", 'such as {"mutates": {0: 1}}')
+        cursor.fail_at(start, "the attributes are not a dictionary", 'a dictionary such as {"mutates": {0: 1}}')
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -242,7 +244,7 @@ class _Parser:
             index = parse_number(cursor)
             cursor.expect("]")
             if not isinstance(index, int):
-                cursor.fail_at(token.start, "a field that is no int")
+                cursor.fail_at(token.start, "the index of a field is not an int")
             return TupleGetItem(callee, index, cursor.span())
         if not isinstance(callee, (Var, GlobalVar)) or not cursor.accept("("):
             cursor.unexpected("'(' or '['")
@@ -323,20 +325,20 @@ class _Parser:
             return parse_constant(cursor)
         match token.kind:
             case "var":
-                found = next((s[token.text] for s in reversed(self.scopes) if token.text in s), None)
+                atom = next((s[token.text] for s in reversed(self.scopes) if token.text in s), None)
             case "global":
                 name = cursor.unquoted(token) if token.text.startswith('@"') else token.text[1:]
                 header = self.globals.get(name)
-                found = GlobalVar(name, header.type) if header else None
+                atom = GlobalVar(name, header.type) if header else None
             case "ref":
-                found = self.constants.get(token.text)
+                atom = self.constants.get(token.text)
             case _:
                 cursor.unexpected(what)
-        if found is None:
-            cursor.fail(f"{token.text} is not defined here", remedy=did_you_mean(token.text, self.known()))
+        if atom is None:
+            cursor.fail(f"{token.text} is not defined here", remedy=did_you_mean(token.text, self.names_in_scope()))
         cursor.take()
-        return found
+        return atom
 
-    def known(self) -> list[str]:
-        """All that an atom could name here."""
+    def names_in_scope(self) -> list[str]:
+        """The text of every atom that may be used here."""
         return [*(n for scope in self.scopes for n in scope), *(f"@{n}" for n in self.globals), *self.constants]

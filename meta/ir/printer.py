@@ -5,8 +5,8 @@
       %0
     }
 
-Arguments equal to their default are left out, tensors stand by position as long as nothing before them was left out,
-attributes by name. Two variables of one name become `%x` and `%x_1`; nameless ones are numbered.
+Arguments equal to their default are left out. Tensors are written by position as long as no argument before them is
+left out, attributes by name. Two variables of one name become `%x` and `%x_1`; nameless ones are numbered.
 """
 
 from __future__ import annotations
@@ -206,25 +206,25 @@ class Printer:
             case Constant():
                 inline = encode_inline(atom.value, atom.type)
                 return inline or self.constants.setdefault(atom, f"${len(self.constants)}")
-            case _:  # errors print what is no IR, too
+            case _:  # error texts print other objects, too
                 return f"<{type(atom).__name__}>"
 
     def name(self, var: Var) -> str:
-        found = self.names.get(var)
-        if found is None:
-            found = self.names[var] = self.fresh(re.sub(r"[^\w.]", "_", var.name))
-            self.taken.add(found)
-        return found
+        name = self.names.get(var)
+        if name is None:
+            name = self.names[var] = self.fresh(re.sub(r"[^\w.]", "_", var.name))
+            self.taken.add(name)
+        return name
 
-    def fresh(self, wanted: str) -> str:
-        if not wanted or re.fullmatch(r"\d+", wanted):
+    def fresh(self, preferred: str) -> str:
+        if not preferred or re.fullmatch(r"\d+", preferred):
             self.count += 1
             return str(self.count - 1)
-        wanted = wanted if re.match(r"[^\W\d]", wanted) else f"_{wanted}"
-        name, again = wanted, 0
+        preferred = preferred if re.match(r"[^\W\d]", preferred) else f"_{preferred}"
+        name, count = preferred, 0
         while name in self.taken:
-            again += 1
-            name = f"{wanted}_{again}"
+            count += 1
+            name = f"{preferred}_{count}"
         return name
 
     def constant_section(self, data: bool) -> None:

@@ -19,6 +19,6 @@ class Span:
 
 
 def user_span() -> Span | None:
-    """The innermost line of the running call that is not this package's, None if there is none."""
-    at = user_location()
-    return Span(*at) if at else None
+    """The innermost line of the call stack outside of this package, None if there is none."""
+    location = user_location()
+    return Span(*location) if location else None

@@ -52,8 +52,8 @@ class TensorType:
 
     def __repr__(self) -> str:
         dims = ", ".join(map(str, self.shape)) + ("," if self.ndim == 1 else "")
-        at = "" if self.device is CPU else f', "{self.device}"'
-        return f'Tensor[({dims}), "{self.dtype}"{at}]'
+        device = "" if self.device is CPU else f', "{self.device}"'
+        return f'Tensor[({dims}), "{self.dtype}"{device}]'
 
     def __reduce__(self) -> tuple[object, tuple[Shape, str, Device]]:
         return tensor_type, (self.shape, self.dtype, self.device)
@@ -67,14 +67,14 @@ def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) ->
     """The one TensorType of `shape` (a tuple of ints or symbolic sizes), `dtype` and device `on`."""
     where = on if isinstance(on, Device) else device(on)
     key = (shape, dtype, where)
-    found = _interned.get(key)
-    if found is not None:
-        return found
+    interned = _interned.get(key)
+    if interned is not None:
+        return interned
     with _lock:
-        found = _interned.get(key)
-        if found is None:
-            found = _interned[key] = TensorType(shape, dtype, where)
-        return found
+        interned = _interned.get(key)
+        if interned is None:
+            interned = _interned[key] = TensorType(shape, dtype, where)
+        return interned
 
 
 @dataclass(frozen=True, slots=True)

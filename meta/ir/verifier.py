@@ -73,7 +73,7 @@ def _verify_block(block: Block, context: Context, depth: int) -> None:
             for wrong in rule(binding, context):
                 raise _broken(rule.__name__, wrong, demand, context, binding)
         params = binding.value.params if isinstance(binding.value, Function) else ()
-        # A closure sees its own variable, and nobody else its parameters.
+        # Inside a closure its variable and its parameters are visible.
         inside = {binding.var, *params} if isinstance(binding.value, Function) else set[Var]()
         context.bound |= {binding.var, *params}
         context.visible |= inside

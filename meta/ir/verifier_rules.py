@@ -1,6 +1,6 @@
 """The rules of well-formed IR: small functions that yield what is wrong with a binding, a block or a function.
 
-`verifier` says which of them hold at which level and runs them.
+`verifier` has the tables of them and runs them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from meta.ir.type import TensorType, tensor_type
 
 @dataclass(slots=True)
 class Context:
-    """What is known at a binding: the variables in scope, all that were ever bound, and where it stands."""
+    """The place of a binding: its function, the variables in scope, and all variables bound so far."""
 
     module: Module | None
     name: str
@@ -64,8 +64,8 @@ def atoms_only(binding: Binding, _: Context) -> Iterator[str]:
         if not is_atom(operand):
             yield f"an operand is a {type(operand).__name__}"
     if isinstance(value, Call):
-        given = value.args if value.callee is not None else [x for a in value.args if is_atom_list(a) for x in a]
-        yield from (f"an argument is {x!r}" for x in given if not is_atom(x))
+        atoms = value.args if value.callee is not None else [x for a in value.args if is_atom_list(a) for x in a]
+        yield from (f"an argument is {x!r}" for x in atoms if not is_atom(x))
 
 
 def defined_before_use(binding: Binding, context: Context) -> Iterator[str]:
@@ -113,9 +113,9 @@ def type_agrees(binding: Binding, _: Context) -> Iterator[str]:
     except MetaError as error:
         yield f"it cannot be typed: {error.summary}"
         return
-    for what, found in (("value", binding.value.type), ("variable", binding.var.type)):
-        if found != kind:
-            yield f"the {what} has type {found!r}, inferred is {kind!r}"
+    for what, declared in (("value", binding.value.type), ("variable", binding.var.type)):
+        if declared != kind:
+            yield f"the {what} has type {declared!r}, inferred is {kind!r}"
 
 
 def branches_agree(binding: Binding, _: Context) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _undefined(atoms: Iterable[Atom], context: Context) -> Iterator[str]:
 
 def _global(atom: GlobalVar, module: Module) -> Iterator[str]:
     if atom.name not in module:
-        yield f"@{atom.name} is no function of the module"
+        yield f"@{atom.name} is not a function of the module"
     elif module[atom.name].type != atom.type:
         yield f"@{atom.name} is named with type {atom.type!r}, it has {module[atom.name].type!r}"
 

@@ -127,8 +127,8 @@ def called_globals(node: Function | Block) -> frozenset[str]:
 
 
 def map_operands(value: Expr, change: Callable[[Atom], Atom]) -> Expr:
-    """`value` with `change` applied to each of its own operands; `value` itself when nothing changes. The type of a
-    call stays; where the new operands have other types, it needs to be typed again (`retyped`)."""
+    """`value` with `change` applied to each of its operands, nested blocks excepted; `value` itself when nothing
+    changes. A call keeps its type; `retyped` infers it again for operands of other types."""
 
     def changed(item: Any) -> Any:
         if isinstance(item, ATOMS):
@@ -188,7 +188,7 @@ def retyped(call: Call) -> Call:
 
 
 class _Rewriter:
-    """One traversal: the rules, the builder of the new code, and what variables were replaced by."""
+    """One traversal: the rules, the builder of the new code, and the atoms that replace variables."""
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
@@ -270,7 +270,7 @@ def by_op(table: Mapping[str, Rule]) -> Rule:
 
 
 def renamed(function: Function) -> Function:
-    """A copy with variables of its own: needed where one function is to stand in two places."""
+    """A copy with new variables, for a function that is used in two places."""
     return _Renamer({}).function(function)
 
 

@@ -140,7 +140,7 @@ BROKEN = {
     ),
     "no such function": (
         "globals_exist",
-        "@g is no function of the module",
+        "@g is not a function of the module",
         Module({"main": program(Call(GlobalVar("g", IDENTITY.type), (X,), T, SPAN))}),
     ),
     "other function type": (
@@ -155,7 +155,7 @@ BROKEN = {
     ),
     "returned function": (
         "results_exist",
-        "@g is no function",
+        "@g is not a function",
         Module({"main": program(TWICE, result=GlobalVar("g", IDENTITY.type))}),
     ),
     "parameters": ("parameters_distinct", "a variable is a parameter twice", program(TWICE, params=(X, X))),
