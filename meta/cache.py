@@ -5,8 +5,8 @@ first so that a shared library can be stored as it is and loaded straight from t
 the last section). Files appear whole or not at all (written aside, then renamed), so readers need no lock; whatever
 is truncated, altered, renamed or owned by another user is not used, and is removed. Nothing read is ever evaluated.
 
-Environment: `META_CACHE_DIR` names the directory (default `~/.cache/meta-tvm`), `META_CACHE=0` disables the cache,
-`META_CACHE_SIZE` bounds it in MiB (default 1024).
+Environment: `META_CACHE_DIR` names the directory (default: meta-tvm in the user's folder of caches, `~/.cache`
+on Linux). `META_CACHE=0` disables the cache, `META_CACHE_SIZE` bounds it in MiB (default 1024).
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ _KEEP: Final = 0.8  # of the bound is kept by an eviction, so that not every wri
 def default_directory() -> Path:
     """The cache directory that the environment asks for."""
     named = os.environ.get("META_CACHE_DIR")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "meta-tvm"
+    if named:
+        return Path(named).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("meta-tvm", appauthor=False)
 
 
 def enabled() -> bool:

@@ -150,7 +150,12 @@ def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert cache.default_max_bytes() == 1 << 30
     monkeypatch.delenv("META_CACHE_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.default_directory() == tmp_path / ".cache" / "meta-tvm"
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if sys.platform.startswith("linux"):
+        assert cache.default_directory() == tmp_path / ".cache" / "meta-tvm"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+        assert cache.default_directory() == tmp_path / "elsewhere" / "meta-tvm"
+    assert cache.default_directory().name == "meta-tvm"
     monkeypatch.setenv("META_CACHE", "0")
     assert cache.default_cache() is None
 

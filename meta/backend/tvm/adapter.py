@@ -3,7 +3,7 @@
 TVM renames modules in most releases (`tir` became `tirx`, `arith` became `sym`, `TensorStructInfo` became
 `TensorType` on the way to 0.27), so the rest of the code imports TVM names from here. `NAMES` says where each one
 lives; a name is resolved when it is first used, so importing this module does not import TVM. The contract test
-(`tests/python/op/dialect/test_tvm_kernel.py`) resolves all of them, and every attribute that the code takes of the
+(`tests/python/backend/tvm/test_adapter.py`) resolves all of them, and every attribute that the code takes of the
 modules among them, and so says what an upgrade of TVM broke.
 """
 
