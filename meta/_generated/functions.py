@@ -5154,6 +5154,27 @@ def ceil(x: T) -> T:
     return _y
 
 
+_s_celu = state(get("celu"))
+_r_celu = _s_celu.fast
+
+
+def celu(x: T, alpha: float = 1.0) -> T:
+    """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
+    x: Input of any shape.
+    alpha: Minus the limit for x -> -inf.
+    """
+    try:
+        run = _r_celu[x._type, alpha, alpha.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_celu, x, alpha)
+    _y = run(x)
+    if x._node is not None:
+        return record("celu", _y, (x, alpha))
+    return _y
+
+
 _s_clip = state(get("clip"))
 _r_clip = _s_clip.fast
 

@@ -655,6 +655,10 @@ def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.nothing(x),)
 
 
+def _celu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.exp(meta.divide(meta.minimum(x, 0), alpha))),)
+
+
 def _clip(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.clip_dx(x, dy, min, max),)
 
@@ -994,6 +998,7 @@ add_rules([
     GradRule("atan", _atan, (0,), saved_args=frozenset({0})),
     GradRule("atanh", _atanh, (0,), saved_args=frozenset({0})),
     GradRule("ceil", _ceil, (0,)),
+    GradRule("celu", _celu, (0,), saved_args=frozenset({0})),
     GradRule("clip", _clip, (0,), saved_args=frozenset({0})),
     GradRule("clip_dx", _clip_dx, (1,), saved_args=frozenset({0})),
     GradRule("copy", _copy, (0,)),

@@ -683,6 +683,12 @@ class TensorMethods(TensorLike):
         """The least integer not below each element."""
         return meta.ceil(self)
 
+    def celu(self, alpha: float = 1.0) -> Self:
+        """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
+        alpha: Minus the limit for x -> -inf.
+        """
+        return meta.celu(self, alpha)
+
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
         """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float
         bound.

@@ -196,6 +196,7 @@ FAMILIES: dict[str, str] = {
     "atanh": "unary",
     "bitwise_not": "unary",
     "ceil": "unary",
+    "celu": "unary",
     "clip": "unary",
     "clip_dx": "unary",
     "copy": "unary",

@@ -48,6 +48,13 @@ standard_unary("tanh", "Hyperbolic tangent.")
 
 # Activations.
 standard_unary(
+    "celu",
+    "x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).",
+    result="same",
+    accepts="float",
+    schema=unary.elu,
+)
+standard_unary(
     "elu",
     "x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).",
     result="same",

@@ -87,6 +87,7 @@ elementwise({
     "atanh": _on_floats(np.arctanh),
     "bitwise_not": np.invert,
     "ceil": np.ceil,
+    "celu": _on_floats(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x / alpha))),
     "clip": clip,
     "clip_dx": clip_dx,
     "copy": lambda x: x,

@@ -105,6 +105,7 @@ elementwise({
     "atanh": libm("atanh"),
     "bitwise_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.bitwise_not(x),
     "ceil": rounding(tirx.ceil),
+    "celu": lambda x, alpha: select(x > const(x, 0), x, const(x, alpha) * te_math.expm1(x / const(x, alpha))),
     "clip": clip,
     "clip_dx": clip_dx,
     "copy": lambda x: x,
