@@ -290,6 +290,27 @@ def greater_equal(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+_s_hypot = state(get("hypot"))
+_r_hypot = _s_hypot.fast
+
+
+def hypot(x1: T | float, x2: T | float) -> T:
+    """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_hypot[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hypot, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("hypot", _y, (x1, x2))
+    return _y
+
+
 _s_left_shift = state(get("left_shift"))
 _r_left_shift = _s_left_shift.fast
 

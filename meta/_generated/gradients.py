@@ -54,6 +54,10 @@ def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, .
     return (grad_support.nothing(x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
 
 
+def _hypot(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(dy, meta.divide(x1, y)), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.divide(x2, y)), x2) if needs[1] else None)
+
+
 def _maximum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.maximum_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(meta.maximum_dx(x2, x1, dy), x2) if needs[1] else None)
 
@@ -850,6 +854,7 @@ add_rules([
     GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
     GradRule("floor_divide", _floor_divide, (0, 1)),
+    GradRule("hypot", _hypot, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
     GradRule("maximum", _maximum, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("maximum_dx", _maximum_dx, (2,), saved_args=frozenset({0, 1})),
     GradRule("minimum", _minimum, (0, 1), saved_args=frozenset({0, 1})),

@@ -153,6 +153,12 @@ class TensorMethods(TensorLike):
         """
         return meta.greater_equal(self, x2)
 
+    def hypot(self, x2: Self | float) -> Self:
+        """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.hypot(self, x2)
+
     def __lshift__(self, other: Self | float) -> Self:
         return meta.left_shift(self, other)
 

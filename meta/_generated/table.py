@@ -16,6 +16,7 @@ FAMILIES: dict[str, str] = {
     "floor_divide": "binary",
     "greater": "binary",
     "greater_equal": "binary",
+    "hypot": "binary",
     "left_shift": "binary",
     "less": "binary",
     "less_equal": "binary",

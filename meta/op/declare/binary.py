@@ -35,6 +35,7 @@ standard_binary(
     scalar=operator.floordiv,
     operator="__floordiv__",
 )
+standard_binary("hypot", "sqrt(x1**2 + x2**2), without overflow.", result="float", scalar=math.hypot, amp="never")
 standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max)
 standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min)
 standard_binary(

@@ -63,6 +63,7 @@ elementwise({
     "floor_divide": _floor_divide,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
+    "hypot": lambda a, b: np.hypot(floating(a), floating(b)),
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
     "less": np.less,
     "less_equal": np.less_equal,

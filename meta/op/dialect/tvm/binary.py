@@ -175,6 +175,7 @@ elementwise({
     "floor_divide": floor_divide,
     "greater": greater,
     "greater_equal": comparison(tirx.GE),
+    "hypot": libm("hypot"),
     "left_shift": left_shift,
     "less": less,
     "less_equal": comparison(tirx.LE),

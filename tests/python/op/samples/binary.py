@@ -27,6 +27,7 @@ ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]]
     "atan2": (torch.atan2, {}, {"avoid": (0,)}),
     "divide": (torch.div, {}, {"low": -2, "high": 2, "avoid": (0,)}),
     "floor_divide": (floor_divide, {"low": 0.1, "high": 9}, {"low": 10, "high": 11}),
+    "hypot": (lambda x1, x2: torch.hypot(1.0 * x1, 1.0 * x2), {}, {"avoid": (0,)}),
     "maximum": (torch.maximum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
     "minimum": (torch.minimum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
     "mod": (torch.remainder, {"low": 1.1, "high": 1.9}, {"low": 2, "high": 3}),
