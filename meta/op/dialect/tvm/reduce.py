@@ -68,9 +68,13 @@ def _extremum(name: str, largest: bool) -> None:
         extremum = _extremum_key(x, axes, largest)
         return finish(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
 
-    # Two passes vectorise; one pass would reduce pairs (value, position) one element at a time.
-    @compute(f"arg{name}", pattern="softmax")
-    def run_arg(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+
+def _extremum_position(name: str, largest: bool) -> None:
+    """Register the position of an extremum, in two passes, which vectorise; one pass would reduce pairs (value,
+    position) one element at a time."""
+
+    @compute(name, pattern="softmax")
+    def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
         extremum = _extremum_key(x, axes, largest)
         position_dtype = _position_dtype(x, axes)
@@ -84,7 +88,7 @@ def _extremum(name: str, largest: bool) -> None:
                 tirx.EQ(order_key(x(*i), largest), at(extremum, axes, i)), cast(flat, position_dtype), largest_position
             )
 
-        return finish(reduced(x, axes, te.min, position, f"{name}_position"), axes, out[0], f"arg{name}")
+        return finish(reduced(x, axes, te.min, position, f"{name}_position"), axes, out[0], name)
 
 
 def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
@@ -102,6 +106,8 @@ def _extremum_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
 
 _extremum("max", largest=True)
 _extremum("min", largest=False)
+_extremum_position("argmax", largest=True)
+_extremum_position("argmin", largest=False)
 
 
 @compute("max_dx", pattern="softmax")
