@@ -4189,6 +4189,30 @@ def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -
     return run(x)
 
 
+_s_amax = state(get("amax"))
+_r_amax = _s_amax.fast
+
+
+def amax(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+    """The largest element, as `max`: NaN where there is one, and equal ones share the gradient.
+    x: Input of any shape.
+    axis: Axis or axes to reduce; None for all of them.
+    keepdims: Keep reduced axes with size 1.
+    """
+    if type(axis) is int:
+        axis = (axis,)
+    try:
+        run = _r_amax[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_amax, x, axis, keepdims)
+    _y = run(x)
+    if x._node is not None:
+        return record("amax", _y, (x, axis, keepdims))
+    return _y
+
+
 _s_any = state(get("any"))
 _r_any = _s_any.fast
 

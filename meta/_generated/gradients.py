@@ -507,6 +507,10 @@ def _max_pool3d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, paddin
     return (meta.max_pool3d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
 
 
+def _amax(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.max_dx(x, y, dy, axis, keepdims),)
+
+
 def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.cumprod_grad(x, axis, exclusive, reverse, y, dy),)
 
@@ -965,6 +969,7 @@ add_rules([
     GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
     GradRule("max_pool3d_at", _max_pool3d_at, (1,), saved_args=frozenset({0})),
     GradRule("max_pool3d_dx", _max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("amax", _amax, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumsum", _cumsum, (0,)),
     GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),

@@ -457,6 +457,13 @@ class TensorMethods(TensorLike):
         """
         return meta.all(self, axis, keepdims)
 
+    def amax(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
+        """The largest element, as `max`: NaN where there is one, and equal ones share the gradient.
+        axis: Axis or axes to reduce; None for all of them.
+        keepdims: Keep reduced axes with size 1.
+        """
+        return meta.amax(self, axis, keepdims)
+
     def any(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether any element is true (not 0).
         axis: Axis or axes to reduce; None for all of them.

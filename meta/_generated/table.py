@@ -152,6 +152,7 @@ FAMILIES: dict[str, str] = {
     "randint": "random",
     "uniform": "random",
     "all": "reduce",
+    "amax": "reduce",
     "any": "reduce",
     "argmax": "reduce",
     "argmin": "reduce",

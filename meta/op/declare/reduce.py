@@ -14,6 +14,9 @@ from meta.op.registry import declare
 from meta.schema import reduce
 
 standard_reduce("all", "Whether all elements are true (not 0).", result="bool")
+standard_reduce(
+    "amax", "The largest element, as `max`: NaN where there is one, and equal ones share the gradient.", empty=False
+)
 standard_reduce("any", "Whether any element is true (not 0).", result="bool")
 standard_reduce("max", "The largest element; NaN if any is NaN. Equal extrema share the gradient.", empty=False)
 standard_reduce("mean", "The arithmetic mean; NaN for no elements.", result="float", amp="never")

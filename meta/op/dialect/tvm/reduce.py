@@ -104,6 +104,7 @@ def _extremum_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
     return reduced(x, axes, reducer, lambda *i: order_key(x(*i), largest), "best")
 
 
+_extremum("amax", largest=True)
 _extremum("max", largest=True)
 _extremum("min", largest=False)
 _extremum_position("argmax", largest=True)
