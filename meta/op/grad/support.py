@@ -6,6 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import Dim
+from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
 
 __all__ = ["fit", "nothing"]
@@ -18,6 +19,12 @@ def fit(dy: Any, x: TensorType) -> Any:
     if dy.shape != x.shape:
         dy = meta.sum_to(dy, x.shape)
     return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)
+
+
+def widen(x: Any) -> Any:
+    """`x` in the dtype in which its elements are added up."""
+    dtype = accumulation_dtype(x.dtype)
+    return x if x.dtype == dtype else meta.cast(x, dtype)
 
 
 def share_of(count: Dim) -> float:

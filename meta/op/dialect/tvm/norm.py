@@ -55,15 +55,20 @@ def _scale_and_shift(x: Expr, w: Any, b: Any, axes: Axes, index: Sequence[Any], 
     return x if b is None else x + _parameter_element(b, axes, index, dtype)
 
 
-@compute("layer_norm")
-def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
-    axes, dtype = axes_of(axis, len(x.shape)), wide(x.dtype)
-    normalised, _, _ = _normalise_rows(x, axes, eps)
+def _affine(name: str, x: Any, normalised: Value, scale: Any, bias: Any, axes: Axes) -> Any:
+    """The tensor `normalised * scale + bias` in the dtype of x."""
+    dtype = wide(x.dtype)
 
     def element(*i: Any) -> Expr:
         return cast(_scale_and_shift(normalised(*i), scale, bias, axes, i, dtype), str(x.dtype))
 
-    return te.compute(x.shape, element, "layer_norm")
+    return te.compute(x.shape, element, name)
+
+
+@compute("layer_norm")
+def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
+    axes = axes_of(axis, len(x.shape))
+    return _affine("layer_norm", x, _normalise_rows(x, axes, eps)[0], scale, bias, axes)
 
 
 @compute("layer_norm_dx")
