@@ -2824,7 +2824,7 @@ def batch_norm_infer(
     running_var: Running variance of each channel.
     w: Multiplies each channel of the result.
     b: Added to each channel of the result.
-    eps: Added to the variance.
+    eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
     try:
@@ -2864,7 +2864,7 @@ def batch_norm_train(
     w: Multiplies each channel of the result.
     b: Added to each channel of the result.
     momentum: Weight of this batch in the running statistics.
-    eps: Added to the variance.
+    eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
     try:
@@ -2922,7 +2922,7 @@ def layer_norm(
     scale: Multiplies the result; of the shape of the normalised axes.
     bias: Added to the result; of the shape of the normalised axes.
     axis: Axes that are normalised together.
-    eps: Added to the variance.
+    eps: Added to the variance, or mean square.
     """
     if type(axis) is int:
         axis = (axis,)
@@ -2947,7 +2947,7 @@ def layer_norm_dwb(x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 
     x: Input, floating.
     dy: Gradient of the result.
     axis: Axes that are normalised together.
-    eps: Added to the variance.
+    eps: Added to the variance, or mean square.
     """
     if type(axis) is int:
         axis = (axis,)
@@ -2973,7 +2973,7 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     scale: As in the forward operator.
     dy: Gradient of the result.
     axis: Axes that are normalised together.
-    eps: Added to the variance.
+    eps: Added to the variance, or mean square.
     """
     if type(axis) is int:
         axis = (axis,)
@@ -2986,6 +2986,32 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     _y = run(x, scale, dy)
     if x._node is not None or (scale is not None and scale._node is not None) or dy._node is not None:
         return record("layer_norm_dx", _y, (x, scale, dy, axis, eps))
+    return _y
+
+
+_s_rms_norm = state(get("rms_norm"))
+_r_rms_norm = _s_rms_norm.fast
+
+
+def rms_norm(x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> T:
+    """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
+    Layer Normalization", 2019). Half precisions are computed in float32.
+    x: Input, floating.
+    scale: Multiplies the result; of the shape of the normalised axes.
+    axis: Axes that are normalised together.
+    eps: Added to the variance, or mean square.
+    """
+    if type(axis) is int:
+        axis = (axis,)
+    try:
+        run = _r_rms_norm[x._type, None if scale is None else scale._type, axis, axis.__class__, eps, eps.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rms_norm, x, scale, axis, eps)
+    _y = run(x, scale)
+    if x._node is not None or (scale is not None and scale._node is not None):
+        return record("rms_norm", _y, (x, scale, axis, eps))
     return _y
 
 

@@ -379,6 +379,11 @@ def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any,
     return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.layer_norm_dx_dscale(x, scale, dy, axis, eps, dz) if needs[1] else None, grad_norm.layer_norm_dx_ddy(x, scale, dy, axis, eps, dz) if needs[2] else None)
 
 
+def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.rms_norm_grad(x, scale, axis, eps, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
+
+
 def _adam(needs: Any, x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
     return (None, None, None, None, None, None)
 
@@ -937,6 +942,7 @@ add_rules([
     GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("rms_norm", _rms_norm, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("adam", _adam, (0, 1, 2, 3, 4, 5), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={1: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("sgd", _sgd, (0, 1, 2, 3), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),

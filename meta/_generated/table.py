@@ -115,6 +115,7 @@ FAMILIES: dict[str, str] = {
     "layer_norm": "norm",
     "layer_norm_dwb": "norm",
     "layer_norm_dx": "norm",
+    "rms_norm": "norm",
     "adam": "optimizer",
     "sgd": "optimizer",
     "adaptive_avg_pool1d": "pool",

@@ -4,7 +4,7 @@ from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Float, Int, IntTuple, OptionalTensor, Tensor
 
 _AXES = Arg("axis", IntTuple, (-1,), doc="Axes that are normalised together.")
-_EPS = Arg("eps", Float, 1e-5, doc="Added to the variance.")
+_EPS = Arg("eps", Float, 1e-5, doc="Added to the variance, or mean square.")
 _CHANNEL = Arg("axis", Int, 1, doc="Channel axis; all other axes are normalised together.")
 _X = Arg("x", Tensor, doc="Input, floating.")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
@@ -28,6 +28,7 @@ layer_norm_dx = Schema(
     "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
 )
 layer_norm_dwb = Schema("layer_norm_dwb", _X, _DY, _AXES, _EPS)
+rms_norm = Schema("rms_norm", _X, _SCALE, _AXES, _EPS)
 batch_norm_train = Schema(
     "batch_norm_train",
     _X,

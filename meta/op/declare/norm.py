@@ -69,6 +69,14 @@ def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> Tu
     return TupleType((out, out))
 
 
+@declare("rms_norm", schema=norm.rms_norm, pattern="softmax", amp="never")
+def rms_norm(x: TensorType, scale: TensorType | None, axis: _Ints, eps: float) -> TensorType:
+    """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
+    Layer Normalization", 2019). Half precisions are computed in float32."""
+    _parameter("scale", scale, x, _normalised(x, axis), "that of the normalised axes")
+    return x
+
+
 def _channels(x: TensorType, axis: int) -> Shape:
     """The shape of a tensor with one element per channel."""
     rules.require_float("x", x)

@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.dim import product
 from meta.ir.type import TensorType
-from meta.op.grad.support import fit, share_of
+from meta.op.grad.support import fit, share_of, widen
 
 _Ints = tuple[int, ...]
 
@@ -65,6 +65,17 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
     r = meta.rsqrt(meta.var(x, axes, 0, True) + eps)
     total = u * _mean(scaled * normalised, axes) + v * _mean(dz * normalised, axes) + normalised * _mean(dz * v, axes)
     return fit(-(r * total), x)
+
+
+def rms_norm_grad(x: Any, scale: Any, axis: _Ints, eps: float, dy: Any) -> tuple[Any, Any]:
+    """With r = 1 / sqrt(mean(x^2) + eps), x' = x r and g = scale * dy: r (g - x' mean(g x')), and the sum of dy x'."""
+    axes, others = _split_axes(axis, x.ndim)
+    value, grad = widen(x), widen(dy)
+    r = meta.rsqrt(_mean(value * value, axes) + eps)
+    normalised = value * r
+    scaled = grad if scale is None else grad * _broadcast_parameter(scale, x.shape, axes)
+    dx = r * (scaled - normalised * _mean(scaled * normalised, axes))
+    return fit(dx, x), None if scale is None else fit(_sum_over(grad * normalised, others), scale)
 
 
 def _mean(value: Any, axes: _Ints) -> Any:

@@ -40,6 +40,12 @@ def layer_norm(x: Array, scale: Array, bias: Array, axis: Axes, eps: float) -> A
     return _scale_and_shift(_normalise_rows(widen(x), axes, eps)[0], scale, bias, axes)
 
 
+def rms_norm(x: Array, scale: Array, axis: Axes, eps: float) -> Array:
+    axes, value = _sort_axes(axis, x.ndim), widen(x)
+    normalised = value / np.sqrt(np.mean(value * value, axis=axes, keepdims=True) + eps)
+    return _scale_and_shift(normalised, scale, None, axes)
+
+
 def layer_norm_dx(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> Array:
     axes = _sort_axes(axis, x.ndim)
     normalised, invstd = _normalise_rows(widen(x), axes, eps)
@@ -107,5 +113,6 @@ plain(
         "batch_norm_train": batch_norm_train,
         "batch_norm_train_dxwb": batch_norm_train_dxwb,
         "batch_norm_infer": batch_norm_infer,
+        "rms_norm": rms_norm,
     }
 )

@@ -71,6 +71,14 @@ def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
     return _affine("layer_norm", x, _normalise_rows(x, axes, eps)[0], scale, bias, axes)
 
 
+@compute("rms_norm")
+def rms_norm(x: Any, scale: Any, axis: Axes, eps: float) -> Any:
+    axes, value = axes_of(axis, len(x.shape)), widened(x)
+    squares = reduced(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
+    inverse = _inverse_deviation(squares, count(x, axes, wide(x.dtype)), eps)
+    return _affine("rms_norm", x, lambda *i: value(*i) * at(inverse, axes, i), scale, None, axes)
+
+
 @compute("layer_norm_dx")
 def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Axes, eps: float) -> Any:
     axes, dtype, grad = axes_of(axis, len(x.shape)), wide(x.dtype), widened(dy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from meta.errors import TypeInferenceError
 from meta.testing.samples import ErrorCase, Sample, T
@@ -48,6 +49,12 @@ def layer_norm_dwb(x: Any, dy: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
     rest = [a for a in range(x.ndim) if a not in axes]
     scaled = wide(dy) * normalised(wide(x), axes, eps)
     return (scaled.sum(rest), wide(dy).sum(rest)) if rest else (scaled, wide(dy))
+
+
+def rms_norm(x: Any, scale: Any = None, axis: Any = -1, eps: float = 1e-5) -> Any:
+    axes = positive(axis, x.ndim)
+    deviation = torch.sqrt(wide(x).square().mean(axes, keepdim=True) + eps)
+    return affine(wide(x) / deviation, scale, None, axes).to(x.dtype)
 
 
 def others(x: Any, axis: int) -> list[int]:
@@ -98,6 +105,9 @@ SAMPLES = [
     Sample("layer_norm", T(3, 4, 5), bias=T(3), axis=0, ref=layer_norm),
     Sample("layer_norm", T(2, 130), T(130), T(130), ref=layer_norm),
     Sample("layer_norm", T(7), ref=layer_norm),
+    Sample("rms_norm", T(3, 4, 5), T(5), ref=lambda x, w: F.rms_norm(x, w.shape, w, 1e-5)),
+    Sample("rms_norm", T(3, 4, 5), T(3, 5), axis=(0, -1), eps=1e-3, ref=rms_norm),
+    Sample("rms_norm", T(2, 130), ref=rms_norm),
     Sample("layer_norm_dx", T(3, 4, 5), T(5), T(3, 4, 5), ref=layer_norm_dx),
     Sample("layer_norm_dx", T(3, 4, 5), T(4, 5), T(3, 4, 5), axis=(1, 2), ref=layer_norm_dx),
     Sample("layer_norm_dx", T(3, 4, 5), None, T(3, 4, 5), axis=1, ref=layer_norm_dx),
