@@ -42,7 +42,7 @@ def test_unknown_submodules() -> None:
 
 
 def test_no_text_and_no_names() -> None:
-    with pytest.raises(ArgumentError, match="got NoneType; expected text"):
+    with pytest.raises(ArgumentError, match="the program is a NoneType; expected a string"):
         parse(None)
     with pytest.raises(ArgumentError, match="expected a name, or a list of names"):
         meta.with_dialect(None)
