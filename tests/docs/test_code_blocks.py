@@ -1,4 +1,4 @@
-"""The code in README.md and docs/ runs, and the commands they name exist."""
+"""The code in README.md and docs/ runs, and the commands mentioned there exist."""
 
 import os
 import re
@@ -15,7 +15,7 @@ RUNNABLE = [page for page in PAGES if re.search(r"^ *```py", page.read_text(enco
 
 
 def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a page in a process of its own, so that operators it registers stay there."""
+    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests."""
     command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
