@@ -4,6 +4,7 @@ transformer with batches of 64 and 8, and small ones."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from meta.testing.samples import Sample, T
@@ -33,7 +34,10 @@ def _convolution(rank: int, x: Shape, w: Shape, padding: int = 0, stride: int = 
 def _pooling(rank: int, x: Shape, kernel: int, stride: int, padding: int = 0) -> Iterator[Sample]:
     y = (*x[:2], *((s + 2 * padding - kernel) // stride + 1 for s in x[2:]))
     yield sample(f"max_pool{rank}d", T(*x), kernel, stride, padding)
-    yield sample(f"max_pool{rank}d_dx", T(*x), T(*y), kernel, stride, padding)
+    yield sample(f"max_pool{rank}d_with_indices", T(*x), kernel, stride, padding)
+    yield sample(
+        f"max_pool{rank}d_dx", T(*y), T(*y, dtype="int32", low=0, high=prod(x[2:])), x, kernel, stride, padding
+    )
     yield sample(f"avg_pool{rank}d", T(*x), kernel, stride, padding)
     yield sample(f"avg_pool{rank}d_dx", T(*y), x, kernel, stride, padding)
 
@@ -41,7 +45,8 @@ def _pooling(rank: int, x: Shape, kernel: int, stride: int, padding: int = 0) ->
 def _adaptive(x: Shape, size: int) -> Iterator[Sample]:
     y = (*x[:2], size, size)
     yield sample("adaptive_max_pool2d", T(*x), size)
-    yield sample("adaptive_max_pool2d_dx", T(*x), T(*y))
+    yield sample("adaptive_max_pool2d_with_indices", T(*x), size)
+    yield sample("adaptive_max_pool2d_dx", T(*y), T(*y, dtype="int32", low=0, high=prod(x[2:])), x)
     yield sample("adaptive_avg_pool2d", T(*x), size)
     yield sample("adaptive_avg_pool2d_dx", T(*y), x)
 

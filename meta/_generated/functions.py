@@ -19,7 +19,7 @@ from meta._generated.methods import TensorMethods
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.op.registry import get
-from meta.modes import scopes
+from meta.modes import modes, scopes
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -3252,60 +3252,62 @@ def adaptive_max_pool1d(x: T, size: int | Sequence[Dim]) -> T:
     """
     if type(size) is int:
         size = (size,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return adaptive_max_pool1d_with_indices(x, size)[0]
     try:
         run = _r_adaptive_max_pool1d[x._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_adaptive_max_pool1d, x, size)
-    _y = run(x)
-    if x._node is not None:
-        return record("adaptive_max_pool1d", _y, (x, size))
-    return _y
-
-
-_s_adaptive_max_pool1d_at = state(get("adaptive_max_pool1d_at"))
-_r_adaptive_max_pool1d_at = _s_adaptive_max_pool1d_at.fast
-
-
-def adaptive_max_pool1d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    size: Spatial shape of the result: one int, or one per axis.
-    """
-    if type(size) is int:
-        size = (size,)
-    try:
-        run = _r_adaptive_max_pool1d_at[x._type, v._type, size, size.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool1d_at, x, v, size)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("adaptive_max_pool1d_at", _y, (x, v, size))
-    return _y
+    return run(x)
 
 
 _s_adaptive_max_pool1d_dx = state(get("adaptive_max_pool1d_dx"))
 _r_adaptive_max_pool1d_dx = _s_adaptive_max_pool1d_dx.fast
 
 
-def adaptive_max_pool1d_dx(x: T, dy: T) -> T:
-    """Gradient of adaptive max pooling.
-    x: Input, (batch, channels, *spatial).
+def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+    """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
     """
+    if type(shape) is int:
+        shape = (shape,)
     try:
-        run = _r_adaptive_max_pool1d_dx[x._type, dy._type]
+        run = _r_adaptive_max_pool1d_dx[dy._type, indices._type, shape, shape.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool1d_dx, x, dy)
-    _y = run(x, dy)
+        return invoke(_s_adaptive_max_pool1d_dx, dy, indices, shape)
+    _y = run(dy, indices)
     if dy._node is not None:
-        return record("adaptive_max_pool1d_dx", _y, (x, dy))
+        return record("adaptive_max_pool1d_dx", _y, (dy, indices, shape))
+    return _y
+
+
+_s_adaptive_max_pool1d_with_indices = state(get("adaptive_max_pool1d_with_indices"))
+_r_adaptive_max_pool1d_with_indices = _s_adaptive_max_pool1d_with_indices.fast
+
+
+def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+    """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
+    of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one per axis.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_adaptive_max_pool1d_with_indices[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool1d_with_indices, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool1d_with_indices", _y, (x, size))
     return _y
 
 
@@ -3321,60 +3323,62 @@ def adaptive_max_pool2d(x: T, size: int | Sequence[Dim]) -> T:
     """
     if type(size) is int:
         size = (size,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return adaptive_max_pool2d_with_indices(x, size)[0]
     try:
         run = _r_adaptive_max_pool2d[x._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_adaptive_max_pool2d, x, size)
-    _y = run(x)
-    if x._node is not None:
-        return record("adaptive_max_pool2d", _y, (x, size))
-    return _y
-
-
-_s_adaptive_max_pool2d_at = state(get("adaptive_max_pool2d_at"))
-_r_adaptive_max_pool2d_at = _s_adaptive_max_pool2d_at.fast
-
-
-def adaptive_max_pool2d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    size: Spatial shape of the result: one int, or one per axis.
-    """
-    if type(size) is int:
-        size = (size,)
-    try:
-        run = _r_adaptive_max_pool2d_at[x._type, v._type, size, size.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool2d_at, x, v, size)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("adaptive_max_pool2d_at", _y, (x, v, size))
-    return _y
+    return run(x)
 
 
 _s_adaptive_max_pool2d_dx = state(get("adaptive_max_pool2d_dx"))
 _r_adaptive_max_pool2d_dx = _s_adaptive_max_pool2d_dx.fast
 
 
-def adaptive_max_pool2d_dx(x: T, dy: T) -> T:
-    """Gradient of adaptive max pooling.
-    x: Input, (batch, channels, *spatial).
+def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+    """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
     """
+    if type(shape) is int:
+        shape = (shape,)
     try:
-        run = _r_adaptive_max_pool2d_dx[x._type, dy._type]
+        run = _r_adaptive_max_pool2d_dx[dy._type, indices._type, shape, shape.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool2d_dx, x, dy)
-    _y = run(x, dy)
+        return invoke(_s_adaptive_max_pool2d_dx, dy, indices, shape)
+    _y = run(dy, indices)
     if dy._node is not None:
-        return record("adaptive_max_pool2d_dx", _y, (x, dy))
+        return record("adaptive_max_pool2d_dx", _y, (dy, indices, shape))
+    return _y
+
+
+_s_adaptive_max_pool2d_with_indices = state(get("adaptive_max_pool2d_with_indices"))
+_r_adaptive_max_pool2d_with_indices = _s_adaptive_max_pool2d_with_indices.fast
+
+
+def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+    """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
+    of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one per axis.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_adaptive_max_pool2d_with_indices[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool2d_with_indices, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool2d_with_indices", _y, (x, size))
     return _y
 
 
@@ -3390,60 +3394,62 @@ def adaptive_max_pool3d(x: T, size: int | Sequence[Dim]) -> T:
     """
     if type(size) is int:
         size = (size,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return adaptive_max_pool3d_with_indices(x, size)[0]
     try:
         run = _r_adaptive_max_pool3d[x._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_adaptive_max_pool3d, x, size)
-    _y = run(x)
-    if x._node is not None:
-        return record("adaptive_max_pool3d", _y, (x, size))
-    return _y
-
-
-_s_adaptive_max_pool3d_at = state(get("adaptive_max_pool3d_at"))
-_r_adaptive_max_pool3d_at = _s_adaptive_max_pool3d_at.fast
-
-
-def adaptive_max_pool3d_at(x: T, v: T, size: int | Sequence[Dim]) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    size: Spatial shape of the result: one int, or one per axis.
-    """
-    if type(size) is int:
-        size = (size,)
-    try:
-        run = _r_adaptive_max_pool3d_at[x._type, v._type, size, size.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool3d_at, x, v, size)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("adaptive_max_pool3d_at", _y, (x, v, size))
-    return _y
+    return run(x)
 
 
 _s_adaptive_max_pool3d_dx = state(get("adaptive_max_pool3d_dx"))
 _r_adaptive_max_pool3d_dx = _s_adaptive_max_pool3d_dx.fast
 
 
-def adaptive_max_pool3d_dx(x: T, dy: T) -> T:
-    """Gradient of adaptive max pooling.
-    x: Input, (batch, channels, *spatial).
+def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+    """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
     """
+    if type(shape) is int:
+        shape = (shape,)
     try:
-        run = _r_adaptive_max_pool3d_dx[x._type, dy._type]
+        run = _r_adaptive_max_pool3d_dx[dy._type, indices._type, shape, shape.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_adaptive_max_pool3d_dx, x, dy)
-    _y = run(x, dy)
+        return invoke(_s_adaptive_max_pool3d_dx, dy, indices, shape)
+    _y = run(dy, indices)
     if dy._node is not None:
-        return record("adaptive_max_pool3d_dx", _y, (x, dy))
+        return record("adaptive_max_pool3d_dx", _y, (dy, indices, shape))
+    return _y
+
+
+_s_adaptive_max_pool3d_with_indices = state(get("adaptive_max_pool3d_with_indices"))
+_r_adaptive_max_pool3d_with_indices = _s_adaptive_max_pool3d_with_indices.fast
+
+
+def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+    """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
+    of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
+    x: Input, (batch, channels, *spatial).
+    size: Spatial shape of the result: one int, or one per axis.
+    """
+    if type(size) is int:
+        size = (size,)
+    try:
+        run = _r_adaptive_max_pool3d_with_indices[x._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adaptive_max_pool3d_with_indices, x, size)
+    _y = run(x)
+    if x._node is not None:
+        return record("adaptive_max_pool3d_with_indices", _y, (x, size))
     return _y
 
 
@@ -3742,58 +3748,15 @@ def max_pool1d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool1d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_max_pool1d, x, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x)
-    if x._node is not None:
-        return record("max_pool1d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
-    return _y
-
-
-_s_max_pool1d_at = state(get("max_pool1d_at"))
-_r_max_pool1d_at = _s_max_pool1d_at.fast
-
-
-def max_pool1d_at(
-    x: T,
-    v: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0,),
-    dilation: int | Sequence[Dim] = (1,),
-    ceil_mode: bool = False,
-) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    kernel: Size of the window: one int, or one per axis.
-    stride: Step between windows; () for the size of the kernel.
-    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
-    dilation: Step between the elements of a window: one int, or one per axis.
-    ceil_mode: Keep a last window that is partly outside if it starts inside.
-    """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
-    try:
-        run = _r_max_pool1d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_max_pool1d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("max_pool1d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
-    return _y
+    return run(x)
 
 
 _s_max_pool1d_dx = state(get("max_pool1d_dx"))
@@ -3801,17 +3764,63 @@ _r_max_pool1d_dx = _s_max_pool1d_dx.fast
 
 
 def max_pool1d_dx(
-    x: T,
     dy: T,
+    indices: T,
+    shape: int | Sequence[Dim],
     kernel: int | Sequence[Dim],
     stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
 ) -> T:
-    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
-    x: Input, (batch, channels, *spatial).
+    """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    if type(kernel) is int:
+        kernel = (kernel,)
+    if type(stride) is int:
+        stride = (stride,)
+    if type(padding) is int:
+        padding = (padding,)
+    if type(dilation) is int:
+        dilation = (dilation,)
+    try:
+        run = _r_max_pool1d_dx[dy._type, indices._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool1d_dx, dy, indices, shape, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("max_pool1d_dx", _y, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool1d_with_indices = state(get("max_pool1d_with_indices"))
+_r_max_pool1d_with_indices = _s_max_pool1d_with_indices.fast
+
+
+def max_pool1d_with_indices(
+    x: T,
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0,),
+    dilation: int | Sequence[Dim] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[T, T]:
+    """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
+    where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
+    element.
+    x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.
     padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
@@ -3827,14 +3836,14 @@ def max_pool1d_dx(
     if type(dilation) is int:
         dilation = (dilation,)
     try:
-        run = _r_max_pool1d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+        run = _r_max_pool1d_with_indices[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_max_pool1d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, dy)
-    if dy._node is not None:
-        return record("max_pool1d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+        return invoke(_s_max_pool1d_with_indices, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool1d_with_indices", _y, (x, kernel, stride, padding, dilation, ceil_mode))
     return _y
 
 
@@ -3866,58 +3875,15 @@ def max_pool2d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool2d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_max_pool2d, x, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x)
-    if x._node is not None:
-        return record("max_pool2d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
-    return _y
-
-
-_s_max_pool2d_at = state(get("max_pool2d_at"))
-_r_max_pool2d_at = _s_max_pool2d_at.fast
-
-
-def max_pool2d_at(
-    x: T,
-    v: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0),
-    dilation: int | Sequence[Dim] = (1, 1),
-    ceil_mode: bool = False,
-) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    kernel: Size of the window: one int, or one per axis.
-    stride: Step between windows; () for the size of the kernel.
-    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
-    dilation: Step between the elements of a window: one int, or one per axis.
-    ceil_mode: Keep a last window that is partly outside if it starts inside.
-    """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
-    try:
-        run = _r_max_pool2d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_max_pool2d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("max_pool2d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
-    return _y
+    return run(x)
 
 
 _s_max_pool2d_dx = state(get("max_pool2d_dx"))
@@ -3925,17 +3891,63 @@ _r_max_pool2d_dx = _s_max_pool2d_dx.fast
 
 
 def max_pool2d_dx(
-    x: T,
     dy: T,
+    indices: T,
+    shape: int | Sequence[Dim],
     kernel: int | Sequence[Dim],
     stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
 ) -> T:
-    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
-    x: Input, (batch, channels, *spatial).
+    """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    if type(kernel) is int:
+        kernel = (kernel,)
+    if type(stride) is int:
+        stride = (stride,)
+    if type(padding) is int:
+        padding = (padding,)
+    if type(dilation) is int:
+        dilation = (dilation,)
+    try:
+        run = _r_max_pool2d_dx[dy._type, indices._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool2d_dx, dy, indices, shape, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("max_pool2d_dx", _y, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool2d_with_indices = state(get("max_pool2d_with_indices"))
+_r_max_pool2d_with_indices = _s_max_pool2d_with_indices.fast
+
+
+def max_pool2d_with_indices(
+    x: T,
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
+    ceil_mode: bool = False,
+) -> tuple[T, T]:
+    """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
+    where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
+    element.
+    x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.
     padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
@@ -3951,14 +3963,14 @@ def max_pool2d_dx(
     if type(dilation) is int:
         dilation = (dilation,)
     try:
-        run = _r_max_pool2d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+        run = _r_max_pool2d_with_indices[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_max_pool2d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, dy)
-    if dy._node is not None:
-        return record("max_pool2d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+        return invoke(_s_max_pool2d_with_indices, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool2d_with_indices", _y, (x, kernel, stride, padding, dilation, ceil_mode))
     return _y
 
 
@@ -3990,58 +4002,15 @@ def max_pool3d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool3d[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_max_pool3d, x, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x)
-    if x._node is not None:
-        return record("max_pool3d", _y, (x, kernel, stride, padding, dilation, ceil_mode))
-    return _y
-
-
-_s_max_pool3d_at = state(get("max_pool3d_at"))
-_r_max_pool3d_at = _s_max_pool3d_at.fast
-
-
-def max_pool3d_at(
-    x: T,
-    v: T,
-    kernel: int | Sequence[Dim],
-    stride: int | Sequence[Dim] = (),
-    padding: int | Sequence[Dim] = (0, 0, 0),
-    dilation: int | Sequence[Dim] = (1, 1, 1),
-    ceil_mode: bool = False,
-) -> T:
-    """The elements of v at the places where x has the largest elements of its windows (the first of equals).
-    x: Input, (batch, channels, *spatial).
-    v: Tensor to take the elements from; of the shape of x.
-    kernel: Size of the window: one int, or one per axis.
-    stride: Step between windows; () for the size of the kernel.
-    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
-    dilation: Step between the elements of a window: one int, or one per axis.
-    ceil_mode: Keep a last window that is partly outside if it starts inside.
-    """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
-    try:
-        run = _r_max_pool3d_at[x._type, v._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
-    except (KeyError, AttributeError, TypeError):
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_max_pool3d_at, x, v, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, v)
-    if v._node is not None:
-        return record("max_pool3d_at", _y, (x, v, kernel, stride, padding, dilation, ceil_mode))
-    return _y
+    return run(x)
 
 
 _s_max_pool3d_dx = state(get("max_pool3d_dx"))
@@ -4049,17 +4018,63 @@ _r_max_pool3d_dx = _s_max_pool3d_dx.fast
 
 
 def max_pool3d_dx(
-    x: T,
     dy: T,
+    indices: T,
+    shape: int | Sequence[Dim],
     kernel: int | Sequence[Dim],
     stride: int | Sequence[Dim] = (),
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
 ) -> T:
-    """Gradient of max pooling: every dy goes to the first of the largest elements of its window.
-    x: Input, (batch, channels, *spatial).
+    """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
+    indices: Indices from the forward operator.
+    shape: Shape of the forward operator's x.
+    kernel: Size of the window: one int, or one per axis.
+    stride: Step between windows; () for the size of the kernel.
+    padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
+    dilation: Step between the elements of a window: one int, or one per axis.
+    ceil_mode: Keep a last window that is partly outside if it starts inside.
+    """
+    if type(shape) is int:
+        shape = (shape,)
+    if type(kernel) is int:
+        kernel = (kernel,)
+    if type(stride) is int:
+        stride = (stride,)
+    if type(padding) is int:
+        padding = (padding,)
+    if type(dilation) is int:
+        dilation = (dilation,)
+    try:
+        run = _r_max_pool3d_dx[dy._type, indices._type, shape, shape.__class__, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_max_pool3d_dx, dy, indices, shape, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(dy, indices)
+    if dy._node is not None:
+        return record("max_pool3d_dx", _y, (dy, indices, shape, kernel, stride, padding, dilation, ceil_mode))
+    return _y
+
+
+_s_max_pool3d_with_indices = state(get("max_pool3d_with_indices"))
+_r_max_pool3d_with_indices = _s_max_pool3d_with_indices.fast
+
+
+def max_pool3d_with_indices(
+    x: T,
+    kernel: int | Sequence[Dim],
+    stride: int | Sequence[Dim] = (),
+    padding: int | Sequence[Dim] = (0, 0, 0),
+    dilation: int | Sequence[Dim] = (1, 1, 1),
+    ceil_mode: bool = False,
+) -> tuple[T, T]:
+    """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
+    where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
+    element.
+    x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.
     padding: Padding around x, never the maximum: one int, one per axis, or all leading then all trailing.
@@ -4075,14 +4090,14 @@ def max_pool3d_dx(
     if type(dilation) is int:
         dilation = (dilation,)
     try:
-        run = _r_max_pool3d_dx[x._type, dy._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
+        run = _r_max_pool3d_with_indices[x._type, kernel, kernel.__class__, stride, stride.__class__, padding, padding.__class__, dilation, dilation.__class__, ceil_mode, ceil_mode.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_max_pool3d_dx, x, dy, kernel, stride, padding, dilation, ceil_mode)
-    _y = run(x, dy)
-    if dy._node is not None:
-        return record("max_pool3d_dx", _y, (x, dy, kernel, stride, padding, dilation, ceil_mode))
+        return invoke(_s_max_pool3d_with_indices, x, kernel, stride, padding, dilation, ceil_mode)
+    _y = run(x)
+    if x._node is not None:
+        return record("max_pool3d_with_indices", _y, (x, kernel, stride, padding, dilation, ceil_mode))
     return _y
 
 

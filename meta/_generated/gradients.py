@@ -13,7 +13,6 @@ from typing import Any
 import meta
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
-from meta.op.grad import image as grad_image
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
 from meta.op.grad import loss as grad_loss
@@ -155,7 +154,7 @@ def _resize1d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, roun
 
 
 def _resize1d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+    return (meta.resize1d(dz, dy.shape[2:], method, coordinates, rounding, cubic_alpha),)
 
 
 def _resize2d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -163,7 +162,7 @@ def _resize2d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, roun
 
 
 def _resize2d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+    return (meta.resize2d(dz, dy.shape[2:], method, coordinates, rounding, cubic_alpha),)
 
 
 def _resize3d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -171,7 +170,7 @@ def _resize3d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, roun
 
 
 def _resize3d_dx(needs: Any, dy: Any, shape: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_image.resize_dx_dy(dy, method, coordinates, rounding, cubic_alpha, dz),)
+    return (meta.resize3d(dz, dy.shape[2:], method, coordinates, rounding, cubic_alpha),)
 
 
 def _embedding(needs: Any, weight: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -397,7 +396,7 @@ def _adaptive_avg_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tupl
 
 
 def _adaptive_avg_pool1d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_avg_pool1d_dx_dy(dy, dz),)
+    return (meta.adaptive_avg_pool1d(dz, dy.shape[2:]),)
 
 
 def _adaptive_avg_pool2d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -405,7 +404,7 @@ def _adaptive_avg_pool2d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tupl
 
 
 def _adaptive_avg_pool2d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_avg_pool2d_dx_dy(dy, dz),)
+    return (meta.adaptive_avg_pool2d(dz, dy.shape[2:]),)
 
 
 def _adaptive_avg_pool3d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -413,43 +412,43 @@ def _adaptive_avg_pool3d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tupl
 
 
 def _adaptive_avg_pool3d_dx(needs: Any, dy: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_avg_pool3d_dx_dy(dy, dz),)
+    return (meta.adaptive_avg_pool3d(dz, dy.shape[2:]),)
 
 
 def _adaptive_max_pool1d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool1d_dx(x, dy),)
+    return (meta.adaptive_max_pool1d_dx(dy, meta.adaptive_max_pool1d_with_indices(x, size)[1], x.shape),)
 
 
-def _adaptive_max_pool1d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool1d_dx(x, dy),)
+def _adaptive_max_pool1d_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _adaptive_max_pool1d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_max_pool1d_dx_dy(x, dy, dz),)
+def _adaptive_max_pool1d_with_indices(needs: Any, x: Any, size: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.adaptive_max_pool1d_dx(dy_0, y_1, x.shape),)
 
 
 def _adaptive_max_pool2d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool2d_dx(x, dy),)
+    return (meta.adaptive_max_pool2d_dx(dy, meta.adaptive_max_pool2d_with_indices(x, size)[1], x.shape),)
 
 
-def _adaptive_max_pool2d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool2d_dx(x, dy),)
+def _adaptive_max_pool2d_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _adaptive_max_pool2d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_max_pool2d_dx_dy(x, dy, dz),)
+def _adaptive_max_pool2d_with_indices(needs: Any, x: Any, size: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.adaptive_max_pool2d_dx(dy_0, y_1, x.shape),)
 
 
 def _adaptive_max_pool3d(needs: Any, x: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool3d_dx(x, dy),)
+    return (meta.adaptive_max_pool3d_dx(dy, meta.adaptive_max_pool3d_with_indices(x, size)[1], x.shape),)
 
 
-def _adaptive_max_pool3d_at(needs: Any, x: Any, v: Any, size: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.adaptive_max_pool3d_dx(x, dy),)
+def _adaptive_max_pool3d_dx(needs: Any, dy: Any, indices: Any, shape: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _adaptive_max_pool3d_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_pool.adaptive_max_pool3d_dx_dy(x, dy, dz),)
+def _adaptive_max_pool3d_with_indices(needs: Any, x: Any, size: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.adaptive_max_pool3d_dx(dy_0, y_1, x.shape),)
 
 
 def _avg_pool1d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, count_include_pad: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -477,39 +476,39 @@ def _avg_pool3d_dx(needs: Any, dy: Any, shape: Any, kernel: Any, stride: Any, pa
 
 
 def _max_pool1d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool1d_dx(dy, meta.max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[1], x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
-def _max_pool1d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool1d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool1d_dx(needs: Any, dy: Any, indices: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _max_pool1d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.max_pool1d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool1d_with_indices(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.max_pool1d_dx(dy_0, y_1, x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool2d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool2d_dx(dy, meta.max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[1], x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
-def _max_pool2d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool2d_dx(needs: Any, dy: Any, indices: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _max_pool2d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.max_pool2d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool2d_with_indices(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.max_pool2d_dx(dy_0, y_1, x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _max_pool3d(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+    return (meta.max_pool3d_dx(dy, meta.max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[1], x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
-def _max_pool3d_at(needs: Any, x: Any, v: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_pool3d_dx(x, dy, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool3d_dx(needs: Any, dy: Any, indices: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_pool.max_pool_dx_dy(indices, dz),)
 
 
-def _max_pool3d_dx(needs: Any, x: Any, dy: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.max_pool3d_at(x, dz, kernel, stride, padding, dilation, ceil_mode),)
+def _max_pool3d_with_indices(needs: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.max_pool3d_dx(dy_0, y_1, x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
 def _amax(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -952,14 +951,14 @@ add_rules([
     GradRule("adaptive_avg_pool3d", _adaptive_avg_pool3d, (0,)),
     GradRule("adaptive_avg_pool3d_dx", _adaptive_avg_pool3d_dx, (0,)),
     GradRule("adaptive_max_pool1d", _adaptive_max_pool1d, (0,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool1d_at", _adaptive_max_pool1d_at, (1,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool1d_dx", _adaptive_max_pool1d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool1d_dx", _adaptive_max_pool1d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("adaptive_max_pool1d_with_indices", _adaptive_max_pool1d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("adaptive_max_pool2d", _adaptive_max_pool2d, (0,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool2d_at", _adaptive_max_pool2d_at, (1,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool2d_dx", _adaptive_max_pool2d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool2d_dx", _adaptive_max_pool2d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("adaptive_max_pool2d_with_indices", _adaptive_max_pool2d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("adaptive_max_pool3d", _adaptive_max_pool3d, (0,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool3d_at", _adaptive_max_pool3d_at, (1,), saved_args=frozenset({0})),
-    GradRule("adaptive_max_pool3d_dx", _adaptive_max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("adaptive_max_pool3d_dx", _adaptive_max_pool3d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("adaptive_max_pool3d_with_indices", _adaptive_max_pool3d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("avg_pool1d", _avg_pool1d, (0,)),
     GradRule("avg_pool1d_dx", _avg_pool1d_dx, (0,)),
     GradRule("avg_pool2d", _avg_pool2d, (0,)),
@@ -967,14 +966,14 @@ add_rules([
     GradRule("avg_pool3d", _avg_pool3d, (0,)),
     GradRule("avg_pool3d_dx", _avg_pool3d_dx, (0,)),
     GradRule("max_pool1d", _max_pool1d, (0,), saved_args=frozenset({0})),
-    GradRule("max_pool1d_at", _max_pool1d_at, (1,), saved_args=frozenset({0})),
-    GradRule("max_pool1d_dx", _max_pool1d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool1d_dx", _max_pool1d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("max_pool1d_with_indices", _max_pool1d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("max_pool2d", _max_pool2d, (0,), saved_args=frozenset({0})),
-    GradRule("max_pool2d_at", _max_pool2d_at, (1,), saved_args=frozenset({0})),
-    GradRule("max_pool2d_dx", _max_pool2d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool2d_dx", _max_pool2d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("max_pool2d_with_indices", _max_pool2d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
-    GradRule("max_pool3d_at", _max_pool3d_at, (1,), saved_args=frozenset({0})),
-    GradRule("max_pool3d_dx", _max_pool3d_dx, (1,), saved_args=frozenset({0})),
+    GradRule("max_pool3d_dx", _max_pool3d_dx, (0,), saved_args=frozenset({1})),
+    GradRule("max_pool3d_with_indices", _max_pool3d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("amax", _amax, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumsum", _cumsum, (0,)),

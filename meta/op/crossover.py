@@ -72,7 +72,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("cudnn", "conv?d_dx", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
     Limit("cudnn", "conv?d_dw", "cuda", "multiplications", least=100_000, measured="H200, 2026-11-21"),
     Limit("cudnn", "conv?d_transpose", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
-    Limit("cudnn", "*pool?d*", "cuda", "elements", least=262_144, measured="H200, 2026-11-21"),
+    Limit("cudnn", "*max_pool?d", "cuda", "elements", least=262_144, measured="H200, 2026-11-21"),
     Limit("cudnn", "*softmax", "cuda", "columns", least=32_768, measured="H200, 2026-11-21"),
     Limit("cudnn", "*softmax", "cuda", "elements in columns", least=1_048_576, measured="H200, 2026-11-21"),
     Limit("cudnn", "*softmax", "cuda", "elements in rows", least=16_777_216, measured="H200, 2026-11-21"),

@@ -46,6 +46,8 @@ class Op:
     view: the result shares the storage of the first tensor; only the shape differs.
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
+    recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
+        result, and further results that the gradient reads.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Op:
     view: bool = False
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None
+    recorded_as: str = ""
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from meta.ir.compare import value_key
-from meta.ir.expr import Atom, Binding, Expr, Function, Var
-from meta.ir.visitor import Scope, rewrite
+from meta.ir.expr import Atom, Binding, Call, Expr, Function, TupleGetItem, Var, arg_types
+from meta.ir.visitor import Scope, rewrite, walk
+from meta.op.registry import Op, get
 from meta.passes.manager import counted, function_pass
 
 
 @function_pass("cse")
 def cse(function: Function) -> Function:
     """Compute once what is computed twice from the same values, in one block or in blocks around it. Random operators
-    are functions of their key, so two draws are never merged."""
+    are functions of their key, so two draws are never merged.
+
+    A call of an operator with `Op.recorded_as` becomes the first result of that operator if the program, in a gradient,
+    calls it with the same arguments."""
     seen: dict[Hashable, Var] = {}
+    keys = {value_key(binding.value) for binding in walk(function)}
 
     def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
         key = value_key(binding.value)
         if key is None:
             return None
-        earlier = seen.get(key)
-        if earlier is not None and scope.definition(earlier) is not None:  # else its block has ended
+        earlier = defined(key, scope)
+        if earlier is not None:
             return earlier
         seen[key] = binding.var
-        return None
+        recorded = _recorded(binding.value)
+        if recorded is None or value_key(recorded) not in keys:
+            return None
+        results = defined(value_key(recorded), scope) or scope.emit(recorded)
+        seen[value_key(recorded)] = results
+        return TupleGetItem(results, 0, binding.span)
+
+    def defined(key: Hashable, scope: Scope) -> Var | None:
+        var = seen.get(key)
+        return var if scope.definition(var) is not None else None  # else its block has ended
 
     return rewrite(function, counted("cse", rule))
+
+
+def _recorded(value: Expr) -> Call | None:
+    """The call that returns what this one does and what its gradient reads."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or not value.op.recorded_as:
+        return None
+    op = get(value.op.recorded_as)
+    return replace(value, op=op, type=op.infer(arg_types(value.args)))

@@ -5,7 +5,7 @@ from meta.schema._types import Bool, IntTuple, Tensor
 
 _X = Arg("x", Tensor, doc="Input, (batch, channels, *spatial).")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
-_V = Arg("v", Tensor, doc="Tensor to take the elements from; of the shape of x.")
+_INDICES = Arg("indices", Tensor, doc="Indices from the forward operator.")
 _SHAPE = Arg("shape", IntTuple, doc="Shape of the forward operator's x.")
 _SIZE = Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one per axis.")
 _INCLUDE = Arg("count_include_pad", Bool, True, doc="Whether padding counts in the mean, as zeros.")
@@ -27,11 +27,7 @@ def max_pool(rank: int) -> Schema:
 
 
 def max_pool_dx(rank: int) -> Schema:
-    return Schema("max_pool_dx", _X, _DY, *_window(rank))
-
-
-def max_pool_at(rank: int) -> Schema:
-    return Schema("max_pool_at", _X, _V, *_window(rank))
+    return Schema("max_pool_dx", _DY, _INDICES, _SHAPE, *_window(rank))
 
 
 def avg_pool(rank: int) -> Schema:
@@ -43,6 +39,5 @@ def avg_pool_dx(rank: int) -> Schema:
 
 
 adaptive_pool = Schema("adaptive_pool", _X, _SIZE)
-adaptive_max_pool_dx = Schema("adaptive_max_pool_dx", _X, _DY)
-adaptive_max_pool_at = Schema("adaptive_max_pool_at", _X, _V, _SIZE)
+adaptive_max_pool_dx = Schema("adaptive_max_pool_dx", _DY, _INDICES, _SHAPE)
 adaptive_avg_pool_dx = Schema("adaptive_avg_pool_dx", _DY, _SHAPE)

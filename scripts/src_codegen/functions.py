@@ -25,7 +25,7 @@ from meta._generated.methods import TensorMethods
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.op.registry import get
-from meta.modes import scopes
+from meta.modes import modes, scopes
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -73,12 +73,17 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
         return "".join([*lines, f"    return {call}\n\n"])
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
     lines.extend(_wrap_int(arg) for arg in op.schema.args if arg.type.name.startswith("IntTuple"))
+    if op.recorded_as:
+        lines.append(
+            f'    if getattr({runs}, "_node", None) is not None and modes.grad_enabled:\n'
+            f"        return {op.recorded_as}({names})[0]\n"
+        )
     lines.append(
         f"    try:\n        run = _r_{op.name}[{_key(op)}]\n"
         f"    except (KeyError, AttributeError, TypeError):\n        run = None\n"
         f"    if run is None or scopes.active:\n        return {call}\n"
     )
-    if not differentiable:
+    if not differentiable or op.recorded_as:
         return "".join([*lines, f"    return run({runs})\n\n"])
     lines.append(f"    _y = run({runs})\n")  # operators have arguments called y
     tracked = " or ".join(_tracked(op.schema.args[i]) for i in differentiable)

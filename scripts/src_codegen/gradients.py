@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -31,7 +31,7 @@ import meta
 @cache
 def entries() -> Mapping[str, Entry]:
     """The whole table, checked: every operator has an entry and every tensor argument a formula or a reason."""
-    raw: dict[str, Any] = yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader)
+    raw = _by_rank(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
     ops = {op.name: op for op in all_ops()}
     unknown = set(raw) - set(ops)
     if unknown:
@@ -45,6 +45,28 @@ def entries() -> Mapping[str, Entry]:
             remedy="write formulas or `name: non_differentiable`",
         )
     return {name: read_entry(op, raw[name]) for name, op in ops.items()}
+
+
+def _by_rank(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with an entry for each of ranks 1, 2 and 3 in place of one whose name contains {rank}."""
+    out: dict[str, Any] = {}
+    for name, entry in raw.items():
+        for rank in ("1", "2", "3") if _RANK in name else ("",):
+            key = name.replace(_RANK, rank)
+            if key in out:
+                raise FormulaError("derivatives.yaml", f"'{key}' occurs twice")
+            out[key] = _filled(entry, rank)
+    return out
+
+
+_RANK = "{rank}"
+
+
+def _filled(entry: Any, rank: str) -> Any:
+    """An entry with `rank` in place of {rank} in its formulas."""
+    if isinstance(entry, dict):
+        return {key: _filled(value, rank) for key, value in cast("dict[str, Any]", entry).items()}
+    return entry.replace(_RANK, rank) if isinstance(entry, str) else entry
 
 
 class _UniqueLoader(yaml.SafeLoader):

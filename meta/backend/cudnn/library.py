@@ -29,7 +29,6 @@ _SIGNATURES: Final = {
     "cudnnDestroyPoolingDescriptor": "p",
     "cudnnSetPoolingNdDescriptor": "piiippp",
     "cudnnPoolingForward": "pppppppp",
-    "cudnnPoolingBackward": "pppppppppppp",
     "cudnnSoftmaxForward": "piipppppp",
     "cudnnSoftmaxBackward": "piipppppppp",
     "cudnnBatchNormalizationForwardTraining": "pippppppppp" + "dpp" + "dpp",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from meta.dim import Shape, is_static
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType, tensor_type
 from meta.op import rules, window
 from meta.op.registry import declare
 from meta.schema import pool as schema
@@ -40,15 +42,31 @@ def _numeric(x: TensorType) -> None:
     rules.require(x.dtype != "bool", "'x' has dtype bool", "a numeric dtype", 'cast it: x.cast("int32")')
 
 
-def _alike(**types: TensorType) -> None:
-    rules.require_same_dtype(**types)
-    rules.same_device(*types.values())
+def _with_indices(x: TensorType, shape: Shape) -> TupleType:
+    """The types of the results of max pooling to `shape`, with indices into the spatial axes of x."""
+    index = "int32" if prod(map(int, x.shape[2:])) < 1 << 31 else "int64"
+    return TupleType((x.with_shape(shape), tensor_type(shape, index, x.device)))
+
+
+def _scattered(dy: TensorType, indices: TensorType, shape: Shape, pooled: Shape) -> TensorType:
+    """The type of the gradient with respect to an x of `shape` whose result has shape `pooled`."""
+    rules.require_float("dy", dy)
+    rules.require(indices.dtype in ("int32", "int64"), f"'indices' has dtype {indices.dtype}", "int32 or int64")
+    rules.same_device(dy, indices)
+    rules.require_same_shape(y=dy.with_shape(pooled), dy=dy)
+    rules.require_same_shape(dy=dy, indices=indices)
+    return dy.with_shape(shape)
 
 
 def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
-    @declare(largest, schema=schema.max_pool(rank), pattern="out_ewise_fusable")
+    @declare(
+        largest,
+        schema=schema.max_pool(rank),
+        pattern="out_ewise_fusable",
+        recorded_as=f"{largest}_with_indices",
+    )
     def max_pool(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
     ) -> TensorType:
@@ -56,26 +74,34 @@ def _declare_windowed(rank: int) -> None:
         _numeric(x)
         return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
+    @declare(
+        f"{largest}_with_indices",
+        schema=schema.max_pool(rank),
+        pattern="out_ewise_fusable",
+        outputs=("y", "indices"),
+    )
+    def max_pool_with_indices(
+        x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
+    ) -> TupleType:
+        """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of
+        int32 where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that
+        has no element."""
+        _numeric(x)
+        return _with_indices(x, _pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
+
     @declare(f"{largest}_dx", schema=schema.max_pool_dx(rank), pattern="out_ewise_fusable")
     def max_pool_dx(
-        x: TensorType, dy: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
+        dy: TensorType,
+        indices: TensorType,
+        shape: Shape,
+        kernel: _Ints,
+        stride: _Ints,
+        padding: _Ints,
+        dilation: _Ints,
+        ceil_mode: bool,
     ) -> TensorType:
-        """Gradient of max pooling: every dy goes to the first of the largest elements of its window."""
-        rules.require_float("dy", dy)
-        _alike(x=x, dy=dy)
-        forward = x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
-        rules.require_same_shape(y=forward, dy=dy)
-        return x
-
-    @declare(f"{largest}_at", schema=schema.max_pool_at(rank), pattern="out_ewise_fusable")
-    def max_pool_at(
-        x: TensorType, v: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
-    ) -> TensorType:
-        """The elements of v at the places where x has the largest elements of its windows (the first of equals)."""
-        _numeric(x)
-        _alike(x=x, v=v)
-        rules.require_same_shape(x=x, v=v)
-        return v.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
+        """Gradient of max pooling: every dy is added at the index that its window has."""
+        return _scattered(dy, indices, shape, _pooled(rank, shape, kernel, stride, padding, dilation, ceil_mode))
 
     @declare(mean, schema=schema.avg_pool(rank), pattern="out_ewise_fusable")
     def avg_pool(
@@ -113,29 +139,35 @@ def _declare_windowed(rank: int) -> None:
 def _declare_adaptive(rank: int) -> None:
     largest, mean = f"adaptive_max_pool{rank}d", f"adaptive_avg_pool{rank}d"
 
-    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable")
+    @declare(
+        largest,
+        schema=schema.adaptive_pool,
+        pattern="out_ewise_fusable",
+        recorded_as=f"{largest}_with_indices",
+    )
     def max_pool(x: TensorType, size: _Ints) -> TensorType:
         """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""
         _numeric(x)
         return x.with_shape(_adapted(rank, x.shape, size))
 
-    @declare(f"{largest}_dx", schema=schema.adaptive_max_pool_dx, pattern="out_ewise_fusable")
-    def max_pool_dx(x: TensorType, dy: TensorType) -> TensorType:
-        """Gradient of adaptive max pooling."""
-        rules.require_float("dy", dy)
-        _alike(x=x, dy=dy)
-        rules.require_rank("dy", dy, rank + 2)
-        rules.require_same_shape(y=x.with_shape(_adapted(rank, x.shape, _spatial(rank, dy.shape))), dy=dy)
-        return x
-
-    @declare(f"{largest}_at", schema=schema.adaptive_max_pool_at, pattern="out_ewise_fusable")
-    def max_pool_at(x: TensorType, v: TensorType, size: _Ints) -> TensorType:
-        """The elements of v at the places where x has the largest elements of its windows (the first of equals)."""
+    @declare(
+        f"{largest}_with_indices",
+        schema=schema.adaptive_pool,
+        pattern="out_ewise_fusable",
+        outputs=("y", "indices"),
+    )
+    def max_pool_with_indices(x: TensorType, size: _Ints) -> TupleType:
+        """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of
+        x, of int32 where that fits, else int64. Of equal elements the first, of several NaN the last."""
         _numeric(x)
-        _alike(x=x, v=v)
-        rules.require_same_shape(x=x, v=v)
-        return v.with_shape(_adapted(rank, x.shape, size))
+        return _with_indices(x, _adapted(rank, x.shape, size))
+
+    @declare(f"{largest}_dx", schema=schema.adaptive_max_pool_dx, pattern="out_ewise_fusable")
+    def max_pool_dx(dy: TensorType, indices: TensorType, shape: Shape) -> TensorType:
+        """Gradient of adaptive max pooling: every dy is added at the index that its window has."""
+        rules.require_rank("dy", dy, rank + 2)
+        return _scattered(dy, indices, shape, _adapted(rank, shape, _spatial(rank, dy.shape)))
 
     @declare(mean, schema=schema.adaptive_pool, pattern="out_ewise_fusable")
     def avg_pool(x: TensorType, size: _Ints) -> TensorType:

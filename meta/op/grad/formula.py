@@ -163,6 +163,10 @@ class _Compiler:
         source, kind = self.visit(node.value)
         return f"{source}[{self.visit(node.slice)[0]}]", kind
 
+    def visit_Slice(self, node: ast.Slice) -> tuple[str, str]:
+        bounds = (self.visit(bound)[0] if bound else "" for bound in (node.lower, node.upper))
+        return ":".join(bounds), "attr"
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> tuple[str, str]:
         source, kind = self.visit(node.operand)
         if isinstance(node.op, ast.Not):

@@ -1,32 +1,15 @@
-"""Gradients of the backward operators of adaptive pooling."""
+"""Gradients of the backward operators of max pooling."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import meta
-from meta.ir.type import TensorType
 
 
-def adaptive_max_pool1d_dx_dy(x: Any, dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_max_pool1d_at(x, dz, dy.shape[2:])
-
-
-def adaptive_max_pool2d_dx_dy(x: Any, dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_max_pool2d_at(x, dz, dy.shape[2:])
-
-
-def adaptive_max_pool3d_dx_dy(x: Any, dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_max_pool3d_at(x, dz, dy.shape[2:])
-
-
-def adaptive_avg_pool1d_dx_dy(dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_avg_pool1d(dz, dy.shape[2:])
-
-
-def adaptive_avg_pool2d_dx_dy(dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_avg_pool2d(dz, dy.shape[2:])
-
-
-def adaptive_avg_pool3d_dx_dy(dy: TensorType, dz: Any) -> Any:
-    return meta.adaptive_avg_pool3d(dz, dy.shape[2:])
+def max_pool_dx_dy(indices: Any, dz: Any) -> Any:
+    """The elements of dz at the indices; 0 for windows without elements, whose index is -1."""
+    lead = indices.shape[:2]
+    places = meta.reshape(indices, (*lead, -1))
+    taken = meta.gather(meta.reshape(dz, (*lead, -1)), 2, places)
+    return meta.reshape(meta.where(places >= 0, taken, 0), indices.shape)

@@ -56,11 +56,13 @@ def larger() -> list[Sample]:
     for kernel, stride, padding in LARGER:
         room = (16 + 2 * padding[0] - kernel[0], 16 + 2 * padding[1] - kernel[1])
         dy = T(2, 3, room[0] // stride[0] + 1, room[1] // stride[1] + 1)
-        for name, backward in (("max_pool2d", (x, dy)), ("avg_pool2d", (dy, (2, 3, 16, 16)))):
+        for name in ("max_pool2d", "max_pool2d_with_indices", "avg_pool2d"):
             made.append(Sample(name, x, kernel, stride, padding, check=ran))
-            made.append(Sample(f"{name}_dx", *backward, kernel, stride, padding, check=ran))
+        made.append(Sample("avg_pool2d_dx", dy, x.shape, kernel, stride, padding, check=ran))
+        anywhere = T(*dy.shape, dtype="int32", low=-512, high=512)
+        made.append(Sample("max_pool2d_dx", dy, anywhere, x.shape, kernel, stride, padding, check=ran))
     made.append(Sample("adaptive_avg_pool2d", x, (7, 5), check=ran))
-    made.append(Sample("adaptive_max_pool2d_dx", x, T(2, 3, 7, 5), check=ran))
+    made.append(Sample("adaptive_max_pool2d_with_indices", x, (7, 5), check=ran))
     return made
 
 

@@ -148,7 +148,8 @@ def max_pool_grad(call: OpCall) -> Any:
     dy, x, layout, window = _gradient(call)
     call.flag("ceil_mode")
     kernel, stride, padding, dilation = window
-    dx = F.max_pool2d_dx(x, dy, kernel, stride, padding, dilation, False)
+    _, indices = F.max_pool2d_with_indices(x, kernel, stride, padding, dilation, False)
+    dx = F.max_pool2d_dx(dy, indices, x.shape, kernel, stride, padding, dilation, False)
     return permuted(dx, "NCHW", layout)
 
 

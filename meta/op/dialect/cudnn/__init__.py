@@ -8,9 +8,6 @@ from __future__ import annotations
 from meta.backend.cudnn import settings as settings
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
-BELOW_TVM = 8
-"""The plevel of operators whose TVM kernels measured faster (docs/gpu.md)."""
-
 
 def _probe() -> str | None:
     from meta.backend.cudnn.library import probe

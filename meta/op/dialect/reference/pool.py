@@ -48,42 +48,27 @@ def _argmax(values: Any) -> Any:
     return np.where(nans.any(-1), last_nan, np.argmax(values, -1))
 
 
-def _max(x: Any, axes: _Axes) -> Any:
+def _max_with_indices(x: Any, axes: _Axes) -> tuple[Any, Any]:
+    """The maximum of each window, and its flat index in the spatial axes; -1 where a window has no element."""
     data = widen(x)
-    out = np.full((*x.shape[:2], *(axis.count for axis in axes)), _lowest(data.dtype), data.dtype)
+    shape = (*x.shape[:2], *(axis.count for axis in axes))
+    out, indices = np.full(shape, _lowest(data.dtype), data.dtype), np.full(shape, -1, np.int64)
+    flat = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
     for i, at in _windows(axes):
         inside = _taken(data, at)
         if inside.shape[-1]:
             out[(..., *i)] = inside.max(-1)
-    return out
+            indices[(..., *i)] = flat[at].reshape(-1)[_argmax(inside)]
+    return out, indices
 
 
-def _chosen(x: Any, axes: _Axes) -> Iterator[tuple[_Ints, Any]]:
-    """Each window with the flat place of its maximum in the spatial axes, an array over batch and channels."""
-    data = widen(x)
-    places = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
-    for i, at in _windows(axes):
-        inside = _taken(data, at)
-        if inside.shape[-1]:
-            yield i, places[at].reshape(-1)[_argmax(inside)]
-
-
-def _max_dx(x: Any, dy: Any, axes: _Axes) -> Any:
+def _max_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
     grad = widen(dy)
-    out = np.zeros((*x.shape[:2], int(np.prod(x.shape[2:]))), grad.dtype)
-    n, c = np.indices(x.shape[:2])
-    for i, place in _chosen(x, axes):
-        out[n, c, place] += grad[(..., *i)]
-    return out.reshape(x.shape)
-
-
-def _max_at(x: Any, v: Any, axes: _Axes) -> Any:
-    flat = v.reshape(*v.shape[:2], int(np.prod(v.shape[2:])))
-    out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), v.dtype)
-    n, c = np.indices(x.shape[:2])
-    for i, place in _chosen(x, axes):
-        out[(..., *i)] = flat[n, c, place]
-    return out
+    out = np.zeros((*shape[:2], int(np.prod(shape[2:]))), grad.dtype)
+    n, c, *_ = np.indices(dy.shape)
+    chosen = indices >= 0
+    np.add.at(out, (n[chosen], c[chosen], indices[chosen]), grad[chosen])
+    return out.reshape(shape)
 
 
 def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
@@ -104,15 +89,15 @@ def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
 
 
 def max_pool(x: Any, *window_args: Any) -> Any:
-    return _max(x, window.pool_windows(x.shape[2:], *window_args))
+    return max_pool_with_indices(x, *window_args)[0]
 
 
-def max_pool_dx(x: Any, dy: Any, *window_args: Any) -> Any:
-    return _max_dx(x, dy, window.pool_windows(x.shape[2:], *window_args))
+def max_pool_with_indices(x: Any, *window_args: Any) -> Any:
+    return _max_with_indices(x, window.pool_windows(x.shape[2:], *window_args))
 
 
-def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
-    return _max_at(x, v, window.pool_windows(x.shape[2:], *window_args))
+def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *_: Any) -> Any:
+    return _max_dx(dy, indices, shape)
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
@@ -131,15 +116,11 @@ def _adapted(x: Any, size: _Ints) -> _Axes:
 
 
 def adaptive_max_pool(x: Any, size: _Ints) -> Any:
-    return _max(x, _adapted(x, size))
+    return adaptive_max_pool_with_indices(x, size)[0]
 
 
-def adaptive_max_pool_dx(x: Any, dy: Any) -> Any:
-    return _max_dx(x, dy, _adapted(x, dy.shape[2:]))
-
-
-def adaptive_max_pool_at(x: Any, v: Any, size: _Ints) -> Any:
-    return _max_at(x, v, _adapted(x, size))
+def adaptive_max_pool_with_indices(x: Any, size: _Ints) -> Any:
+    return _max_with_indices(x, _adapted(x, size))
 
 
 def adaptive_avg_pool(x: Any, size: _Ints) -> Any:
@@ -153,12 +134,12 @@ def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
 _FUNCTIONS = {
     "max_pool{}d": max_pool,
     "max_pool{}d_dx": max_pool_dx,
-    "max_pool{}d_at": max_pool_at,
+    "max_pool{}d_with_indices": max_pool_with_indices,
     "avg_pool{}d": avg_pool,
     "avg_pool{}d_dx": avg_pool_dx,
     "adaptive_max_pool{}d": adaptive_max_pool,
-    "adaptive_max_pool{}d_dx": adaptive_max_pool_dx,
-    "adaptive_max_pool{}d_at": adaptive_max_pool_at,
+    "adaptive_max_pool{}d_dx": max_pool_dx,
+    "adaptive_max_pool{}d_with_indices": adaptive_max_pool_with_indices,
     "adaptive_avg_pool{}d": adaptive_avg_pool,
     "adaptive_avg_pool{}d_dx": adaptive_avg_pool_dx,
 }

@@ -13,16 +13,12 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import narrow, wide, widen
 from meta.backend.tvm.te.select import select
 from meta.op import window
+from meta.op.dialect.tvm import _max_pool as planes
 from meta.op.dialect.tvm import compute
-from meta.op.dialect.tvm._max_pool_large import large_windows
-from meta.op.dialect.tvm._max_pool_small import fits, small_windows
-from meta.op.dialect.tvm._planes import by_plane
 from meta.op.window import Windows
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
-_NOWHERE = 2**31 - 1
-"""The place of the maximum of nothing, behind every real place."""
 
 
 def _spatial(shape: Any) -> tuple[int, ...]:
@@ -78,49 +74,53 @@ def _max(x: Any, axes: _Axes) -> Any:
     return te.compute(_pooled_shape(x, axes), element, "max_pool")
 
 
-def _place(at: list[Any], axes: _Axes) -> Any:
-    """A position as one number, row by row."""
+def _place(at: list[Any], axes: _Axes, dtype: str) -> Any:
+    """The flat index of a position in its plane."""
     flat = at[0]
     for a, axis in zip(at[1:], axes[1:], strict=True):
         flat = flat * axis.size + a
-    return flat.astype("int32")
+    return flat.astype(dtype)
 
 
-def _argmax(x: Any, axes: _Axes) -> Any:
-    """The place of each window's maximum: of equal elements the first, of several that are no number the last.
+def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, Any]:
+    """The maximum of each window and its flat index: of equal elements the first, of several NaN the last; -1 for a
+    window without elements.
 
-    It is the place of least rank, where a NaN ranks before everything, the later the better, then come the elements
+    It is the index of least rank, where a NaN ranks before everything, the later the better, then come the elements
     equal to the maximum. (A reduction of pairs would do in one pass, but TVM vectorises those wrongly.)"""
+    if kind == "cpu":
+        return planes.max_with_indices(x, axes, index)
     largest = _max(x, axes)
     r = _reduction_axes(axes)
-    nowhere = tirx.const(_NOWHERE, "int32")
+    nowhere, missing = tirx.max_value(index), tirx.const(-1, index)
 
     def rank(n: Any, c: Any, *i: Any) -> Any:
         at, inside = _element(axes, i, r)
-        value, place = widen(x(n, c, *at)), _place(at, axes)
+        value, place = widen(x(n, c, *at)), _place(at, axes, index)
         key = tirx.Select(value == largest(n, c, *i), place, nowhere)
         if dtypes.is_float(wide(x.dtype)):
-            key = tirx.Select(tirx.isnan(value), tirx.const(-1, "int32") - place, key)
+            key = tirx.Select(tirx.isnan(value), missing - place, key)
         return te.min(_where(inside, key, nowhere), r)
 
-    def found(*i: Any) -> Any:
+    def chosen(*i: Any) -> Any:
         key = ranks(*i)
-        return tirx.Select(key < 0, tirx.const(-1, "int32") - key, key)
+        return tirx.Select(
+            key < 0, tirx.const(-1, index) - key, tirx.Select(key == nowhere, tirx.const(-1, index), key)
+        )
 
     ranks = te.compute(largest.shape, rank, "rank")
-    return te.compute(largest.shape, found, "place")
+    return narrow(largest, x.dtype), te.compute(largest.shape, chosen, "indices")
 
 
-def _max_dx(x: Any, dy: Any, axes: _Axes, kind: str) -> Any:
+def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:
     if kind == "cpu":
-        return by_plane(x, dy, axes, small_windows if fits(axes) else large_windows)
-    places = _argmax(x, axes)
+        return planes.max_dx(dy, indices, shape)
 
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        here = places(n, c, *i) == _place(list(h), axes)
+        here = indices(n, c, *i) == _place(list(h), axes, indices.dtype)
         return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, wide(dy.dtype)))
 
-    return _gather(x.shape, dy.dtype, axes, share, "max_pool_dx")
+    return _gather(shape, dy.dtype, axes, share, "max_pool_dx")
 
 
 def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
@@ -136,19 +136,6 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
         return value if single else te.sum(value, j)
 
     return narrow(te.compute(shape, element, name), dtype)
-
-
-def _max_at(x: Any, v: Any, axes: _Axes) -> Any:
-    places = _argmax(x, axes)
-
-    def element(n: Any, c: Any, *i: Any) -> Any:
-        place, at = places(n, c, *i), []
-        for axis in reversed(axes[1:]):
-            at.insert(0, place % axis.size)
-            place = place // axis.size
-        return tirx.if_then_else(place < axes[0].size, v(n, c, place, *at), tirx.const(0, v.dtype))
-
-    return te.compute(_pooled_shape(x, axes), element, "max_pool_at")
 
 
 def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
@@ -190,12 +177,12 @@ def max_pool(x: Any, *window_args: Any) -> Any:
     return _narrow_max(x, window.pool_windows(_spatial(x.shape), *window_args))
 
 
-def max_pool_dx(x: Any, dy: Any, *window_args: Any, kind: str) -> Any:
-    return _max_dx(x, dy, window.pool_windows(_spatial(x.shape), *window_args), kind)
+def max_pool_with_indices(x: Any, *window_args: Any, out: Any, kind: str) -> Any:
+    return _max_with_indices(x, window.pool_windows(_spatial(x.shape), *window_args), out[1].dtype, kind)
 
 
-def max_pool_at(x: Any, v: Any, *window_args: Any) -> Any:
-    return _max_at(x, v, window.pool_windows(_spatial(x.shape), *window_args))
+def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *window_args: Any, kind: str) -> Any:
+    return _max_dx(dy, indices, shape, window.pool_windows(shape[2:], *window_args), kind)
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
@@ -212,12 +199,13 @@ def adaptive_max_pool(x: Any, size: _Ints, *, out: Any) -> Any:
     return _narrow_max(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
 
 
-def adaptive_max_pool_dx(x: Any, dy: Any, *, kind: str) -> Any:
-    return _max_dx(x, dy, window.adaptive_pool_windows(_spatial(x.shape), _spatial(dy.shape)), kind)
+def adaptive_max_pool_with_indices(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
+    axes = window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape))
+    return _max_with_indices(x, axes, out[1].dtype, kind)
 
 
-def adaptive_max_pool_at(x: Any, v: Any, size: _Ints, *, out: Any) -> Any:
-    return _max_at(x, v, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
+def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, kind: str) -> Any:
+    return _max_dx(dy, indices, shape, window.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), kind)
 
 
 def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
@@ -231,12 +219,12 @@ def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
 _COMPUTES = {
     "max_pool{}d": max_pool,
     "max_pool{}d_dx": max_pool_dx,
-    "max_pool{}d_at": max_pool_at,
+    "max_pool{}d_with_indices": max_pool_with_indices,
     "avg_pool{}d": avg_pool,
     "avg_pool{}d_dx": avg_pool_dx,
     "adaptive_max_pool{}d": adaptive_max_pool,
     "adaptive_max_pool{}d_dx": adaptive_max_pool_dx,
-    "adaptive_max_pool{}d_at": adaptive_max_pool_at,
+    "adaptive_max_pool{}d_with_indices": adaptive_max_pool_with_indices,
     "adaptive_avg_pool{}d": adaptive_avg_pool,
     "adaptive_avg_pool{}d_dx": adaptive_avg_pool_dx,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 
 from meta.errors import TypeInferenceError
 from meta.testing.samples import ErrorCase, Sample, T
-from tests.python.op.samples._vjp import pulled_back, transposed
+from tests.python.op.samples._vjp import transposed
 
 MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 AVG = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -60,32 +61,45 @@ def adaptive_avg_pool(x: Any, size: Any) -> Any:
     return ADAPTIVE_AVG[x.ndim - 2](x, size)
 
 
-def places(x: Any, pool: Any) -> Any:
-    """The flat places in the spatial axes of the elements that a max-pooling function takes."""
-    numbers = torch.arange(x.shape[2:].numel()).reshape(x.shape[2:])
+def indices_of(x: Any, pool: Any) -> Any:
+    """The flat indices, in the spatial axes, of the elements that a max-pooling function selects."""
     ranks = x.flatten().argsort().argsort().reshape(x.shape).double()
-    found = pool(ranks)
-    flat = (ranks.flatten(2)[:, :, None, :] == found.flatten(2)[..., None]).double().argmax(-1)
-    return numbers.flatten()[flat].reshape(found.shape)
+    pooled = pool(ranks)
+    equal = ranks.flatten(2)[:, :, None, :] == pooled.flatten(2)[..., None]
+    return equal.double().argmax(-1).reshape(pooled.shape).int()
 
 
-def taken(x: Any, v: Any, pool: Any) -> Any:
-    """The elements of v where the pooled elements of x are."""
-    at = places(x.detach(), pool)
-    return v.flatten(2).gather(2, at.flatten(2)).reshape(at.shape)
+class Indices(T):
+    """The indices of the maxima of a random tensor of shape x that `pool` pools to shape y."""
+
+    def __init__(self, x: tuple[int, ...], y: tuple[int, ...], pool: Any) -> None:
+        super().__init__(*y, dtype="int32")
+        self.x, self.pool = T(*x, distinct=True), pool
+
+    def values(self, dtype: str, seed: str) -> Any:
+        return indices_of(torch.tensor(self.x.values("float64", seed)), self.pool).numpy()
+
+
+def scattered(dy: Any, indices: Any, shape: Any, *_: Any, **__: Any) -> Any:
+    flat = torch.zeros(shape, dtype=dy.dtype).flatten(2)
+    return flat.scatter_add(2, indices.flatten(2).long(), dy.flatten(2)).reshape(shape)
 
 
 def max_rows(x: tuple[int, ...], y: tuple[int, ...], *args: Any, **attributes: Any) -> list[Sample]:
-    """Max pooling and its backward operators; y is the shape of the result."""
+    """Max pooling, with indices too, and its gradient; y is the shape of the result."""
     name = f"max_pool{len(x) - 2}d"
     distinct = T(*x, distinct=True)
+
+    def both(x: Any, *args: Any, **attributes: Any) -> tuple[Any, Any]:
+        pool = partial(max_pool, **attributes)
+        return pool(x, *args), indices_of(x.detach(), lambda x: pool(x, *args))
+
+    chosen = Indices(x, y, lambda x: max_pool(x, *args, **attributes))
     return [
         Sample(name, distinct, *args, ref=max_pool, **attributes),
-        Sample(f"{name}_dx", distinct, T(*y), *args, **attributes,
-               ref=lambda x, dy, *a, **k: pulled_back(lambda x: max_pool(x, *a, **k), x, dy)),
-        Sample(f"{name}_at", distinct, T(*x), *args, **attributes,
-               ref=lambda x, v, *a, **k: taken(x, v, lambda x: max_pool(x, *a, **k))),
-    ]  # fmt: skip
+        Sample(f"{name}_with_indices", distinct, *args, ref=both, **attributes),
+        Sample(f"{name}_dx", T(*y), chosen, x, *args, ref=scattered, **attributes),
+    ]
 
 
 def avg_rows(x: tuple[int, ...], y: tuple[int, ...], *args: Any, **attributes: Any) -> list[Sample]:
@@ -102,10 +116,10 @@ def adaptive_rows(x: tuple[int, ...], size: Any, y: tuple[int, ...]) -> list[Sam
     distinct = T(*x, distinct=True)
     return [
         Sample(largest, distinct, size, ref=adaptive_max_pool),
-        Sample(f"{largest}_dx", distinct, T(*y),
-               ref=lambda x, dy: pulled_back(lambda x: adaptive_max_pool(x, tuple(dy.shape[2:])), x, dy)),
-        Sample(f"{largest}_at", distinct, T(*x), size,
-               ref=lambda x, v, size: taken(x, v, lambda x: adaptive_max_pool(x, size))),
+        Sample(f"{largest}_with_indices", distinct, size,
+               ref=lambda x, size: (
+                   adaptive_max_pool(x, size), indices_of(x.detach(), lambda x: adaptive_max_pool(x, size)))),
+        Sample(f"{largest}_dx", T(*y), Indices(x, y, lambda x: adaptive_max_pool(x, size)), x, ref=scattered),
         Sample(mean, T(*x), size, ref=adaptive_avg_pool),
         Sample(f"{mean}_dx", T(*y), x,
                ref=lambda dy, shape: transposed(lambda x: adaptive_avg_pool(x, tuple(dy.shape[2:])), shape, dy)),
@@ -153,7 +167,22 @@ ERRORS = [
     ErrorCase("max_pool2d", T(2, 3, 8, 8), (2, 2, 2), error=TypeInferenceError, match="kernel is (2, 2, 2)"),
     ErrorCase("max_pool2d", T(2, 3, 8, 8, dtype="bool"), 2, error=TypeInferenceError, match="'x' has dtype bool"),
     ErrorCase(
-        "max_pool2d_dx", T(2, 3, 8, 8), T(2, 3, 8, 8), 2, error=TypeInferenceError, match="'y' has shape (2, 3, 4, 4)"
+        "max_pool2d_dx",
+        T(2, 3, 8, 8),
+        T(2, 3, 8, 8, dtype="int32"),
+        (2, 3, 8, 8),
+        2,
+        error=TypeInferenceError,
+        match="'y' has shape (2, 3, 4, 4)",
+    ),
+    ErrorCase(
+        "max_pool2d_dx",
+        T(2, 3, 4, 4),
+        T(2, 3, 4, 4),
+        (2, 3, 8, 8),
+        2,
+        error=TypeInferenceError,
+        match="'indices' has dtype float32",
     ),
     ErrorCase("avg_pool2d", T(2, 3, 8, 8, dtype="int64"), 2, error=TypeInferenceError, match="'x' has dtype int64"),
     ErrorCase(

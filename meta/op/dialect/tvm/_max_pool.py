@@ -1,0 +1,334 @@
+"""Max pooling with indices on a CPU, and its gradient, as loops over planes (images of one channel)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
+from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
+from meta.backend.tvm.te.precision import narrow, wide
+from meta.backend.tvm.te.select import select
+from meta.op.window import Windows
+
+Axes = tuple[Windows, ...]
+_MOST_KERNEL = 16
+"""Elements of a window along the last axis up to which a vector holds one element of each of several windows: an
+operation is emitted for each."""
+_MOST_STRIDE = 8
+_MERGE = 3
+"""The cost of a comparison that does not follow the order of the elements, in those that do."""
+_SINGLE = Windows(1, 1, 1)
+
+
+def max_with_indices(x: Any, axes: Axes, index: str) -> tuple[Any, Any]:
+    """The maximum of each window and its flat index in the plane, of dtype `index`: of equal elements the first, of
+    several NaN the last, -1 for a window without elements.
+
+    It works in the dtype of accumulation: TVM has no vectors of bfloat16."""
+    dtype, skipped = wide(x.dtype), 3 - len(axes)
+    shape = (*x.shape[:2], *(IntImm("int64", axis.count) for axis in axes))
+
+    def pool(plane: Sequence[Any], source: Any, y: Any, indices: Any) -> None:
+        def at(position: Sequence[Any], lanes: int) -> tuple[Any, ...]:
+            return (*plane, *position[skipped:-1], _ramp(position[-1], lanes))
+
+        def load(position: Sequence[Any], lanes: int) -> Any:
+            return source[at(position, lanes)]
+
+        def store(window: Sequence[Any], value: Any, place: Any, lanes: int) -> None:
+            y[at(window, lanes)] = value
+            indices[at(window, lanes)] = place
+
+        _pool_plane((*(_SINGLE,) * skipped, *axes), load, store, dtype, index)
+
+    y, indices = _by_plane([narrow(x, dtype, "wide")], [shape, shape], [dtype, index], pool, "max_pool_with_indices")
+    return narrow(y, x.dtype), indices
+
+
+def max_dx(dy: Any, indices: Any, shape: Sequence[Any]) -> Any:
+    """dy added at its indices. As the elements of a plane are contiguous, a flat index may count along the last axis
+    from the start of the plane."""
+    dtype = wide(dy.dtype)
+    sizes, counts = ([int(d) for d in t[2:]] for t in (shape, dy.shape))
+    size, zeros = prod(sizes), (0,) * (len(sizes) - 1)
+
+    def scatter(plane: Sequence[Any], source: Any, places: Any, dx: Any) -> None:
+        with script_tirx.serial(0, size) as k:
+            dx[(*plane, *zeros, k)] = tirx.const(0, dtype)
+        with ExitStack() as nest:
+            i = _loops(nest, counts)
+            place = script_tirx.bind(places[(*plane, *i)])
+            with script_tirx.If(tirx.all(place >= 0, place < size)), script_tirx.Then():
+                dx[(*plane, *zeros, place)] = dx[(*plane, *zeros, place)] + source[(*plane, *i)]
+
+    return narrow(_by_plane([narrow(dy, dtype, "wide"), indices], [shape], [dtype], scatter, "max_pool_dx"), dy.dtype)
+
+
+def _by_plane(
+    inputs: Sequence[Any], shapes: Sequence[Any], kinds: Sequence[str], body: Callable[..., None], name: str
+) -> Any:
+    """Tensors of `shapes` and dtypes `kinds`; `body(plane, *inputs, *outputs)` writes their plane (batch, channel).
+    Several threads call it if a tensor is large or has a symbolic size."""
+    batch, channels = shapes[0][:2]
+    loop = script_tirx.serial if _is_small(inputs[0].shape) and _is_small(shapes[0]) else script_tirx.parallel
+
+    def planes(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        with IRBuilder() as builder:
+            buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
+            with loop(0, batch * channels) as number:
+                body((tirx.floordiv(number, channels), tirx.floormod(number, channels)), *buffers)
+        return builder.get()
+
+    return te.extern(shapes, inputs, planes, dtype=kinds, name=name)
+
+
+def _is_small(shape: Sequence[Any]) -> bool:
+    return all(isinstance(d, (int, IntImm)) for d in shape) and prod(map(int, shape)) < PARALLEL_WORK
+
+
+# --- one plane -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """How windows along an axis are computed in vectors.
+
+    first, end: the windows whose elements vectors are loaded for without leaving the row; others are computed singly.
+    lanes: windows per vector.
+    blocks: (offset from the start of a window, the elements of the window as offsets from there) of each load.
+    """
+
+    first: int
+    end: int
+    lanes: int
+    blocks: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+def _vectors(axis: Windows, most: int) -> _Vectors:
+    """For windows that are short, regular and at least two; without any other ones. A block has as many elements as
+    there are from a window to the next. It starts as early as possible, so that it does not reach beyond the last
+    element that is used."""
+    if axis.adaptive or axis.kernel > _MOST_KERNEL or axis.stride > _MOST_STRIDE:
+        return _Vectors(0, 0, 1, ())
+    offsets = [r * axis.dilation for r in range(axis.kernel)]
+    blocks: list[tuple[int, tuple[int, ...]]] = []
+    while offsets:
+        inside = [o for o in offsets if o < offsets[0] + axis.stride]
+        start = max(inside[-1] - axis.stride + 1, 0)
+        blocks.append((start, tuple(o - start for o in inside)))
+        offsets = offsets[len(inside) :]
+    first = -(-axis.before // axis.stride)
+    reach = max(start for start, _ in blocks) + axis.stride
+    end = max(first, min((axis.size + axis.before - reach) // axis.stride + 1, axis.count))
+    if end - first < 2:
+        return _Vectors(0, 0, 1, ())
+    lanes = most
+    while lanes > end - first:
+        lanes //= 2
+    return _Vectors(first, end, lanes, tuple(blocks))
+
+
+Store = Callable[[Sequence[Any], Any, Any, int], None]
+"""(window, maxima, their indices, lanes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position, lanes, step) ->
+    those of as many elements, each `step` after the last.  ordered: whether the indices of a row's elements rise."""
+
+    values: Callable[[Sequence[Any], int], Any]
+    indices: Callable[[Sequence[Any], int, int], Any]
+    ordered: bool
+    dtype: str
+    index: str
+
+
+def _pool_plane(axes: Axes, load: Callable[[Sequence[Any], int], Any], store: Store, dtype: str, index: str) -> None:
+    """Pool a plane of three axes. Large windows are pooled along the first two before the last."""
+    deep, high, last = axes
+
+    def flat(position: Sequence[Any], lanes: int, step: int) -> Any:
+        d, h, w = position
+        first = ((d * high.size + h) * last.size + w).astype(index)
+        return first if lanes == 1 else tirx.Ramp(first, tirx.const(step, index), lanes)
+
+    plane = _Source(load, flat, True, dtype, index)
+    with ExitStack() as nest:
+        i, j = _loops(nest, [deep.count, high.count])
+        rows = (_covered(deep, i), _covered(high, j))
+
+        def finish(k: Any, value: Any, place: Any, lanes: int) -> None:
+            store((i, j, k), value, place, lanes)
+
+        if not _in_two_steps(axes):
+            _pool_row(rows, last, plane, finish)
+            return
+        values, places = _local(last.size, dtype), _local(last.size, index)
+
+        def keep(w: Any, value: Any, place: Any, lanes: int) -> None:
+            values[_ramp(w, lanes)], places[_ramp(w, lanes)] = value, place
+
+        columns = _Source(
+            lambda position, lanes: values[_ramp(position[0], lanes)],
+            lambda position, lanes, step: places[_ramp(position[0], lanes, step)],
+            False,
+            dtype,
+            index,
+        )
+        _pool_row(rows, Windows(last.size, last.size, 1), plane, keep)
+        _pool_row((), last, columns, finish)
+
+
+def _in_two_steps(axes: Axes) -> bool:
+    *outer, last = axes
+    if _vectors(last, 2).lanes == 1:
+        return True
+    height = prod(axis.kernel for axis in outer)
+    return height * last.size + _MERGE * last.count * last.kernel < height * last.count * last.kernel
+
+
+def _pool_row(rows: Sequence[_Span], axis: Windows, source: _Source, store: Callable[..., None]) -> None:
+    """Pool along an axis, over the same rows for each window; `store(window, maxima, indices, lanes)`."""
+    vectors = _vectors(axis, targets.lanes(64 if source.dtype == "float64" else 32))
+
+    def several(k: Any) -> None:
+        lanes, start = vectors.lanes, axis.start(k)
+        largest = _Largest(source, lanes)
+        largest.start(source.indices((*(span.first for span in rows), start), lanes, axis.stride), rows)
+        with ExitStack() as nest:
+            row = [span.loop(nest) for span in rows]
+            for block, offsets in vectors.blocks:
+                loaded = script_tirx.bind(source.values((*row, start + block), lanes * axis.stride))
+                for o in offsets:
+                    place = source.indices((*row, start + block + o), lanes, axis.stride)
+                    largest.update(_every(loaded, o, axis.stride, lanes), place)
+        store(k, largest.value, largest.index, lanes)
+
+    def single(k: Any) -> None:
+        spans = (*rows, _covered(axis, k))
+        largest = _Largest(source, 1)
+        largest.start(source.indices([span.first for span in spans], 1, 1), spans)
+        with ExitStack() as nest:
+            position = [span.loop(nest) for span in spans]
+            largest.update(script_tirx.bind(source.values(position, 1)), source.indices(position, 1, 1))
+        store(k, largest.value, largest.index, 1)
+
+    if vectors.end > vectors.first:
+        with script_tirx.serial(0, -(-(vectors.end - vectors.first) // vectors.lanes)) as chunk:
+            # The last two vectors may overlap.
+            several(tirx.min(vectors.first + chunk * vectors.lanes, vectors.end - vectors.lanes))
+    for start, end in ((0, vectors.first), (vectors.end, axis.count)):
+        if end > start:
+            with script_tirx.serial(start, end) as k:
+                single(k)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The positions first, first + step, ... that a window covers along an axis. count: how many, none if <= 0.
+    last: the last of them, repeated where `count` is that of the longest window."""
+
+    first: Any
+    count: Any
+    step: int
+    last: Any = None
+
+    def loop(self, nest: ExitStack) -> Any:
+        """The position, in a loop over them."""
+        (r,) = _loops(nest, [self.count])
+        position = self.first + r * self.step
+        return position if self.last is None else tirx.min(position, self.last)
+
+
+def _covered(axis: Windows, i: Any) -> _Span:
+    """The positions inside the plane that window i covers. The windows of adaptive pooling get the same count, because
+    branches that depend on their lengths are mispredicted.
+
+    Bounds are read back from memory: the analysis of TVM divides by zero over indices like 2 - (4 - i) % 3."""
+    start, bounds = axis.start(i), _local(2, "int32")
+    if axis.adaptive:
+        bounds[0], bounds[1] = start, tirx.floordiv((i + 1) * axis.size + axis.count - 1, axis.count) - 1
+        return _Span(bounds[0], axis.kernel, 1, bounds[1])
+    if not axis.inside(i, 0):
+        return _Span(start, axis.kernel, axis.dilation)
+    skipped = tirx.max(tirx.floordiv(axis.dilation - 1 - start, axis.dilation), 0)
+    end = tirx.min(tirx.floordiv(axis.size - start + axis.dilation - 1, axis.dilation), axis.kernel)
+    bounds[0], bounds[1] = start + skipped * axis.dilation, end - skipped
+    return _Span(bounds[0], bounds[1], axis.dilation)
+
+
+class _Largest:
+    """The maximum so far of as many windows as a vector has lanes: of equal elements the first, of several NaN the
+    last. It is kept in memory, which becomes registers: variables that depend on each other are substituted by TVM, to
+    expressions that grow exponentially."""
+
+    def __init__(self, source: _Source, lanes: int) -> None:
+        self._values, self._indices = _local(lanes, source.dtype), _local(lanes, source.index)
+        self._source, self._lanes, self._all = source, lanes, _ramp(0, lanes)
+        self._floating = dtypes.is_float(source.dtype)
+
+    def start(self, first: Any, spans: Sequence[_Span]) -> None:
+        """The lowest value, at the index `first`, that of the first element, or at -1 if a span is empty."""
+        dtype, index = self._source.dtype, self._source.index
+        lowest = -inf if self._floating else dtypes.int_range(dtype)[0]
+        empty = [span.count <= 0 for span in spans if not isinstance(span.count, int)]
+        if not self._source.ordered:
+            first = self._constant(dtypes.int_range(index)[1], index)
+        if empty:
+            first = select(tirx.any(*empty), self._constant(-1, index), first)
+        self._values[self._all] = self._constant(lowest, dtype)
+        self._indices[self._all] = first
+
+    def _constant(self, value: float, dtype: str) -> Any:
+        constant = tirx.const(value, dtype)
+        return constant if self._lanes == 1 else tirx.Broadcast(constant, self._lanes)
+
+    @property
+    def value(self) -> Any:
+        return self._values[self._all]
+
+    @property
+    def index(self) -> Any:
+        return self._indices[self._all]
+
+    def update(self, value: Any, index: Any) -> None:
+        """Go on to another element of the window, in order if the source is."""
+        larger = value > self.value
+        if not self._source.ordered:
+            larger = tirx.any(larger, tirx.all(tirx.EQ(value, self.value), index < self.index))
+        if self._floating:
+            nan = tirx.isnan(value)
+            if not self._source.ordered:
+                nan = tirx.all(nan, tirx.any(tirx.Not(tirx.isnan(self.value)), index > self.index))
+            larger = tirx.any(larger, nan)
+        self._indices[self._all] = select(larger, index, self.index)
+        self._values[self._all] = select(larger, value, self.value)
+
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def _every(block: Any, first: int, stride: int, lanes: int) -> Any:
+    """Every stride-th element of a block, from one on."""
+    if stride == 1:
+        return block
+    return script_tirx.bind(tirx.Shuffle([block], [first + k * stride for k in range(lanes)]))
+
+
+def _ramp(start: Any, lanes: int, step: int = 1) -> Any:
+    return start if lanes == 1 else tirx.Ramp(start, step, lanes)
+
+
+def _local(size: int, dtype: str) -> Any:
+    return script_tirx.buffer_proxy(script_tirx.alloc_buffer([size], dtype, scope="local"))
+
+
+def _loops(nest: ExitStack, sizes: Sequence[Any]) -> list[Any]:
+    return [nest.enter_context(script_tirx.serial(0, size)) for size in sizes]
