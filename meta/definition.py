@@ -1,4 +1,4 @@
-"""Operators of your own, in your own program: `@meta.define(...)` on the declaration.
+"""Operators that a program defines at run time: `@meta.define(...)` on the declaration.
 
     @meta.define("scale", Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0)),
                  gradient={"x": "scale(dy, by)"}, tvm=lambda x, by: topi.multiply(x, by), pattern="elemwise")
@@ -10,6 +10,9 @@
 Such an operator is a full one: it runs eagerly with autograd, is traced, compiled and cast like those that come with
 the package, and its formulas may use it and every other operator. Operators that belong to the package go into its
 files instead (docs/add-an-operator.md), where the generated functions are typed and their calls faster.
+
+The module is not called `define`: Python binds a submodule to its package under its name, so an import of
+`meta.define` would replace the public function.
 """
 
 from __future__ import annotations
@@ -97,7 +100,7 @@ def _checked(name: str, declare: TypeFunction) -> TypeFunction:
 
 
 def _rule(op: Op, gradient: Gradient) -> GradRule | None:
-    """The operator's rule, its function made from checked formulas."""
+    """The operator's rule; its function is compiled from checked formulas."""
     entry = read_entry(op, dict(gradient) if isinstance(gradient, Mapping) else gradient)
     if not entry.positions:
         return None
@@ -110,12 +113,12 @@ def _rule(op: Op, gradient: Gradient) -> GradRule | None:
 
 
 def _public(op: Op) -> Callable[..., Any]:
-    known = state(op)
+    op_state = state(op)
 
     def public(*args: Any, **kwargs: Any) -> Any:
         if kwargs or len(args) != len(op.schema.args):
             args = op.schema.bind(op.name, args, kwargs)
-        return invoke(known, *args)
+        return invoke(op_state, *args)
 
     public.__name__ = public.__qualname__ = op.name
     public.__doc__ = op.doc

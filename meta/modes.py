@@ -1,6 +1,6 @@
 """Thread-local modes: gradient recording, dialect preference, autocast, observers of calls.
 
-The eager fast path must not pay for modes nobody uses. `scopes.active` counts, over all threads, the open scopes that
+The eager fast path must not pay for modes that are off. `scopes.active` counts, over all threads, the open scopes that
 change how operators are chosen; while it is zero the fast path does not look any further. Gradient mode is not among
 them: it is consulted only when an argument is tracked.
 """

@@ -63,10 +63,10 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
     Values that are neither leaves nor containers are kept in the tree as they are."""
     if is_leaf(value):
         return [(name, value)], Tree("leaf")
-    found = _items(value)
-    if found is None:
+    container = _items(value)
+    if container is None:
         return [], Tree("static", value=value)
-    kind, items = found
+    kind, items = container
     leaves: list[tuple[str, Any]] = []
     children: list[Tree] = []
     for key, item in items:
@@ -78,7 +78,7 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
 
 
 def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
-    """The kind of a container and its items by key; None for what is no container."""
+    """The kind of a container and its items by key; None for any other value."""
     if isinstance(value, dict):
         return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if isinstance(value, tuple):

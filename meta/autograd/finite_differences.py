@@ -123,11 +123,11 @@ def _numeric(fn: Fn, xs: Sequence[NDArray], index: int, dys: Sequence[Host], eps
     return out
 
 
-def _moved(base: Host, at: tuple[int, ...], step: float) -> Host:
+def _moved(base: Host, place: tuple[int, ...], step: float) -> Host:
     import numpy as np
 
     out: Host = np.array(base)
-    out[at] += step
+    out[place] += step
     return out
 
 

@@ -126,9 +126,9 @@ def _check_results(name: str, results: Sequence[Any]) -> None:
 
 
 def _fresh(result: NDArray, args: Sequence[Any]) -> NDArray:
-    """A result that is an argument itself, or already belongs to a graph, as an array of its own."""
-    known = result._node is not None or any(result is a for a in args)
-    return result.detach() if known else result
+    """A result that is an argument itself, or already belongs to a graph, as a new array."""
+    shared = result._node is not None or any(result is a for a in args)
+    return result.detach() if shared else result
 
 
 def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], edges: Any, results: tuple[NDArray, ...]) -> None:

@@ -32,7 +32,7 @@ CACHE_LIMIT = 4096
 
 
 class OpState:
-    """What eager execution knows about one operator."""
+    """The runners of one operator."""
 
     __slots__ = ("fast", "normal", "op", "scoped")
 
@@ -54,19 +54,19 @@ def state(op: Op) -> OpState:
     return _states.setdefault(op.name, OpState(op))
 
 
-def invoke(known: OpState, *args: Any) -> Any:
+def invoke(op_state: OpState, *args: Any) -> Any:
     """Call an operator with arguments in schema order, not yet normalised.
 
     Returns an NDArray, a tuple of them, a Symbol (or tuple) while tracing, or a plain value for operators such as
     `shape`. Raises ArgumentError, TypeInferenceError, DeviceError, DispatchError."""
-    op = known.op
+    op = op_state.op
     if scopes.active and modes.autocast is not None:
         args = modes.autocast(op, args)
     if scopes.active and modes.emit is not None:
         return modes.emit(op, op.schema.bind(op.name, args, {}))
     raw = _raw_key(args)
-    run = known.scoped.get(raw) if raw is not None and not modes.observers else None
-    given = args
+    run = op_state.scoped.get(raw) if raw is not None and not modes.observers else None
+    raw_args = args
     if run is None:
         args = op.schema.bind(op.name, args, {})
         if any(_is_symbol(leaf) for leaf in leaves_of(args)):
@@ -76,15 +76,15 @@ def invoke(known: OpState, *args: Any) -> Any:
                 "arrays, outside of tracing",
                 "return it from the traced function",
             )
-        run = _prepare(known, args, raw)
+        run = _prepare(op_state, args, raw)
         if not callable(run):
             return run
-        if raw is not None and all(map(is_, args, given)):
-            _remember(known.normal, raw, run)
+        if raw is not None and all(map(is_, args, raw_args)):
+            _remember(op_state.normal, raw, run)
     result = run(*[args[i] for i in op.schema.tensor_positions])
     if any_tracked(args):
-        # A call known by its raw arguments has not normalised them yet, and gradients take them in normal form.
-        if given is args and raw not in known.normal:
+        # A cached runner takes raw arguments; gradients take them in normal form.
+        if raw_args is args and raw not in op_state.normal:
             args = op.schema.bind(op.name, args, {})
         return record(op.name, result, args)
     return result
@@ -139,26 +139,26 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
     )
 
 
-def _prepare(known: OpState, args: tuple[Any, ...], raw: Any) -> Any:
+def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
-    op = known.op
+    op = op_state.op
     types = tuple(map(as_type, args))
     out = op.infer(types)
     if isinstance(out, Value):
         return out.value
     if op.resolve is not None and not all(t.is_static for t in flat_types((out,))):
-        run = _resolving(known, args)
+        run = _resolving(op_state, args)
     else:
         run = runner(CallInfo(op, types, out, device_of(args, out)))
-    _remember(known.scoped, raw, run)
+    _remember(op_state.scoped, raw, run)
     if not scopes.active and not _has_scalar(op, args):
-        _remember(known.fast, fast_key(op, args), run)
+        _remember(op_state.fast, fast_key(op, args), run)
     return run
 
 
-def _resolving(known: OpState, args: tuple[Any, ...]) -> Runner:
+def _resolving(op_state: OpState, args: tuple[Any, ...]) -> Runner:
     """Of a call whose result has a shape that depends on values: work it out, then call again."""
-    op, positions = known.op, known.op.schema.tensor_positions
+    op, positions = op_state.op, op_state.op.schema.tensor_positions
     resolve = op.resolve
     assert resolve is not None
     attributes = [None if i in positions else arg for i, arg in enumerate(args)]
@@ -167,7 +167,7 @@ def _resolving(known: OpState, args: tuple[Any, ...]) -> Runner:
         full = list(attributes)
         for i, tensor in zip(positions, tensors, strict=True):
             full[i] = tensor
-        return invoke(known, *resolve(*full))
+        return invoke(op_state, *resolve(*full))
 
     return run
 
@@ -182,10 +182,10 @@ def _remember(cache: dict[Any, Runner], key: Any, run: Runner) -> None:
 
 def device_of(args: tuple[Any, ...], out: Type) -> Device:
     """Where a call runs: where its first tensor is, else where its result shall be."""
-    found = first_tensor(tuple(map(as_type, args))) or first_tensor(tuple(flat_types((out,))))
-    if found is None:
+    tensor = first_tensor(tuple(map(as_type, args))) or first_tensor(tuple(flat_types((out,))))
+    if tensor is None:
         raise ArgumentError("dispatch", "no tensor among arguments and results")
-    return found.device
+    return tensor.device
 
 
 # --- runners ---------------------------------------------------------------------------------------------------------
@@ -292,8 +292,8 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
 
     def run(*args: Any) -> Any:
         outs = [
-            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if at is None else written(op.name, args[at])  # type: ignore[arg-type]
-            for at, t in zip(targets, types, strict=True)
+            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if target is None else written(op.name, args[target])  # type: ignore[arg-type]
+            for target, t in zip(targets, types, strict=True)
         ]
         kernel(*flat_data(args), *[out._data for out in outs])
         return outs[0] if single else tuple(outs)

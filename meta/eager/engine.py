@@ -69,8 +69,8 @@ def grad(
         )
     xs = tensors("grad", "inputs", inputs, NDArray)
     wanted = [_root(x, "grad") for x in xs]
-    found = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
-    out = tuple(found.get(slot) for slot in wanted)
+    gradients = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
+    out = tuple(gradients.get(slot) for slot in wanted)
     check_used(out, allow_unused)
     return out
 
@@ -99,7 +99,7 @@ def _seed(where: str, y: NDArray, dy: NDArray | None) -> NDArray:
 
 
 def _shared(gradient: NDArray) -> NDArray:
-    """`gradient`, marked as memory that somebody else holds too: an array that counts its writes may have aliases."""
+    """`gradient`, marked as shared memory: an array that counts its writes may have aliases."""
     if gradient._version is None:
         gradient._version = [0]
     return gradient
@@ -110,7 +110,7 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
     route = None if wanted is None else _route(start, wanted)
     heap = [(node.order, node) for node in start]
     heapify(heap)
-    found: dict[Slot, NDArray] = {}
+    collected: dict[Slot, NDArray] = {}
     before = modes.grad_enabled
     modes.grad_enabled = create
     try:
@@ -120,7 +120,7 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
             if node.hooks:
                 _run_hooks(node, mine)
             if wanted is not None:
-                found.update({(node, i): g for i, g in mine.items() if (node, i) in wanted})
+                collected.update({(node, i): g for i, g in mine.items() if (node, i) in wanted})
             if node.__class__ is Leaf:
                 if wanted is None:
                     _accumulate(node, mine[0], create)  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
                 node.versions = ()
     finally:
         modes.grad_enabled = before
-    return found
+    return collected
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def _route(start: Iterable[Node], wanted: frozenset[Slot]) -> _Route:
 
 
 def _is_list(edge: Any) -> bool:
-    """Whether an entry of `Node.edges` stands for a list argument."""
+    """Whether an entry of `Node.edges` belongs to a list argument."""
     return edge[0].__class__ is tuple or edge[0] is None
 
 
@@ -266,10 +266,10 @@ def connected(node: Node, index: int, saved: NDArray) -> NDArray:
 
 def _output_gradient(node: Node, mine: dict[int, NDArray], index: int) -> Any:
     """The gradient of one of several results; if undefined zeros, None where the rule takes that or none can flow."""
-    found = mine.get(index)
+    gradient = mine.get(index)
     rule = node.rule
-    if found is not None or index in rule.undefined:
-        return found
+    if gradient is not None or index in rule.undefined:
+        return gradient
     if rule.outputs > 0 and index not in rule.differentiable_outputs:
         return None
     return zeros_of(node.out_types[index])
@@ -302,7 +302,7 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
             target._grad = before + gradient
         elif create:
             target._grad = gradient
-        # Each `.grad` has memory of its own: a gradient that counts its writes may be held elsewhere, others are taken.
+        # Each `.grad` has its own memory: a gradient that counts its writes may be held elsewhere and is copied.
         elif gradient._version is None:
             target._grad = _shared(gradient)
         else:

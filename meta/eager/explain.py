@@ -11,6 +11,7 @@ from meta.ir.type import TensorType, Value
 from meta.op.dispatch import CallInfo, Candidate, candidates
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
+from meta.tree import map_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,15 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     TensorTypes in their place), with the reason of each refusal.
 
     Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
-    found = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
+    operator = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
     wrapped = [_wrap(a) for a in args]
-    bound = found.schema.bind(found.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    bound = operator.schema.bind(operator.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
     types = tuple(map(as_type, bound))
-    out = found.infer(types)
-    if isinstance(out, Value) or found.view:
-        return Explanation(found.name, (), without_kernel=True)
-    return Explanation(found.name, tuple(candidates(CallInfo(found, types, out, device_of(bound, out)))))
+    out = operator.infer(types)
+    if isinstance(out, Value) or operator.view:
+        return Explanation(operator.name, (), without_kernel=True)
+    return Explanation(operator.name, tuple(candidates(CallInfo(operator, types, out, device_of(bound, out)))))
 
 
 def _wrap(arg: Any) -> Any:
-    if isinstance(arg, TensorType):
-        return _TypeOnly(arg)
-    return [_wrap(a) for a in arg] if isinstance(arg, (list, tuple)) else arg  # pyright: ignore[reportUnknownVariableType]
+    return map_leaves(lambda leaf: _TypeOnly(leaf) if isinstance(leaf, TensorType) else leaf, arg)

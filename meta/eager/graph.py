@@ -31,7 +31,7 @@ class Node:
     rule: GradRule
     edges: Edges
     order: int
-    """Falls with every node made. A node is made after those that its edges lead to, so walking nodes by rising order
+    """Falls with every new node. A node is created after those that its edges lead to, so walking nodes by rising order
     meets each one after everything that was computed from it."""
     args: tuple[Any, ...] | None
     """Arguments in schema order: values that the gradient reads, types of the others. None once freed."""

@@ -51,8 +51,8 @@ class Slices:
 def getitem(x: Any, index: Index) -> Any:
     """`x[index]` by NumPy's rules; the result is a copy (of everything but `x[...]` and the like).
 
-    Raises PositionError for what is no index, for positions out of range and for too many of them; TraceError for a
-    mask whose values are not known while tracing."""
+    Raises PositionError for an invalid index, for positions out of range and for too many of them; TraceError for a
+    mask in a traced function, where its values are unknown."""
     if type(index) is int and x.ndim:
         return _row(x, index)
     items = _expanded(x, index)
@@ -67,10 +67,10 @@ def _row(x: Any, position: int) -> Any:
     return meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:])
 
 
-def _basic(x: Any, found: Slices) -> Any:
-    if not found.whole:
-        x = meta.strided_slice(x, found.begin, found.end, found.strides)
-    return x if found.shape == x.shape else meta.reshape(x, found.shape)
+def _basic(x: Any, part: Slices) -> Any:
+    if not part.whole:
+        x = meta.strided_slice(x, part.begin, part.end, part.strides)
+    return x if part.shape == x.shape else meta.reshape(x, part.shape)
 
 
 def setitem(x: Any, index: Index, value: Any) -> Any:
@@ -86,16 +86,16 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
             "integers, slices, ... and None",
             "use meta.where for masks, meta.scatter_add for positions",
         )
-    found = slices(x.shape, items)
+    part = slices(x.shape, items)
     tensor = value_for(x, value)
     if tensor.size != 1:
-        if tensor.shape != found.shape:
-            check_value(tensor.shape, found.shape)
-            tensor = meta.broadcast_to(tensor, found.shape)
-        tensor = meta.reshape(tensor, found.full)
+        if tensor.shape != part.shape:
+            check_value(tensor.shape, part.shape)
+            tensor = meta.broadcast_to(tensor, part.shape)
+        tensor = meta.reshape(tensor, part.full)
     elif tensor.ndim:
         tensor = meta.reshape(tensor, ())
-    return meta.strided_set(x, tensor, found.begin, found.end, found.strides)
+    return meta.strided_set(x, tensor, part.begin, part.end, part.strides)
 
 
 def value_for(x: Any, value: Any) -> Any:
@@ -126,17 +126,17 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
     """The index, checked, in a form that NumPy takes for an array of the shape of x."""
     import numpy as np
 
-    sizes, axis = iter(x.shape), count()
+    sizes, axes = iter(x.shape), count()
     out: list[Any] = []
     for item in _expanded(x, index):
         if item is None:
             out.append(item)
             continue
-        size, at = next(sizes), next(axis)
+        size, axis = next(sizes), next(axes)
         if _is_array(item):
-            item = np.asarray(_in_range(item, size, at)[0])
+            item = np.asarray(_in_range(item, size, axis)[0])
         else:
-            _bound(item, size, at)
+            _bound(item, size, axis)
         out.append(item)
     _broadcast_shape([item.shape for item in out if _is_array(item)])
     return tuple(out)
@@ -147,8 +147,8 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
 
 def _expanded(x: Any, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
-    given: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
-    items = [_item(item) for item in given]
+    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
+    items = [_item(part) for part in parts]
     items = [part for item in items for part in (_mask_positions(item) if _is_mask(item) else [item])]
     dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]
     if len(dots) > 1:
@@ -156,8 +156,8 @@ def _expanded(x: Any, index: Index) -> list[Any]:
     missing = x.ndim - sum(item is not None for item in items) + len(dots)
     if missing < 0:
         raise PositionError("index", f"{x.ndim - missing} indices for shape {_show(x.shape)}", f"at most {x.ndim}")
-    at = dots[0] if dots else len(items)
-    items[at : at + 1] = [slice(None)] * missing
+    position = dots[0] if dots else len(items)
+    items[position : position + 1] = [slice(None)] * missing
     _check_masks(x.shape, items)
     return [item.positions if isinstance(item, _MaskAxis) else item for item in items]
 
@@ -246,7 +246,7 @@ def _check_masks(shape: Sequence[Dim], items: Sequence[Any]) -> None:
 
 def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
     """Integers, slices and Nones as attributes of strided_slice."""
-    sizes, axis = iter(shape), count()
+    sizes, axes = iter(shape), count()
     bounds: list[tuple[int, int, int]] = []
     full: list[Dim] = []
     out: list[Dim] = []
@@ -254,8 +254,8 @@ def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
         if item is None:
             out.append(1)
             continue
-        size, at = next(sizes), next(axis)
-        begin, end, step, length = _bound(item, size, at)
+        size, axis = next(sizes), next(axes)
+        begin, end, step, length = _bound(item, size, axis)
         bounds.append((begin, end, step))
         full.append(length)
         if isinstance(item, slice):
@@ -327,7 +327,7 @@ Positions = list[tuple[Any, Literal["clip", "wrap"]]]
 
 
 def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wrap"]]:
-    """Positions and how take treats negative ones; those with known values are checked and made non-negative."""
+    """Positions and how take treats negative ones; those with values at hand are checked and become non-negative."""
     import numpy as np
 
     if _is_tensor(item) and not _at_hand(item):

@@ -316,10 +316,10 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU, *, requires_
     dtype defaults to that of the data; Python floats give float32, ints int64. Raises ArgumentError for data that
     has no supported dtype or is ragged, DeviceError for a device that is not there, GradientError when gradients are
     required of a dtype that has none."""
-    made = asarray(data, dtype, device, copy=True)
+    out = asarray(data, dtype, device, copy=True)
     if requires_grad:
-        made.requires_grad = True
-    return made
+        out.requires_grad = True
+    return out
 
 
 def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
@@ -333,7 +333,7 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
     host = storage.host_array(data, dtype)
     tensor = storage.from_numpy(host, copy=copy)
-    out = _noted(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
+    out = _as_constant(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
     return out if parse_device(device) is CPU else out.to(device=device)
 
 
@@ -360,15 +360,15 @@ def _restored(host: np.ndarray[Any, Any], on: str, requires_grad: bool) -> NDArr
     return out
 
 
-def _noted(x: NDArray) -> NDArray:
-    """`x`, just created, known as a constant to the trace in progress."""
+def _as_constant(x: NDArray) -> NDArray:
+    """`x`, just created, as a constant of the trace in progress."""
     if scopes.active and modes.trace is not None:
-        modes.trace.made(x)
+        modes.trace.register_constant(x)
     return x
 
 
 def copy_of(x: NDArray) -> NDArray:
-    """The same values in memory of their own, without history."""
+    """The same values in other memory, without history."""
     out = storage.empty(x.shape, x.dtype, x.device)
     storage.copy_into(x._data, out)
     return NDArray(out, x.type)
@@ -381,7 +381,7 @@ def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
     without its history. Raises ArgumentError for an object without DLPack or with an unsupported dtype."""
     data, shape, dtype, where = storage.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))
-    return _noted(copy_of(out) if copy else out)
+    return _as_constant(copy_of(out) if copy else out)
 
 
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:

@@ -70,9 +70,9 @@ def wrong_seed(where: str, kind: TensorType | None, dy: Any) -> ArgumentError | 
     if not isinstance(dy, TensorLike):
         wanted = "an NDArray of the output's type"
         return ArgumentError(where, f"dy is {type(dy).__name__}", wanted, "wrap it: meta.array(...)")
-    found: Any = dy
+    tensor: Any = dy
     return TypeInferenceError(
-        where, f"dy is {found.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
+        where, f"dy is {tensor.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
     )
 
 

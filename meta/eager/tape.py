@@ -14,7 +14,9 @@ from meta.op.registry import get
 
 
 def any_tracked(args: Iterable[Any]) -> bool:
-    """Whether any array among `args` (lists are searched) is part of a graph."""
+    """Whether any array among `args` (lists are searched) is part of a graph.
+
+    Not meta.tree, here and below: it runs in every recorded call."""
     for arg in args:
         if isinstance(arg, (tuple, list)):
             if any_tracked(arg):  # pyright: ignore[reportUnknownArgumentType]

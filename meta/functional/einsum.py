@@ -21,7 +21,7 @@ def einsum(equation: str, *operands: Any) -> Any:
     """The sum of products that an equation such as "bij,bjk->bik" describes, as numpy.einsum does.
 
     Each operand has a term of one letter an axis; letters that the result (after "->") lacks are summed over. "..."
-    stands for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
+    is for further axes, which broadcast. Without "->" the result has the letters that occur once, in alphabetical
     order, after those axes. Operands are contracted two at a time, as matrix products, in the order of least work (from
     left to right where sizes are symbolic). Raises ArgumentError for an equation that does not fit the operands."""
     inputs, output = _parsed(equation, [x.ndim for x in operands])
@@ -69,14 +69,14 @@ def _refuse(equation: str, wrong: str, allowed: str) -> ArgumentError:
 
 
 def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
-    """The labels of the operands and of the result, with labels of their own (digits) for the axes of "..."."""
-    found = _EQUATION.fullmatch(equation.replace(" ", ""))
-    if found is None:
+    """The labels of the operands and of the result, with digits for the axes of "..."."""
+    match = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if match is None:
         raise _refuse(equation, "does not parse", "terms of letters and '...', joined by ',' and '->'")
-    texts = found["inputs"].split(",")
+    texts = match["inputs"].split(",")
     if len(texts) != len(ranks):
         raise _refuse(equation, f"{len(texts)} terms for {len(ranks)} operands", "a term an operand")
-    for text in (*texts, found["output"] or ""):
+    for text in (*texts, match["output"] or ""):
         if _TERM.fullmatch(text) is None:
             raise _refuse(equation, f"the term {text!r}", "letters, with '...' at most once")
     extra = [rank - len(text.replace("...", "")) for text, rank in zip(texts, ranks, strict=True)]
@@ -85,14 +85,14 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
             raise _refuse(equation, f"the term {text!r} for an operand of rank {rank}", "a letter an axis")
     inputs = [_labels(text, rest) for text, rest in zip(texts, extra, strict=True)]
     most = max((rest for text, rest in zip(texts, extra, strict=True) if "..." in text), default=0)
-    if found["output"] is not None:
-        output = _labels(found["output"], most)
+    if match["output"] is not None:
+        output = _labels(match["output"], most)
     else:
         letters = "".join(texts).replace(".", "")
         output = (*_labels("...", most), *sorted(c for c in set(letters) if letters.count(c) == 1))
-    known = {label for labels in inputs for label in labels}
+    input_labels = {label for labels in inputs for label in labels}
     for label in output:
-        if label not in known or output.count(label) > 1:
+        if label not in input_labels or output.count(label) > 1:
             raise _refuse(equation, f"the result has {label!r}", "labels of the operands, each once")
     return inputs, output
 
@@ -126,11 +126,11 @@ def _squeezed(equation: str, terms: list[tuple[Any, Labels]]) -> list[tuple[Any,
     sizes: dict[str, Dim] = {}
     for x, labels in terms:
         for label, size in zip(labels, x.shape, strict=True):
-            known = sizes.setdefault(label, size)
-            if known == 1:
+            full = sizes.setdefault(label, size)
+            if full == 1:
                 sizes[label] = size
-            elif size != 1 and not same_dim(known, size):
-                raise _refuse(equation, f"{label!r} has sizes {known} and {size}", "one size a label, or 1")
+            elif size != 1 and not same_dim(full, size):
+                raise _refuse(equation, f"{label!r} has sizes {full} and {size}", "one size a label, or 1")
     out: list[tuple[Any, Labels]] = []
     for x, labels in terms:
         gone = [n for n, label in enumerate(labels) if x.shape[n] == 1 and sizes[label] != 1]

@@ -12,16 +12,16 @@ from meta.functional._axes import along
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with the moments of each group of channels of each example (Y.
     Wu, K. He, "Group Normalization", 2018). x: (batch, ...), with channels along `axis`; scale, bias: one a channel."""
-    at = axis % x.ndim
-    channels = x.shape[at]
+    position = axis % x.ndim
+    channels = x.shape[position]
     if isinstance(channels, int) and channels % groups:
         raise ArgumentError("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups")
-    moved = x if at == 1 else meta.moveaxis(x, at, 1)
+    moved = x if position == 1 else meta.moveaxis(x, position, 1)
     flat = meta.reshape(moved, (x.shape[0], groups, -1))
     normal = meta.reshape(meta.layer_norm(flat, None, None, -1, eps), moved.shape)
-    y = normal if at == 1 else meta.moveaxis(normal, 1, at)
-    y = y if scale is None else y * along(scale, at, x.ndim)
-    return y if bias is None else y + along(bias, at, x.ndim)
+    y = normal if position == 1 else meta.moveaxis(normal, 1, position)
+    y = y if scale is None else y * along(scale, position, x.ndim)
+    return y if bias is None else y + along(bias, position, x.ndim)
 
 
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:

@@ -1,4 +1,4 @@
-"""Eager execution: one operator call at a time, and IR programs op by op."""
+"""Programs of the IR, run one operator at a time with eager calls."""
 
 from __future__ import annotations
 

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from meta.dim import SymDim
+from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes, evaluate_attr
+from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -33,6 +35,7 @@ from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
+from meta.tree import map_leaves
 
 MAX_CALLS = 100_000
 """Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""
@@ -66,13 +69,13 @@ def run(module: Module | Function, *inputs: Any, entry: str = "main") -> Any:
         return _Interpreter(program).run(function, values, entry)
 
 
-def evaluate(value: Call | Constant, known: Mapping[Atom, Any]) -> Any:
-    """The value of a constant or of one operator call, whose operands that are no constants are in `known`.
+def evaluate(value: Call | Constant, values: Mapping[Atom, Any]) -> Any:
+    """The value of a constant or of one operator call, whose operands other than constants are in `values`.
 
     No gradient is recorded, and no kernel is built: the reference dialect computes it. Raises DeviceError and
     DispatchError where that is not possible."""
     interpreter = _Interpreter(Module())
-    frame = _Frame(Block((), Tuple(())), {k: v for k, v in known.items() if isinstance(k, Var)}, {})
+    frame = _Frame(Block((), Tuple(())), {k: v for k, v in values.items() if isinstance(k, Var)}, {})
     with _plain(record=False), with_dialect("reference"):
         return interpreter.atom(value, frame) if isinstance(value, Constant) else interpreter.apply(value, frame)
 
@@ -82,11 +85,11 @@ def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays:
     if len(arrays) != len(names):
         raise ArgumentError(name, f"{len(arrays)} inputs", f"{len(names)}: {', '.join(names)}")
     sizes: Sizes = {}
-    given = list(map(_type_of, arrays))
-    for parameter, kind, found in zip(names, types, given, strict=True):
-        bind_sizes(name, parameter, kind, found, sizes)
-    for parameter, kind, found in zip(names, types, given, strict=True):
-        check_sizes(name, parameter, kind, found, sizes)
+    array_types = list(map(_type_of, arrays))
+    for parameter, kind, actual in zip(names, types, array_types, strict=True):
+        bind_sizes(name, parameter, kind, actual, sizes)
+    for parameter, kind, actual in zip(names, types, array_types, strict=True):
+        check_sizes(name, parameter, kind, actual, sizes)
     return sizes
 
 
@@ -123,12 +126,12 @@ class _Frame:
     values: dict[Var, Any]
     sizes: Sizes
     ends_call: bool = True
-    at: int = 0
+    position: int = 0
     dead: tuple[tuple[Var, ...], ...] = ()
 
 
 class _Interpreter:
-    """Evaluates blocks of one module on a stack of its own, so that recursion is as deep as memory allows."""
+    """Evaluates blocks of one module on an explicit stack, so that recursion is as deep as memory allows."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -141,7 +144,7 @@ class _Interpreter:
         self.enter(function, args, {}, name)
         while True:
             frame = self.stack[-1]
-            if frame.at < len(frame.block.bindings):
+            if frame.position < len(frame.block.bindings):
                 self.step(frame)
                 continue
             result = self.result(frame.block, frame)
@@ -176,13 +179,13 @@ class _Interpreter:
         self.calls -= self.stack.pop().ends_call
 
     def is_done(self, frame: _Frame) -> bool:
-        """Whether the value of the binding at hand is all that the block returns."""
+        """Whether the value of the current binding is all that the block returns."""
         bindings = frame.block.bindings
-        return frame.at == len(bindings) - 1 and frame.block.result is bindings[frame.at].var
+        return frame.position == len(bindings) - 1 and frame.block.result is bindings[frame.position].var
 
     def step(self, frame: _Frame) -> None:
         """Evaluate a binding, or begin to."""
-        value = frame.block.bindings[frame.at].value
+        value = frame.block.bindings[frame.position].value
         match value:
             case Call() if isinstance(value.op, (Var, GlobalVar)):
                 target = self.atom(value.op, frame)
@@ -199,20 +202,20 @@ class _Interpreter:
                 chosen = value.then if self.atom(value.cond, frame).item() else value.orelse
                 self.push(_Frame(chosen, frame.values, frame.sizes, ends_call=False))
             case Function():
-                self.store(frame, self.closure(frame.block.bindings[frame.at], value, frame))
+                self.store(frame, self.closure(frame.block.bindings[frame.position], value, frame))
 
     def store(self, frame: _Frame, value: Any) -> None:
-        """Bind the value of the binding at hand, forget what is not read any more, and go on."""
-        frame.values[frame.block.bindings[frame.at].var] = value
-        for var in frame.dead[frame.at]:
+        """Bind the value of the current binding, forget what is not read any more, and go on."""
+        frame.values[frame.block.bindings[frame.position].var] = value
+        for var in frame.dead[frame.position]:
             del frame.values[var]
-        frame.at += 1
+        frame.position += 1
 
     def closure(self, binding: Binding, function: Function, frame: _Frame) -> Closure:
         captured = {v: frame.values[v] for v in free_vars(function) if v is not binding.var}
-        made = Closure(function, captured)
-        captured[binding.var] = made
-        return made
+        out = Closure(function, captured)
+        captured[binding.var] = out
+        return out
 
     def result(self, block: Block, frame: _Frame) -> Any:
         if isinstance(block.result, Tuple):
@@ -220,7 +223,7 @@ class _Interpreter:
         return self.atom(block.result, frame)
 
     def apply(self, call: Call, frame: _Frame) -> Any:
-        """Call an operator. What it would overwrite is copied, since other variables may stand for it."""
+        """Call an operator. What it would overwrite is copied, since other variables may share the memory."""
         op = call.op
         if not isinstance(op, Op):
             raise IRError("interpreter", f"{call.op_name} is not registered", "operators of the registry")
@@ -233,11 +236,13 @@ class _Interpreter:
             return invoke(state(op), *args)
 
     def argument(self, arg: Any, frame: _Frame) -> Any:
-        if isinstance(arg, ATOMS):
-            return self.atom(arg, frame)
-        if isinstance(arg, tuple):
-            return tuple(self.argument(a, frame) for a in arg)  # pyright: ignore[reportUnknownVariableType]
-        return evaluate_attr(arg, frame.sizes)
+        return map_leaves(lambda leaf: self.leaf(leaf, frame), arg)
+
+    def leaf(self, value: Any, frame: _Frame) -> Any:
+        """An atom or attribute value as operators take it."""
+        if isinstance(value, ATOMS):
+            return self.atom(value, frame)
+        return evaluate_dim(value, frame.sizes) if isinstance(value, SymDim) else value
 
     def atom(self, atom: Atom, frame: _Frame) -> Any:
         if isinstance(atom, Var):

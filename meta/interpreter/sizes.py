@@ -1,9 +1,6 @@
-"""Symbolic sizes of a program as numbers: read off its inputs, and put in place of sizes in attributes."""
+"""The symbolic sizes of a program as numbers, read off its inputs."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from meta.dim import SymDim, evaluate, names
 from meta.errors import ArgumentError
@@ -11,13 +8,6 @@ from meta.ir.type import TensorType, TupleType, Type
 
 Sizes = dict[str, int]
 """Name of a size -> its value."""
-
-
-def evaluate_attr(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute value with symbolic sizes as numbers. Raises IRError for a size that no input has."""
-    if isinstance(value, SymDim):
-        return evaluate(value, sizes)
-    return tuple(evaluate_attr(v, sizes) for v in value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def bind_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:

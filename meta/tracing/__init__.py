@@ -11,7 +11,7 @@ The traced function still runs eagerly when called; `record` gives its program, 
 the passes take. The program does what the eager call does:
 
 - Arrays that the function reaches without being given them (parameters, buffers, optimizer state) become parameters
-  that follow the inputs, under the names their models give them. Arrays made inside become constants.
+  that follow the inputs, under the names their models give them. Arrays created inside become constants.
 - An array that is overwritten (by an operator that works in place, `update`, `x[i] = v`) has the new value from there
   on; at the end that value is a result which replaces the parameter (`Function.attrs[MUTATES]`).
 - Gradients flow where they would eagerly: to arrays that require them, not through what is computed under `no_grad`

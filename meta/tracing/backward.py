@@ -54,16 +54,16 @@ def grad(
         sources = frozenset(v for group in wanted for v in group)
         seeds = _seeds(trace, "grad", outputs, dys)
         sweep = _run(trace, "grad", seeds, sources, retain, frozenset(leaves))
-        found: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in wanted]
-    check_used(found, allow_unused)
-    return tuple(found)
+        gradients: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in wanted]
+    check_used(gradients, allow_unused)
+    return tuple(gradients)
 
 
 def _variables(trace: Trace, leaves: Mapping[Var, Any], x: Any) -> list[Var]:
     """The variables of `x` so far."""
     atom = trace.current(x, "grad")
-    known = [var for var, owner in leaves.items() if owner is x]
-    return known or [v for v in (atom,) if isinstance(v, Var)]
+    variables = [var for var, owner in leaves.items() if owner is x]
+    return variables or [v for v in (atom,) if isinstance(v, Var)]
 
 
 def _run(

@@ -175,8 +175,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     if dys is None:
         return
     sweep.visited.append(binding)
-    found = rule.function(needs, *map_leaves(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
-    for position, need, g in zip(rule.differentiable, needs, found, strict=True):
+    results = rule.function(needs, *map_leaves(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
+    for position, need, g in zip(rule.differentiable, needs, results, strict=True):
         if not need or g is None:
             continue
         target = value.args[position]
@@ -213,12 +213,12 @@ def _output_gradients(rule: GradRule, var: Var, gradient: Any) -> list[Any] | No
     if not isinstance(kind, TupleType):
         return [gradient]
     flows = [rule.outputs < 0 or i in rule.differentiable_outputs for i in range(len(kind.fields))]
-    given = [g if flow else None for g, flow in zip(gradient, flows, strict=True)]
-    if all(g is None for g in given):
+    incoming = [g if flow else None for g, flow in zip(gradient, flows, strict=True)]
+    if all(g is None for g in incoming):
         return None
     dys = [
         zeros_of(t) if g is None and flow and i not in rule.undefined else g  # type: ignore[arg-type]  # no nests
-        for i, (g, flow, t) in enumerate(zip(given, flows, kind.fields, strict=True))
+        for i, (g, flow, t) in enumerate(zip(incoming, flows, kind.fields, strict=True))
     ]
     return [tuple(dys)] if rule.outputs < 0 else dys
 
@@ -297,8 +297,8 @@ def differentiate(function: Function, wanted: Sequence[int]) -> Function:
         for i, y in enumerate(ys):
             if i not in mutated and _floating(y.type):
                 outputs[y] = add_up(outputs.get(y), _incoming(builder, next(incoming)))
-        found = gradients(builder, outputs, [params[i] for i in wanted])
-        scope.ret([*ys, *(_or_zeros(found.get(params[i]), params[i].type) for i in wanted)])
+        arrived = gradients(builder, outputs, [params[i] for i in wanted])
+        scope.ret([*ys, *(_or_zeros(arrived.get(params[i]), params[i].type) for i in wanted)])
     return scope.function
 
 

@@ -64,7 +64,7 @@ class Traced:
         return self if instance is None else _BoundTraced(self.function, instance)
 
     def record(self, *args: Any, **kwargs: Any) -> Record:
-        """The program of a call with arguments of these types. Arrays are not read; TensorTypes may stand for them."""
+        """The program of a call with arguments of these types. Arrays are not read; TensorTypes do as well."""
         return record(self.function, args, kwargs)
 
     def ir(self, *args: Any, **kwargs: Any) -> str:
@@ -73,7 +73,7 @@ class Traced:
 
 
 class _BoundTraced(Traced):
-    """A traced method of one object; made at every access of the attribute, so as little as possible happens here."""
+    """A traced method of one object; created at every access of the attribute, so it does as little as possible."""
 
     def __init__(self, function: Callable[..., Any], instance: Any) -> None:
         self.function = function.__get__(instance)
@@ -118,14 +118,14 @@ def record(
             trace.mark(symbol)
     with builder.function("main", params) as scope, emitting(trace, trace):
         call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
-        found, result = _results(function(*call.args, **call.kwargs))
-        outputs = [trace.current(value) for value in found]
+        tensors, result = _results(function(*call.args, **call.kwargs))
+        outputs = [trace.current(value) for value in tensors]
         written = trace.written()
         scope.ret([*outputs, *(value for _, value in written)])
     all_params = (*params, *(s.var for s in trace.state.values()), *((trace.key,) if trace.key else ()))
     mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}
-    made = scope.function
-    main = Function(all_params, made.body, {MUTATES: mutates} if mutates else {}, "main", made.span)
+    traced = scope.function
+    main = Function(all_params, traced.body, {MUTATES: mutates} if mutates else {}, "main", traced.span)
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,
@@ -185,14 +185,15 @@ _WIDEST = 1000
 
 
 def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
-    if isinstance(value, NDArray):
-        yield id(value), name
-    elif isinstance(value, (tuple, list, dict)) and len(value) <= _WIDEST:  # pyright: ignore[reportUnknownArgumentType]
-        items: Any = value.items() if isinstance(value, dict) else enumerate(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        for key, item in items:
-            yield from _names_in(f"{name}.{key}", item)
-    else:
-        yield from ((key, f"{name}.{path}") for key, path in state_names(value).items())
+    for path, leaf in flatten(value, _is_searched_as_one, name)[0]:
+        if isinstance(leaf, NDArray):
+            yield id(leaf), path
+        elif not isinstance(leaf, (tuple, list, dict)):
+            yield from ((key, f"{path}.{inner}") for key, inner in state_names(leaf).items())
+
+
+def _is_searched_as_one(value: Any) -> bool:
+    return not isinstance(value, (tuple, list, dict)) or len(value) > _WIDEST  # pyright: ignore[reportUnknownArgumentType]
 
 
 def state_names(owner: Any) -> dict[int, str]:

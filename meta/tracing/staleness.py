@@ -31,7 +31,7 @@ _revision = [0]
 
 
 def revision() -> int:
-    """A number that changes with every change of a model (an attribute replaced, train or infer mode): records made
+    """A number that changes with every change of a model (an attribute replaced, train or infer mode): records from
     before are stale."""
     return _revision[0]
 

@@ -26,7 +26,7 @@ from meta.tracing.symbol import Symbol
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An array that the traced function reached, and the parameter that stands for it."""
+    """An array that the traced function reached, and the parameter that holds its value."""
 
     array: NDArray
     var: Var
@@ -50,7 +50,7 @@ class Trace(Emitter):
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}
-        self._made: dict[int, NDArray] = {}
+        self._constants: dict[int, NDArray] = {}
         self._params: set[Var] = {s.atom for s in inputs}  # type: ignore[misc]
         self._leaves: dict[Var, NDArray | Symbol] = {}
         self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
@@ -100,11 +100,11 @@ class Trace(Emitter):
         return atom
 
     def _array(self, x: NDArray) -> Atom:
-        found = self._values.get(id(x))
-        if found is not None:
-            return found
-        if id(x) in self._made:
-            atom: Atom = Constant(x, x.type)
+        atom = self._values.get(id(x))
+        if atom is not None:
+            return atom
+        if id(x) in self._constants:
+            atom = Constant(x, x.type)
         else:
             taken = {s.var.name for s in self.state.values()} | {p.name for p in self._params}
             atom = Var(_free(self.names.get(id(x)) or f"state{len(self.state)}", taken), x.type)
@@ -114,9 +114,9 @@ class Trace(Emitter):
         self._values[id(x)] = atom
         return atom
 
-    def made(self, x: NDArray) -> None:
+    def register_constant(self, x: NDArray) -> None:
         """`x` was created by Python code inside the trace: a constant of the program."""
-        self._made[id(x)] = x
+        self._constants[id(x)] = x
 
     def check_readable(self, x: NDArray, what: str) -> None:
         """Raise TraceError when the value of `x` may differ from call to call."""
@@ -172,7 +172,7 @@ class Trace(Emitter):
         return ((var, x) for var, x in self._leaves.items() if isinstance(x, Symbol) or x.requires_grad)
 
     def is_cut(self, atom: Atom) -> bool:
-        """Whether a value was computed under `no_grad`, and stands for no array that requires gradients."""
+        """Whether a value was computed under `no_grad` and belongs to no array that requires gradients."""
         return atom in self._cut and not self._is_leaf(atom)
 
     def _is_leaf(self, atom: Atom) -> bool:
@@ -182,15 +182,15 @@ class Trace(Emitter):
     def _uncut(self, atom: Atom) -> Atom:
         """A value computed under `no_grad` as it is used outside: no gradient flows through it."""
         assert isinstance(atom, Var)
-        known = self._stopped.get(atom)
-        if known is None or self.builder.definition(known) is None:
-            known = self._stopped[atom] = self.builder.call(get("stop_gradient"), (atom,))
-        return known
+        stopped = self._stopped.get(atom)
+        if stopped is None or self.builder.definition(stopped) is None:
+            stopped = self._stopped[atom] = self.builder.call(get("stop_gradient"), (atom,))
+        return stopped
 
     def gradient(self, x: NDArray | Symbol) -> Any:
         """The gradient of `x` so far in this trace."""
-        found = self._grads.get(id(x))
-        return None if found is None else found[1]
+        entry = self._grads.get(id(x))
+        return None if entry is None else entry[1]
 
     def set_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
         """Replace the gradient of `x`, for the rest of the trace."""
@@ -232,7 +232,7 @@ class Trace(Emitter):
 
 
 def _constant(host: Any, on: Device) -> NDArray:
-    """An array on a device, made beside the trace."""
+    """An array on a device, created outside of the trace."""
     kind = tensor_type(host.shape, str(host.dtype), on)
     data = storage.empty(host.shape, str(host.dtype), on)
     storage.copy_into(storage.from_numpy(host), data)

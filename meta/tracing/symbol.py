@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Symbol(TensorMethods):
     """A traced tensor: an atom of the IR (a Var or a Constant) with the methods and operators of an array.
 
-    Writing to it in place makes it stand for another atom from there on."""
+    A write in place replaces the atom."""
 
     __slots__ = ("atom",)
 
@@ -32,7 +32,7 @@ class Symbol(TensorMethods):
 
     @property
     def type(self) -> TensorType:
-        return self.atom.type  # type: ignore[return-value]  # symbols stand for tensors only
+        return self.atom.type  # type: ignore[return-value]  # symbols are tensors
 
     @property
     def shape(self) -> tuple[Dim, ...]:
