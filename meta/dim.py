@@ -1,7 +1,7 @@
 """Sizes of tensors: integers, and polynomials over named sizes and quotients.
 
 A `Dim` is an `int` or a `SymDim`, a sum of products of atoms. An atom is the name of a size or a `Quotient`, a floor
-division that does not come out even, which holds both of its operands. Arithmetic folds to `int` where it can, and two
+division with a remainder, which holds both of its operands. Arithmetic folds to `int` where it can, and two
 sizes that are equal as polynomials are equal to `==`. Symbolic sizes have no order, so `<` raises; ask `same_dim`,
 which also knows which sizes a `unify` scope has tied together.
 """
@@ -61,7 +61,7 @@ class SymDim:
 
     @property
     def name(self) -> str | None:
-        """The name of a size that is nothing but one, None for every other polynomial."""
+        """The name, for a polynomial that is a single named size; None for others."""
         ((monomial, coefficient), *rest) = self.terms
         if rest or coefficient != 1 or len(monomial) != 1:
             return None
@@ -258,9 +258,9 @@ _unifier = _Unifier()
 
 @contextmanager
 def unify() -> Generator[dict[SymDim, Dim], None, None]:
-    """Inside this scope `same_dim` of two different named sizes answers True and ties them together.
+    """Inside this scope `same_dim` of two different symbolic sizes is True and ties them together.
 
-    It is how one declaration, run once on fresh symbols, tells which extents a shape-generic kernel must share."""
+    A declaration that runs on fresh symbols in it tells which extents a shape-generic kernel must share."""
     before, _unifier.parent = _unifier.parent, {}
     try:
         yield _unifier.parent
@@ -269,14 +269,14 @@ def unify() -> Generator[dict[SymDim, Dim], None, None]:
 
 
 def find(value: Dim, parent: dict[SymDim, Dim]) -> Dim:
-    """What `value` was tied to."""
+    """The size that `value` is tied to, `value` itself for others."""
     while isinstance(value, SymDim) and value in parent:
         value = parent[value]
     return value
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal; two sizes not known to differ are tied inside a `unify` scope."""
+    """Whether two sizes are equal; inside a `unify` scope, symbolic sizes that may be equal are tied."""
     if a == b:
         return True
     parent = _unifier.parent

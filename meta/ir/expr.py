@@ -26,7 +26,7 @@ from meta.schema._types import TensorLike
 MUTATES = "mutates"
 """Key of `Function.attrs`: {result index: index of the parameter whose storage that result replaces}."""
 MAX_DEPTH = 64
-"""Deepest nesting of blocks, types and attribute values. It bounds the recursion of everything that walks IR."""
+"""Deepest nesting of blocks, types and attribute values. It bounds the recursion of every walk over IR."""
 
 
 class OpLike(Protocol):
@@ -64,7 +64,7 @@ class Var(TensorLike):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(TensorLike):
-    """A tensor known now. value: anything that `numpy.asarray` takes, or that has `.numpy()`."""
+    """A tensor of a fixed value: an object that `numpy.asarray` takes, or with a method `numpy()`."""
 
     value: Any
     type: TensorType
@@ -133,7 +133,7 @@ class TupleGetItem:
 
     @property
     def type(self) -> Type:
-        """Raises IRError when the value is no tuple or has no such field."""
+        """Raises IRError for a value that is not a tuple, or a field that it does not have."""
         kind = self.value.type
         if isinstance(kind, TupleType) and 0 <= self.index < len(kind.fields):
             return kind.fields[self.index]

@@ -105,13 +105,13 @@ class Cursor:
         return True
 
     def expect(self, text: str) -> Token:
-        """Take the mark or name `text`; raises IRError when something else comes."""
+        """Take the mark or name `text`; raises IRError for another token."""
         if not self.looking_at(text):
             self.unexpected(repr(text))
         return self.take()
 
     def expect_kind(self, kind: str, what: str) -> Token:
-        """Take a token of `kind`; raises IRError that asks for `what` when something else comes."""
+        """Take a token of `kind`; raises IRError, which asks for `what`, for another token."""
         if self.token.kind != kind:
             self.unexpected(what)
         return self.take()

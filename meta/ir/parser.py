@@ -11,7 +11,7 @@
     tuple    = "(" [atoms] ")"
 
 The type of a binding's variable may be left out; it is inferred. A comment `# file:line` at the end of a line gives the
-span. Parsing is recursive descent with bounded depth; nothing in the text is ever evaluated.
+span. Parsing is recursive descent with bounded depth; the text is never executed.
 """
 
 from __future__ import annotations

@@ -189,22 +189,22 @@ def _shown(value: Expr | Atom) -> str:
 def bisect(transform: Transform, module: Module, good: Callable[[Module], bool]) -> str | None:
     """The first rewrite after which `good(transform(module))` no longer holds, as text; None when it always does.
 
-    good: runs the program and compares, for instance. It is asked about as often as the logarithm of the number of
-    rewrites. Raises ArgumentError when the result is not good without any rewrite."""
+    good: for instance, runs the program and compares results. It is called a number of times that grows with the
+    logarithm of the number of rewrites. Raises ArgumentError when the result is not good without any rewrite."""
 
     def attempt(limit: int) -> tuple[bool, PassContext]:
         with PassContext(stop_after=limit) as now:
             out = transform(module)
         return good(out), now
 
-    fine, everything = attempt(sys.maxsize)
+    fine, unlimited = attempt(sys.maxsize)
     if fine:
         return None
-    low, high = 0, everything.rewrites
+    low, high = 0, unlimited.rewrites
     if not attempt(0)[0]:
         wrong = "the result is wrong without any rewrite"
         raise ArgumentError("bisect", wrong, "transforms that are right when no rule is applied")
-    last = everything.last
+    last = unlimited.last
     while high - low > 1:
         middle = (low + high) // 2
         fine, now = attempt(middle)

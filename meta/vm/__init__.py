@@ -1,6 +1,6 @@
 """The virtual machine: programs compiled for a device, see `compile`.
 
-executor, program    compiling for the types of a call, and what comes out
+executor, program    compiling for the types of a call, and the compiled program
 arguments, runner    what a call does in Python
 report               dialects, memory, text and time of a program
 lower                from our IR to Relax

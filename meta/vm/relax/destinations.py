@@ -1,4 +1,4 @@
-"""Programs that allocate nothing: the memory of everything that "main" computes comes in as further parameters.
+"""Programs that allocate nothing: "main" takes the memory of all tensors that it computes as further parameters.
 
 A CUDA graph records addresses, so the owner of the graph provides the memory of the program. Only straight-line
 programs of static sizes have this form.
@@ -17,7 +17,7 @@ from meta.vm.relax.steps import is_kernel, op_name
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A parameter that the program writes: a tensor at the start of one of the storages."""
+    """A parameter that the program writes: a tensor at the start of a storage."""
 
     storage: int
     shape: tuple[int, ...]
@@ -26,8 +26,8 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The parameters of "main" after its own. storages: bytes of each piece of memory that they share.
-    kernels: how many the program calls."""
+    """The further parameters of "main". storages: bytes of each storage that they share.
+    kernels: the number of kernel calls in the program."""
 
     storages: tuple[int, ...]
     tensors: tuple[Destination, ...]

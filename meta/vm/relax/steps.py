@@ -118,7 +118,7 @@ class Steps:
                     self._users[var].insert(0, step)
 
     def replace(self, old: Any, new: Any) -> None:
-        """Use `new` in place of the new tensor `old`, which is not allocated any more."""
+        """Use `new` in place of the new tensor `old`, and drop the allocation of `old`."""
         for step in self._users.pop(old):
             args = [new if isinstance(a, tvm.RelaxVar) and a == old else a for a in step.value.args]
             step.value = tvm.RelaxCall(step.value.op, args, step.value.attrs, step.value.ty_args)
@@ -128,7 +128,7 @@ class Steps:
         self.list.remove(self._new.pop(old))
 
     def read_after(self, var: Any, step: Step) -> bool:
-        """Whether a step behind `step` uses `var` or a view of it."""
+        """Whether a step after `step` uses `var` or a view of it."""
         users = set(self._readers(var))
         return any(s in users for s in self.list[self.list.index(step) + 1 :])
 
