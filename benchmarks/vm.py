@@ -15,12 +15,17 @@ Tensors = Any
 
 
 def rows() -> Iterator[Row]:
-    """A chain of small unfused operators, the MLP training step, elementwise and softmax on 1024x1024."""
+    """A chain of small unfused operators, the MLP training step, and kernels of one schedule each."""
     yield _small_chain()
     yield _mlp()
     yield _large("vm elementwise chain (4 ops) 1024x1024", lambda x: meta.tanh(meta.relu(x * 0.5 + 1.0)),
                  lambda t: torch.tanh(torch.relu(t * 0.5 + 1.0)), 0.5)  # fmt: skip
     yield _large("vm softmax 1024x1024", meta.softmax, lambda t: torch.softmax(t, -1), 0.8)
+    yield _large("vm sums of columns 1024x1024", lambda x: meta.sum(x, 0), lambda t: t.sum(0), 1.0)
+    yield _large("vm sums of rows 256x4096", lambda x: meta.sum(x, 1), lambda t: t.sum(1), 1.2, (256, 4096))
+    yield _large("vm transpose 1024x1024", meta.transpose, lambda t: t.T.contiguous(), 3.5)
+    yield _large("vm broadcast add 64x64x28x28", lambda x: x + meta.strided_slice(x, (0, 0, 0, 0), (64, 64, 1, 1)),
+                 lambda t: t + t[:, :, :1, :1], 1.1, (64, 64, 28, 28))  # fmt: skip
 
 
 def _compiled(function: Callable[..., Any], *inputs: Any, **options: Any) -> Callable[[], Any]:
@@ -48,8 +53,11 @@ def _small_chain(length: int = 100) -> Row:
                  per=length)  # fmt: skip
 
 
-def _large(name: str, ours: Callable[[Any], Any], theirs: Callable[[Any], Any], limit: float) -> Row:
-    host = np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)
+def _large(
+    name: str, ours: Callable[[Any], Any], theirs: Callable[[Any], Any], limit: float,
+    shape: tuple[int, ...] = (1024, 1024),
+) -> Row:  # fmt: skip
+    host = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     x, t = meta.array(host), torch.tensor(host)
 
     def traced(x: Tensors) -> Tensors:

@@ -286,14 +286,17 @@ def test_only_large_static_work_is_parallel(name: str) -> None:
     assert "T.parallel(" not in _scheduled(name, ("m", "n"))
 
 
-def test_rows_are_not_fused_with_what_is_around_them() -> None:
-    """Their indices would be found by divisions, one element at a time."""
+@pytest.mark.parametrize(("columns", "vectors"), [(56, None), (28, 16), (14, 8), (8, 8)])
+def test_rows_are_not_fused_with_outer_loops(columns: int, vectors: int | None) -> None:
+    """Fused loops compute indices by division, one element at a time; LLVM does not vectorise short rows."""
     x = tvm.te.placeholder((64, 32, 1, 1), "float32", "x")
-    y = tvm.te.compute((64, 32, 28, 28), lambda n, c, h, w: x[n, c, 0, 0], "y")
+    y = tvm.te.compute((64, 32, 56, columns), lambda n, c, h, w: x[n, c, 0, 0], "y")
     func = tvm.create_prim_func([x, y])
     text = str(patterns.schedule(func, "broadcast", targets.target("cpu")).script())
-    assert f"T.parallel({64 * 32 * 28})" in text
-    assert "in range(28)" in text
+    assert f"T.parallel({64 * 32 * 56})" in text
+    assert ("T.vectorized" in text) == (vectors is not None)
+    if vectors is not None:
+        assert f"T.vectorized({min(vectors, targets.lanes(32))})" in text
 
 
 def test_expensive_work_is_not_repeated() -> None:

@@ -54,8 +54,8 @@ def _worth_inlining(producer: Block, consumer: Block, consumers: int) -> bool:
 def injective(sch: Any, b: Block, skip: int = 0) -> None:
     """Schedule the loops of a spatial block, the first `skip` of which are shared with others and stay.
 
-    One loop if every access is at the block's own position; else the innermost dimension alone. What LLVM's own
-    vectoriser does with that loop is good; vectors of several registers hide the latency of polynomials better.
+    One loop if every access is at the block's own position; else the innermost dimension alone. LLVM's own vectoriser
+    handles that loop well unless it is short; vectors of several registers hide the latency of polynomials better.
     """
     loops = sch.get_loops(b.rv)[skip:]
     if not loops:
@@ -71,6 +71,8 @@ def injective(sch: Any, b: Block, skip: int = 0) -> None:
         return
     inner_extent = total if flat else extents[-1]
     width = vector_width(b, inner_extent) if flat or contiguous(b) else None
+    if width is None and not flat and skip == 0 and contiguous(b):
+        width = _short_row_width(b, inner_extent)
     if width is not None:
         outer, inner = sch.split(loops[-1], factors=[None, width])
         sch.vectorize(inner)
@@ -116,6 +118,8 @@ def _tile(sch: Any, loops: Any, crossing: int, parallel: bool) -> None:
 
 _ROW: Final = 8
 _ROWS: Final = 256
+_UNROLLED: Final = 56
+"""Iterations below which LLVM unrolls a loop completely, and then does not vectorise it."""
 _TILE: Final = 16  # one cache line of float32
 
 
@@ -141,6 +145,14 @@ def vector_width(b: Block, extent: Any) -> int | None:
         return native
     dividing = (w for w in (4 * native, 2 * native, native) if extent % w == 0 and extent >= w)
     return next(dividing, native if extent >= 4 * native else None)
+
+
+def _short_row_width(b: Block, extent: Any) -> int | None:
+    """Lanes, at most one register's worth, for a row that LLVM would unroll instead of vectorising; None for others."""
+    if not isinstance(extent, int) or not _ROW <= extent < _UNROLLED:
+        return None
+    native = targets.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
+    return min(native, 1 << (extent.bit_length() - 1))
 
 
 def contiguous(b: Block) -> bool:
