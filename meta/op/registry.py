@@ -17,12 +17,11 @@ from typing import Any, Literal, get_args
 
 from meta.errors import MetaError, RegistryError, did_you_mean
 from meta.ir.lookup import set_op_lookup
+from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import TensorType, Type
 from meta.schema._dsl import Schema
 
-Pattern = Literal["elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque"]
 Amp = Literal["always", "never", "infer", "keep"]
-PATTERNS: tuple[str, ...] = get_args(Pattern)
 AMP_RULES: tuple[str, ...] = get_args(Amp)
 TypeFunction = Callable[..., Type]
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from meta.dtype import significand_bits
+
 Array = Any
 
 ROUNDS: Final = 10
@@ -46,7 +48,7 @@ def unit(block: list[Array], dtype: str) -> Array:
     if dtype == "float64":
         bits = (block[0].astype(np.uint64) << _HALF | block[1].astype(np.uint64)) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
-    digits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+    digits = significand_bits(dtype)
     return (block[0] >> np.uint32(32 - digits)).astype(np.float32) * np.float32(2.0**-digits)
 
 

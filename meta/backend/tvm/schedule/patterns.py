@@ -18,8 +18,7 @@ from meta.backend.tvm.schedule.cpu.matmul import contraction, roles_of
 from meta.backend.tvm.schedule.cpu.rows import row_wise, separate
 from meta.backend.tvm.schedule.gpu.rules import schedule_gpu
 from meta.backend.tvm.te.math import vectorisable
-
-PATTERNS: Final = ("elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque")
+from meta.ir.pattern import PATTERNS
 
 Rule = Callable[[Any], Any]
 """A rule schedules the `Schedule` that it is given and returns it, or returns None where it does not apply."""

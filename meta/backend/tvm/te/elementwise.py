@@ -11,7 +11,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.ir.promotion import promoted_dtype
 from meta.ir.type import tensor_type
 
@@ -37,8 +37,10 @@ def per_element(name: str, function: Function, tensors: Sequence[bool]) -> Calla
 
 def compute_dtype(operands: list[Any], result: str) -> str:
     """In which dtype the operands meet."""
-    dtype = wide(promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands]))
-    return wide(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
+    dtype = accumulation_dtype(
+        promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands])
+    )
+    return accumulation_dtype(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
 
 
 def is_number(x: Any) -> bool:
@@ -92,7 +94,7 @@ def is_float(x: Expr) -> bool:
 
 
 def is_nan(x: Expr) -> Expr:
-    return tirx.isnan(cast(x, wide(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
+    return tirx.isnan(cast(x, accumulation_dtype(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
 
 
 def select(condition: Expr, x: Expr, y: Expr) -> Expr:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.elementwise import select
+from meta.dtype import significand_bits
 
 Expr = Any
 
@@ -35,7 +36,7 @@ def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
         high, low = block[0].astype("uint64"), block[1].astype("uint64")
         bits = (high << _u64(32) | low) >> _u64(11)
         return bits.astype("int64").astype("float64") * tirx.const(2.0**-53, "float64")
-    digits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype]
+    digits = significand_bits(dtype)
     # Through int32, which vectors convert to floats directly.
     bits = (block[0] >> _u32(32 - digits)).astype("int32")
     return (bits.astype("float32") * tirx.const(2.0**-digits, "float32")).astype(dtype)

@@ -8,16 +8,15 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te
 
 
-def wide(dtype: Any) -> str:
-    """The name of the dtype that values of `dtype` are accumulated in."""
-    name = str(dtype)
-    return "float32" if name in dtypes.HALVES else name
+def accumulation_dtype(dtype: Any) -> str:
+    """`meta.dtype.accumulation_dtype` of a dtype as TVM has it."""
+    return dtypes.accumulation_dtype(str(dtype))
 
 
 def widen(value: Any) -> Any:
     """An element in the dtype it is accumulated in."""
     dtype = str(value.ty)
-    return value.astype(wide(dtype)) if dtype in dtypes.HALVES else value
+    return value.astype(accumulation_dtype(dtype)) if dtype in dtypes.HALVES else value
 
 
 def narrow(x: Any, dtype: str, name: str = "narrow") -> Any:

@@ -10,7 +10,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 
 Expr = Any
 Value = Callable[..., Expr]
@@ -78,7 +78,7 @@ def spread(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Ex
 
 def widened(x: Any, dtype: str = "") -> Value:
     """Elements of x in `dtype`, by default the one they are accumulated in."""
-    return lambda *i: cast(x(*i), dtype or wide(str(x.dtype)))
+    return lambda *i: cast(x(*i), dtype or accumulation_dtype(str(x.dtype)))
 
 
 # Integers in the order of floats, by which maxima and minima treat NaN as torch does and still are plain reductions:
@@ -91,7 +91,7 @@ def order_key(x: Expr, largest: bool) -> Expr:
         return x.astype("uint8")
     if not dtypes.is_float(dtype_of(x)):
         return x
-    x = cast(x, wide(dtype_of(x)))
+    x = cast(x, accumulation_dtype(dtype_of(x)))
     # The quiet NaN without payload, which survives the rounding to bfloat16; its key is beyond those of the infinities.
     kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
     end = tirx.const(nan if largest else ~nan, kind)
@@ -104,7 +104,7 @@ def from_order_key(key: Expr, dtype: str) -> Expr:
         return cast(key, "bool")
     if not dtypes.is_float(dtype):
         return key
-    return cast(tirx.reinterpret(wide(dtype), _flip(key)), dtype)
+    return cast(tirx.reinterpret(accumulation_dtype(dtype), _flip(key)), dtype)
 
 
 def _flip(bits: Expr) -> Expr:

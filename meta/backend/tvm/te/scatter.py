@@ -9,7 +9,7 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
-from meta.dtype import HALVES
+from meta.backend.tvm.te.precision import accumulation_dtype
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
 """(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
@@ -24,9 +24,9 @@ def scatter(
     start: what is there before, of `shape`; None for zeros.
     combine: (what is there, update) -> what is there then; by default the sum.  Halves are combined in float32.
     """
-    wide = "float32" if updates.dtype in HALVES else updates.dtype
+    dtype = accumulation_dtype(updates.dtype)
     inputs = [updates, indices] if start is None else [updates, indices, start]
-    buffer = tvm.tirx.decl_buffer(list(shape), wide, "scattered")
+    buffer = tvm.tirx.decl_buffer(list(shape), dtype, "scattered")
 
     def loops(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
         source, positions, *begin = ins
@@ -37,15 +37,15 @@ def scatter(
 
         with tvm.IRBuilder() as fill, ExitStack() as nest:
             i = _loops(nest, shape, INDEPENDENT)
-            _store(target, _at(begin[0], i).astype(wide) if begin else tvm.tirx.const(0, wide), i)
+            _store(target, _at(begin[0], i).astype(dtype) if begin else tvm.tirx.const(0, dtype), i)
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
             i = _loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
             at = tuple(place(i, read))
-            _store(target, combine(_at(target, at), _at(source, i).astype(wide)), at)
+            _store(target, combine(_at(target, at), _at(source, i).astype(dtype)), at)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
 
     total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter")
-    if wide == updates.dtype:
+    if dtype == updates.dtype:
         return total
     return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_cast")
 

@@ -12,7 +12,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
-from meta.backend.tvm.te.precision import narrow, wide
+from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.select import select
 from meta.op.window import Windows
 
@@ -31,7 +31,7 @@ def max_with_indices(x: Any, axes: Axes, index: str) -> tuple[Any, Any]:
     several NaN the last, -1 for a window without elements.
 
     It works in the dtype of accumulation: TVM has no vectors of bfloat16."""
-    dtype, skipped = wide(x.dtype), 3 - len(axes)
+    dtype, skipped = accumulation_dtype(x.dtype), 3 - len(axes)
     shape = (*x.shape[:2], *(IntImm("int64", axis.count) for axis in axes))
 
     def pool(plane: Sequence[Any], source: Any, y: Any, indices: Any) -> None:
@@ -54,7 +54,7 @@ def max_with_indices(x: Any, axes: Axes, index: str) -> tuple[Any, Any]:
 def max_dx(dy: Any, indices: Any, shape: Sequence[Any]) -> Any:
     """dy added at its indices. As the elements of a plane are contiguous, a flat index may count along the last axis
     from the start of the plane."""
-    dtype = wide(dy.dtype)
+    dtype = accumulation_dtype(dy.dtype)
     sizes, counts = ([int(d) for d in t[2:]] for t in (shape, dy.shape))
     size, zeros = prod(sizes), (0,) * (len(sizes) - 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import cast
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import Index, nest
 from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.sort import sort_positions
@@ -81,7 +81,7 @@ def _int(value: int) -> Expr:
 def _resize(name: str) -> None:
     @compute(name, sizes=("size",))
     def resize(x: Any, size: Any, *options: Any, out: Any) -> Any:
-        shape, dtype = out[0].shape, wide(x.dtype) if "float" in str(x.dtype) else "float32"
+        shape, dtype = out[0].shape, accumulation_dtype(x.dtype) if "float" in str(x.dtype) else "float32"
 
         def element(*i: Any) -> Any:
             taps = [
@@ -96,7 +96,7 @@ def _resize(name: str) -> None:
 
     @compute(f"{name}_dx", sizes=("shape",))
     def resize_dx(dy: Any, shape: Any, *options: Any, out: Any) -> Any:
-        full, dtype = out[0].shape, wide(dy.dtype)
+        full, dtype = out[0].shape, accumulation_dtype(dy.dtype)
 
         def image(index: Index, buffers: list[Any]) -> None:
             source, target = buffers
@@ -140,7 +140,7 @@ def non_max_suppression(
     order, _ = sort_positions(scores, 1, True)
     batch, size = scores.shape
     limit = size if max_size is None else tirx.min(size, _int(max(max_size, 0)))
-    dtype = wide(boxes.dtype)
+    dtype = accumulation_dtype(boxes.dtype)
 
     def image(index: Index, buffers: list[Any]) -> None:
         corners, score, ordered, kept, count = buffers

@@ -6,7 +6,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -94,7 +94,7 @@ def eye(n: int, m: int | None, dtype: str, device: Any, *, out: Any) -> Any:
 @compute("one_hot")
 def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any:
     axis = axis % (len(indices.shape) + 1)
-    one, zero = tirx.const(1, wide(out[0].dtype)), tirx.const(0, wide(out[0].dtype))
+    one, zero = tirx.const(1, accumulation_dtype(out[0].dtype)), tirx.const(0, accumulation_dtype(out[0].dtype))
 
     def value(*i: Any) -> Expr:
         index = indices(*i[:axis], *i[axis + 1 :]).astype("int64")

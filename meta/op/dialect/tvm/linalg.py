@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te
-from meta.backend.tvm.te.precision import narrow, wide
+from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.transform import is_one
 
@@ -14,7 +14,7 @@ from meta.op.dialect.tvm.transform import is_one
 def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) -> Any:
     row, column = len(x1.shape) == 1, len(x2.shape) == 1
     k = te.reduce_axis((0, x1.shape[-2 if transpose_a else -1]), "k")
-    accumulator = wide(x1.dtype)
+    accumulator = accumulation_dtype(x1.dtype)
 
     def element(*i: Any) -> Any:
         batch = list(i[: len(i) - (not row) - (not column)])
@@ -29,7 +29,7 @@ def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) 
 @compute("dense")
 def dense(x: Any, w: Any, bias: Any, *, out: Any) -> Any:
     k = te.reduce_axis((0, w.shape[1]), "k")
-    accumulator = wide(x.dtype)
+    accumulator = accumulation_dtype(x.dtype)
     product = te.compute(
         out[0].shape, lambda *i: te.sum(x(*i[:-1], k).astype(accumulator) * w(i[-1], k).astype(accumulator), k), "dense"
     )

@@ -9,7 +9,7 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element, select
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
 from meta.op.declare.loss import class_axis
 from meta.op.dialect.tvm import compute
@@ -33,14 +33,14 @@ def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: st
     if reduction == "none":
         return te.compute(like.shape, lambda *i: cast(value(*i), out.dtype), name)
     axes = axes_of(None, len(like.shape))
-    divisor = count(like, axes, wide(out.dtype))
+    divisor = count(like, axes, accumulation_dtype(out.dtype))
     total = reduced(like, axes, te.sum, value, "total")
     return finish(total, axes, out, name, lambda v: v / divisor if reduction == "mean" else v)
 
 
 def _element_gradient(dy: Any, like: Any, reduction: str) -> Value:
     """The gradient with respect to each loss, over the shape of `like`."""
-    dtype = wide(dy.dtype)
+    dtype = accumulation_dtype(dy.dtype)
     if reduction == "none":
         return widened(dy)
     if reduction == "sum":
@@ -97,7 +97,7 @@ _difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
 ) -> Any:
-    dtype, logit, label = wide(x.dtype), widened(x), widened(target)
+    dtype, logit, label = accumulation_dtype(x.dtype), widened(x), widened(target)
     one = tirx.const(1, dtype)
 
     def value(*i: Any) -> Expr:
@@ -112,7 +112,12 @@ def binary_cross_entropy_with_logits(
 def binary_cross_entropy_with_logits_dx(
     x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
 ) -> Any:
-    dtype, logit, label, grad = wide(x.dtype), widened(x), widened(target), _element_gradient(dy, x, reduction)
+    dtype, logit, label, grad = (
+        accumulation_dtype(x.dtype),
+        widened(x),
+        widened(target),
+        _element_gradient(dy, x, reduction),
+    )
     one = tirx.const(1, dtype)
 
     def value(*i: Any) -> Expr:
@@ -200,7 +205,7 @@ def _total_weight(targets: _Targets) -> Expr:
 def _class_loss(
     log_probability: Value, x: Any, target: Any, weight: Any, options: tuple[Any, ...], out: Any, name: str
 ) -> Any:
-    axis, dtype = class_axis(len(x.shape)), wide(x.dtype)
+    axis, dtype = class_axis(len(x.shape)), accumulation_dtype(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
     class_total = None
     if targets.smoothing:
@@ -227,7 +232,7 @@ def nll_loss(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
 
 @compute("nll_loss_dx", sizes=("shape",))
 def nll_loss_dx(dy: Any, target: Any, weight: Any, shape: Any, *options: Any, out: Any) -> Any:
-    dtype, axis = wide(dy.dtype), class_axis(len(out[0].shape))
+    dtype, axis = accumulation_dtype(dy.dtype), class_axis(len(out[0].shape))
     targets = _targets(out[0].shape, target, weight, options, dtype)
     grad = _row_gradient(dy, targets, options[0])
 
@@ -263,7 +268,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> 
 
 @compute("cross_entropy_dx")
 def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, out: Any) -> Any:
-    axis, dtype = class_axis(len(x.shape)), wide(x.dtype)
+    axis, dtype = class_axis(len(x.shape)), accumulation_dtype(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
     _, exps, total = exponentials(x, axis)
     grad = _row_gradient(dy, targets, options[0])

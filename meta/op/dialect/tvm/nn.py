@@ -9,7 +9,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, select
-from meta.backend.tvm.te.precision import wide, widen
+from meta.backend.tvm.te.precision import accumulation_dtype, widen
 from meta.backend.tvm.te.reduce import Value, at, axes_of, reduced, widened
 from meta.op.dialect.tvm import compute
 
@@ -34,7 +34,7 @@ def _scalar_result(x: Any, value: float, name: str) -> Any:
     dtype = str(x.dtype)
 
     def element() -> Expr:
-        finite = tirx.abs(widen(x())) < tirx.const(math.inf, wide(dtype))
+        finite = tirx.abs(widen(x())) < tirx.const(math.inf, accumulation_dtype(dtype))
         return select(finite, tirx.const(value, dtype), tirx.const(math.nan, dtype))
 
     return te.compute((), element, name)
@@ -87,7 +87,7 @@ def bias_add(x: Any, bias: Any, axis: int) -> Any:
 
 def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
     """x / (1 - p) where the mask is true, else 0."""
-    dtype = wide(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
     scale, zero = tirx.const(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
 
     def element(*i: Any) -> Expr:

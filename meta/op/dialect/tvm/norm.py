@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, select
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
 from meta.op.dialect.tvm import compute
 
@@ -17,7 +17,7 @@ Axes = tuple[int, ...]
 
 def _moments(x: Any, axes: Axes) -> tuple[Any, Any]:
     """The mean along `axes` and the sum of squared differences from it; the axes stay as size 1."""
-    value, size = widened(x), count(x, axes, wide(x.dtype))
+    value, size = widened(x), count(x, axes, accumulation_dtype(x.dtype))
     total = reduced(x, axes, te.sum, value, "total")
     mean = te.compute(total.shape, lambda *i: total(*i) / size, "mean")
 
@@ -37,7 +37,7 @@ def _inverse_deviation(squares: Any, size: Expr, eps: float) -> Any:
 
 def _normalise_rows(x: Any, axes: Axes, eps: float) -> tuple[Value, Any, Expr]:
     """The normalised x, 1 / deviation, and the number of elements per row."""
-    value, size = widened(x), count(x, axes, wide(x.dtype))
+    value, size = widened(x), count(x, axes, accumulation_dtype(x.dtype))
     mean, squares = _moments(x, axes)
     invstd = _inverse_deviation(squares, size, eps)
     return lambda *i: (value(*i) - at(mean, axes, i)) * at(invstd, axes, i), invstd, size
@@ -57,7 +57,7 @@ def _scale_and_shift(x: Expr, w: Any, b: Any, axes: Axes, index: Sequence[Any], 
 
 def _affine(name: str, x: Any, normalised: Value, scale: Any, bias: Any, axes: Axes) -> Any:
     """The tensor `normalised * scale + bias` in the dtype of x."""
-    dtype = wide(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
 
     def element(*i: Any) -> Expr:
         return cast(_scale_and_shift(normalised(*i), scale, bias, axes, i, dtype), str(x.dtype))
@@ -75,13 +75,13 @@ def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
 def rms_norm(x: Any, scale: Any, axis: Axes, eps: float) -> Any:
     axes, value = axes_of(axis, len(x.shape)), widened(x)
     squares = reduced(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
-    inverse = _inverse_deviation(squares, count(x, axes, wide(x.dtype)), eps)
+    inverse = _inverse_deviation(squares, count(x, axes, accumulation_dtype(x.dtype)), eps)
     return _affine("rms_norm", x, lambda *i: value(*i) * at(inverse, axes, i), scale, None, axes)
 
 
 @compute("layer_norm_dx")
 def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Axes, eps: float) -> Any:
-    axes, dtype, grad = axes_of(axis, len(x.shape)), wide(x.dtype), widened(dy)
+    axes, dtype, grad = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype), widened(dy)
     normalised, invstd, size = _normalise_rows(x, axes, eps)
 
     def scaled(*i: Any) -> Expr:
@@ -118,7 +118,7 @@ def batch_norm_train(
     x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int, *, out: Any
 ) -> Any:
     channel, others = _split_channel(x, axis)
-    dtype, value = wide(x.dtype), widened(x)
+    dtype, value = accumulation_dtype(x.dtype), widened(x)
     size = count(x, others, dtype)
     mean, squares = _moments(x, others)
     invstd = _inverse_deviation(squares, size, eps)
@@ -153,7 +153,7 @@ def batch_norm_train(
 @compute("batch_norm_train_dxwb")
 def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
     channel, others = _split_channel(x, axis)
-    dtype, value, grad = wide(x.dtype), widened(x), widened(dy)
+    dtype, value, grad = accumulation_dtype(x.dtype), widened(x), widened(dy)
     size = count(x, others, dtype)
 
     def normalised(*i: Any) -> Expr:
@@ -176,7 +176,7 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 
 @compute("batch_norm_infer")
 def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
-    channel, dtype, value = axis % len(x.shape), wide(x.dtype), widened(x)
+    channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), widened(x)
 
     def element(*i: Any) -> Expr:
         c = i[channel]

@@ -12,7 +12,7 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -22,7 +22,7 @@ Expr = Any
 def sgd(
     x: Any, dx: Any, v: Any, learning_rate: Any, momentum: float, weight_decay: float, nesterov: bool, *, out: Any
 ) -> Any:
-    dtype = wide(out[0].dtype)
+    dtype = accumulation_dtype(out[0].dtype)
 
     def gradient(i: tuple[Any, ...]) -> Expr:
         grad = element(dx, i, dtype)
@@ -48,7 +48,7 @@ def adam(
     x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: float, beta2: float, eps: float,
     weight_decay: float, decoupled: bool, *, out: Any,
 ) -> Any:  # fmt: skip
-    dtype = wide(out[0].dtype)
+    dtype = accumulation_dtype(out[0].dtype)
     rate = element(learning_rate, (), dtype)
 
     def gradient(i: tuple[Any, ...]) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.precision import narrow, wide, widen
+from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.select import select
 from meta.op import window
 from meta.op.dialect.tvm import _max_pool as planes
@@ -63,7 +63,7 @@ def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
 
 def _max(x: Any, axes: _Axes) -> Any:
     """The maximum of each window, in the dtype of accumulation."""
-    dtype = wide(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
     largest = te.comm_reducer(lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max")
     r = _reduction_axes(axes)
 
@@ -98,7 +98,7 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
         at, inside = _element(axes, i, r)
         value, place = widen(x(n, c, *at)), _place(at, axes, index)
         key = tirx.Select(value == largest(n, c, *i), place, nowhere)
-        if dtypes.is_float(wide(x.dtype)):
+        if dtypes.is_float(accumulation_dtype(x.dtype)):
             key = tirx.Select(tirx.isnan(value), missing - place, key)
         return te.min(_where(inside, key, nowhere), r)
 
@@ -118,7 +118,7 @@ def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:
 
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
         here = indices(n, c, *i) == _place(list(h), axes, indices.dtype)
-        return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, wide(dy.dtype)))
+        return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, accumulation_dtype(dy.dtype)))
 
     return _gather(shape, dy.dtype, axes, share, "max_pool_dx")
 
@@ -132,7 +132,7 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
         found = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
         conditions = [condition for _, some in found for condition in some]
         i = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, found, strict=True)]
-        value = _where(conditions, share(h, n, c, i), tirx.const(0, wide(dtype)))
+        value = _where(conditions, share(h, n, c, i), tirx.const(0, accumulation_dtype(dtype)))
         return value if single else te.sum(value, j)
 
     return narrow(te.compute(shape, element, name), dtype)
@@ -147,7 +147,7 @@ def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
 
 
 def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
-    dtype = wide(x.dtype)
+    dtype = accumulation_dtype(x.dtype)
     r = _reduction_axes(axes)
 
     def element(n: Any, c: Any, *i: Any) -> Any:
@@ -164,7 +164,7 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
 
 def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        return widen(dy(n, c, *i)) / _elements(axes, i, include_pad, wide(dy.dtype))
+        return widen(dy(n, c, *i)) / _elements(axes, i, include_pad, accumulation_dtype(dy.dtype))
 
     return _gather(shape, dy.dtype, axes, share, "avg_pool_dx")
 

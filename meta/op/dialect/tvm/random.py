@@ -10,7 +10,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, const, element, select
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -25,7 +25,7 @@ def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], nam
 
 @compute("uniform", sizes=("shape",), lift=("low", "high"))
 def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
-    value_dtype = wide(dtype)
+    value_dtype = accumulation_dtype(dtype)
     lower, upper = element(low, (), value_dtype), element(high, (), value_dtype)
 
     def value(block: tuple[Expr, ...]) -> Expr:
@@ -38,7 +38,7 @@ def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
 
 @compute("normal", sizes=("shape",), lift=("mean", "std"))
 def normal(key: Any, shape: Any, mean: Any, std: Any, dtype: str, *, out: Any) -> Any:
-    value_dtype = wide(dtype)
+    value_dtype = accumulation_dtype(dtype)
     centre, scale = element(mean, (), value_dtype), element(std, (), value_dtype)
     gaussian = _gaussian_float64 if value_dtype == "float64" else _gaussian_float32
     return _generate(key, out[0], lambda block: centre + gaussian(block) * scale, "normal")

@@ -11,7 +11,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, is_one, select
-from meta.backend.tvm.te.precision import wide
+from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     at,
     axes_of,
@@ -41,7 +41,7 @@ def _reduce_once(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callab
 
 
 def _as_result_dtype(x: Any, dtype: str) -> Any:
-    return widened(x, wide(dtype))
+    return widened(x, accumulation_dtype(dtype))
 
 
 def _as_truth_values(x: Any, dtype: str) -> Any:
@@ -56,7 +56,7 @@ _reduce_once("any", te.max, _as_truth_values)
 
 @compute("mean")
 def mean(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
-    axes, dtype = axes_of(axis, len(x.shape)), wide(out[0].dtype)
+    axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(out[0].dtype)
     total = reduced(x, axes, te.sum, widened(x, dtype), "mean_sum")
     return finish(total, axes, out[0], "mean", lambda value: value / count(x, axes, dtype))
 
@@ -113,7 +113,7 @@ _extremum_position("argmin", largest=False)
 
 @compute("max_dx", pattern="softmax")
 def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
-    ndim, dtype = len(x.shape), wide(out[0].dtype)
+    ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
     axes = axes_of(axis, ndim)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
@@ -131,7 +131,7 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
 @compute("prod_dx", pattern="softmax")
 def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     """dy times the product of the other elements: the total over x, or for a 0 the product of the nonzero elements."""
-    ndim, dtype = len(x.shape), wide(out[0].dtype)
+    ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), widened(x)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
@@ -152,7 +152,7 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 
 @compute("logsumexp", pattern="softmax")
 def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
-    dtype = wide(out[0].dtype)
+    dtype = accumulation_dtype(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
     # A row maximum of inf or NaN is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
     infinity = tirx.const(float("inf"), dtype)
@@ -170,7 +170,7 @@ def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
     @compute(name, pattern="softmax")
     def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
-        dtype = wide(out[0].dtype)
+        dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
         size = count(x, axes, dtype)
         total = reduced(x, axes, te.sum, value, f"{name}_sum")
@@ -192,7 +192,7 @@ _moment("std", tirx.sqrt)
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
     @compute(name, pattern="opaque")
     def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-        elements = te.compute(x.shape, widened(x, wide(out[0].dtype)), "element")
+        elements = te.compute(x.shape, widened(x, accumulation_dtype(out[0].dtype)), "element")
         total = scan(elements, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
         return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
 

@@ -14,6 +14,7 @@ from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, clear_memory,
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import roles_of
 from meta.backend.tvm.te import math as te_math
+from meta.ir.pattern import PATTERNS
 
 Array = np.ndarray[Any, Any]
 
@@ -161,7 +162,7 @@ def test_rows_that_depend_on_each_other_stay_apart(symbolic: bool) -> None:
         _check(_SQUARE["row sums of transpose"], (size, size), symbolic)
 
 
-@pytest.mark.parametrize("pattern", [*patterns.PATTERNS, "no such pattern"])
+@pytest.mark.parametrize("pattern", [*PATTERNS, "no such pattern"])
 @pytest.mark.parametrize("name", ["chain", "transpose", "softmax", "norm", "sum of all"])
 def test_a_wrong_pattern_is_only_a_hint(name: str, pattern: str) -> None:
     compute, _, reference, results = _CASES[name]
@@ -335,7 +336,7 @@ def _sort() -> Any:
 
 def test_programs_that_no_rule_fits_stay_as_they_are() -> None:
     func = _sort()
-    for pattern in (*patterns.PATTERNS, "unknown"):
+    for pattern in (*PATTERNS, "unknown"):
         scheduled = patterns.schedule(func, pattern, targets.target("cpu"))
         module = tvm.build_tir(tvm.IRModule({"main": scheduled}), targets.target("cpu"))
         x = np.random.default_rng(0).normal(size=16).astype(np.float32)
