@@ -1,1 +1,1 @@
-"""Speed, measured as ratios against torch in the same process: `python -m benchmarks`."""
+"""Benchmarks against torch in the same process: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--only WORD] [--json FILE]`: print the table, and write it as JSON."""
+"""`python -m benchmarks [--only GROUP] [--json FILE]`: run the benchmarks, print the table and write it as JSON."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GROUPS = {"eager": eager.rows, "vm": vm.rows, "startup": startup.rows}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print and save. The exit status is 0 also when a row misses its target: a table is not a test."""
+    """Measure, print and save. Returns 0 even if a row misses its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=sorted(GROUPS), help="one group of rows")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks.json"), help="where the numbers go")
+    parser.add_argument("--only", choices=sorted(GROUPS), help="run one group of rows")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks.json"), help="output file")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     console = Console()
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _table(rows: Sequence[Row]) -> Table:
     table = Table(title="one thread, medians, torch in the same process", title_justify="left")
-    for heading in ("what", "meta", "torch", "ratio or time", "must reach", ""):
-        table.add_column(heading, justify="left" if heading in ("what", "") else "right")
+    for heading in ("benchmark", "meta", "torch", "ratio or time", "target", ""):
+        table.add_column(heading, justify="left" if heading in ("benchmark", "") else "right")
     for r in rows:
         reference = "" if r.reference is None else f"{r.reference:.2f} {r.unit}"
         measured = f"{r.measured:.2f} x" if r.reference is not None else f"{r.measured:.3f} s"

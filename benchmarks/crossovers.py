@@ -1,4 +1,4 @@
-"""Both sides of each crossover limit (meta/op/crossover.py), measured again for `benchmarks.dialects --write`."""
+"""Measures both sides of each crossover limit (meta/op/crossover.py) for `benchmarks.dialects --write`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import isqrt, sqrt
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dialects import measured
+from benchmarks.dialects import measure
 from benchmarks.problems import Shape, sample
 from meta.op import crossover
 from meta.op.crossover import Limit
@@ -19,7 +19,7 @@ from meta.testing.samples import Sample, T
 
 Problem = Callable[[int], Sample]
 STEPS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
-"""The work that is measured, as multiples of the limit."""
+"""The measured amounts of work, as multiples of the limit."""
 
 
 def _square(op: str, *biases: int) -> Problem:
@@ -120,20 +120,20 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("layer_norm_dwb", "elements"): _rows("layer_norm_dwb", 1024, operands=2),
     ("batch_norm_train_dxwb", "elements per channel of a large call"): _per_channel,
 }
-"""A call of about some work, by the operators and the unit of a limit; a limit without one keeps its numbers."""
+"""(operators, unit) of a limit -> a function that returns a call of about a given work. Limits without one are kept."""
 
 
 def advantage(dialect: str, problem: Sample, device: str) -> float | None:
-    """How many times the time of `dialect` the fastest other one takes; None where only one runs it."""
+    """The time of the fastest other dialect, divided by that of `dialect`; None without another dialect."""
     others = [name for name in ("cudnn", "torch", "tvm") if name != dialect]
     with with_dialect([dialect, *others]):
-        times = {m.implementation.dialect.name: m.microseconds for m in measured(problem, device, largest=False)}
-    mine = times.pop(dialect, None)
-    return min(times.values()) / mine if mine and times else None
+        times = {m.implementation.dialect.name: m.microseconds for m in measure(problem, device, largest=False)}
+    own_time = times.pop(dialect, None)
+    return min(times.values()) / own_time if own_time and times else None
 
 
 def crossing(measurements: Sequence[tuple[int, float]], faster_above: bool) -> int | None:
-    """Between which neighbouring amounts of work the advantage passes 1 for good; None where it does not.
+    """The amount of work beyond which the advantage stays above 1 (below 1 unless `faster_above`), or None.
 
     measurements: (work, advantage), by work."""
     wins = [gain >= 1 for _, gain in measurements]
@@ -145,7 +145,7 @@ def crossing(measurements: Sequence[tuple[int, float]], faster_above: bool) -> i
 
 
 def _rounded(work: float) -> int:
-    """Two significant digits."""
+    """`work`, rounded to two significant digits."""
     return int(float(f"{work:.1e}"))
 
 
@@ -189,7 +189,7 @@ def write(limits: Sequence[Limit]) -> None:
 
 
 def machine_name(device: str) -> str:
-    """What the measurements ran on."""
+    """The name of the CPU or GPU that the measurements ran on."""
     if device == "cpu":
         lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

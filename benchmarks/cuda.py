@@ -1,7 +1,7 @@
 """`python -m benchmarks.cuda [--only GROUP] [--json FILE]`: the table of docs/gpu.md, against torch on the same GPU.
 
-Times are medians of CUDA events, of the host's clock where the row is about the host. Convolutions are measured by
-`python -m benchmarks.cudnn_conv`.
+Times are medians of CUDA events; host times use the host's clock.
+Convolutions have their own benchmark, `python -m benchmarks.cudnn_conv`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZE = 8192
 
 
 def gpu_times(*works: Work, rounds: int = 31) -> list[float]:
-    """Median microseconds of the device for one call of each; they take turns."""
+    """Median device microseconds per call of each function; the functions take turns."""
     for work in works:
         for _ in range(5):
             work()
@@ -45,7 +45,7 @@ def gpu_times(*works: Work, rounds: int = 31) -> list[float]:
 
 
 def host_times(*works: Work, rounds: int = 31, count: int = 100) -> list[float]:
-    """Median microseconds of the host for giving one call of each to the device."""
+    """Median host microseconds per call of each function, until the call has queued its work."""
     samples: list[list[float]] = [[] for _ in works]
     for _ in range(rounds + 3):
         for work, sample in zip(works, samples, strict=True):
@@ -58,13 +58,13 @@ def host_times(*works: Work, rounds: int = 31, count: int = 100) -> list[float]:
 
 
 def randoms(*shape: int) -> tuple[Any, torch.Tensor]:
-    """Equal arrays of meta and torch, in memory of their own."""
+    """A meta array and a torch tensor with equal values in separate memory."""
     host = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     return meta.array(host, device="cuda"), torch.from_numpy(host).cuda()
 
 
 def bandwidth() -> Iterator[Row]:
-    """Operators that do nothing but move memory: time against that of a copy of as many bytes, at most 1 / 0.9."""
+    """Memory-bound operators: time against that of a copy of as many bytes, at most 1 / 0.9."""
     x, t = randoms(SIZE, SIZE)
     dy, _ = randoms(SIZE, SIZE)
     scale, bias = (meta.array(np.ones(SIZE, np.float32), device="cuda") for _ in range(2))
@@ -80,12 +80,12 @@ def bandwidth() -> Iterator[Row]:
         "add-mul chain (VM)": (lambda: chain(x), 2),
     }
     for name, (work, arrays) in works.items():
-        mine, copy = gpu_times(work, lambda: target.copy_(t))
-        yield Row(f"{name} {SIZE}x{SIZE} against a copy", mine, copy * arrays / 2, "us", 1 / 0.9)
+        measured, copy = gpu_times(work, lambda: target.copy_(t))
+        yield Row(f"{name} {SIZE}x{SIZE} against a copy", measured, copy * arrays / 2, "us", 1 / 0.9)
 
 
 def host() -> Iterator[Row]:
-    """Time of the host for a small operator."""
+    """Host time of calls of small operators."""
     (x, t), (y, u) = randoms(8, 8), randoms(8, 8)
     with torch.no_grad():
         for name, ours, theirs in (
@@ -94,8 +94,8 @@ def host() -> Iterator[Row]:
             ("tanh", lambda: meta.tanh(x), lambda: torch.tanh(t)),
             ("matmul", lambda: meta.matmul(x, y), lambda: torch.matmul(t, u)),
         ):
-            mine, reference = host_times(ours, theirs)
-            yield Row(f"host time of {name} 8x8", mine, reference, "us", 1.0)
+            measured, reference = host_times(ours, theirs)
+            yield Row(f"host time of {name} 8x8", measured, reference, "us", 1.0)
 
 
 def _step(name: str, model: Any, reference: torch.nn.Module, shape: tuple[int, ...]) -> Row:
@@ -111,8 +111,8 @@ def _step(name: str, model: Any, reference: torch.nn.Module, shape: tuple[int, .
         torch.nn.functional.cross_entropy(reference(t_images), theirs).backward()
         optimizer.step()
 
-    mine, other = gpu_times(lambda: step(images, ours), torch_step)
-    return Row(f"{name} training step, batch {shape[0]} (VM)", mine, other, "us", 0.8)
+    measured, torch_time = gpu_times(lambda: step(images, ours), torch_step)
+    return Row(f"{name} training step, batch {shape[0]} (VM)", measured, torch_time, "us", 0.8)
 
 
 def steps() -> Iterator[Row]:
@@ -132,10 +132,12 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {"bandwidth": bandwidth, "host"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; a group that fails says so and the others go on."""
+    """Measure and print. A group that fails prints its error, and the other groups still run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda", description=__doc__)
-    parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="these groups of rows")
-    parser.add_argument("--json", type=Path, help="where the numbers go")
+    parser.add_argument(
+        "--only", choices=sorted(GROUPS), action="append", help="run this group of rows; may be repeated"
+    )
+    parser.add_argument("--json", type=Path, help="output file")
     options = parser.parse_args(argv)
     rows: list[Row] = []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, meta {meta.__version__}")

@@ -1,7 +1,7 @@
 """`python -m benchmarks.cudnn_conv [--batch 64] [--exact]`: ResNet-50's convolutions and their gradients against torch.
 
-Both get contiguous tensors (batch, channels, height, width), torch with cudnn.benchmark. Each call is recorded in a
-CUDA graph ten times, so that the device is timed and not the host; the graphs take turns; CUDA events, medians.
+Both libraries get contiguous tensors (batch, channels, height, width), and torch uses cudnn.benchmark. A CUDA graph
+holds each call ten times, so that times exclude the host. The graphs take turns; results are medians of CUDA events.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Result:
         return self.ours / self.torch
 
 
-def recorded(launch: Launch) -> torch.cuda.CUDAGraph:
-    """A graph of several calls, after some that were not recorded."""
+def record_graph(launch: Launch) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of several calls, recorded after warm-up calls."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with tvm_ffi.use_torch_stream(torch.cuda.stream(stream)):
         for _ in range(3):
@@ -79,8 +79,8 @@ def recorded(launch: Launch) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def times(*graphs: torch.cuda.CUDAGraph) -> list[float]:
-    """Median microseconds of a call in each graph."""
+def measure(*graphs: torch.cuda.CUDAGraph) -> list[float]:
+    """Median microseconds per call in each graph."""
     samples: list[list[float]] = [[] for _ in graphs]
     for graph in graphs:
         graph.replay()
@@ -96,23 +96,23 @@ def times(*graphs: torch.cuda.CUDAGraph) -> list[float]:
 
 
 def kernel(name: str, tensors: list[Any], attributes: tuple[Any, ...]) -> Launch:
-    """A call by cuDNN through meta, on memory of torch tensors; the last one is the result."""
+    """A function that calls meta's cuDNN kernel on the memory of torch tensors; the last tensor is the result."""
     op = get(name)
     arrays = [meta.from_dlpack(t) for t in tensors]
     bound = op.schema.bind(name, (*arrays[:-1], *attributes), {})
     types = tuple(map(as_type, bound))
     call = CallInfo(op, types, op.declare(*types), device("cuda"))
-    found = next(i for i in implementations(op) if i.dialect.name == "cudnn")
-    refusal = found.refusal(call)
+    implementation = next(i for i in implementations(op) if i.dialect.name == "cudnn")
+    refusal = implementation.refusal(call)
     if refusal:
         raise SystemExit(f"{name}: {refusal}")
-    run = dialect("cudnn").kernel(found, call)
+    run = dialect("cudnn").kernel(implementation, call)
     raw = [a._data for a in arrays]
     return lambda: run(*raw)
 
 
 def layer(batch: int, dtype: torch.dtype, sizes: tuple[int, ...]) -> Iterator[Result]:
-    """Forward, dx and dw of one layer."""
+    """Times of forward, dx and dw of one layer."""
     channels, size, out, window, stride, pad = sizes
     x = torch.randn(batch, channels, size, size, device="cuda", dtype=dtype)
     w = torch.randn(out, channels, window, window, device="cuda", dtype=dtype)
@@ -131,26 +131,25 @@ def layer(batch: int, dtype: torch.dtype, sizes: tuple[int, ...]) -> Iterator[Re
         ("dw", kernel("conv2d_dw", [x, dy, dw], (tuple(w.shape), *args)), theirs([False, True, False])),
     ]
     label = f"{channels}x{size}x{size} -> {out}, {window}x{window}/{stride}"
-    for name, mine, other in pairs:
-        first, second = recorded(mine), recorded(other)
-        ours, reference = times(first, second)
+    for name, launch, torch_launch in pairs:
+        ours, reference = measure(record_graph(launch), record_graph(torch_launch))
         yield Result(f"{label} {name}", ours, reference)
 
 
-def report(title: str, results: list[Result]) -> None:
+def print_report(title: str, results: list[Result]) -> None:
     print(f"\n{title}\n| layer | meta us | torch us | ratio |\n| --- | ---: | ---: | ---: |")
     for r in results:
         print(f"| {r.name} | {r.ours:.1f} | {r.torch:.1f} | {r.ratio:.2f}{'' if r.ratio <= LIMIT else ' *'} |")
     total = sum(r.ours for r in results) / sum(r.torch for r in results)
-    middle, over = statistics.median(r.ratio for r in results), sum(r.ratio > LIMIT for r in results)
-    print(f"{title}: sum {total:.3f}, median {middle:.3f}, over {LIMIT}: {over} of {len(results)}", flush=True)
+    median, over = statistics.median(r.ratio for r in results), sum(r.ratio > LIMIT for r in results)
+    print(f"{title}: sum {total:.3f}, median {median:.3f}, over {LIMIT}: {over} of {len(results)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cudnn_conv", description=__doc__)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--exact", action="store_true", help="float32 without TF32, in both")
-    parser.add_argument("--layers", type=int, default=len(LAYERS), help="only the first ones")
+    parser.add_argument("--exact", action="store_true", help="float32 without TF32 in both libraries")
+    parser.add_argument("--layers", type=int, default=len(LAYERS), help="number of layers, from the first")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = not options.exact
@@ -158,8 +157,8 @@ def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
     for dtype in (torch.bfloat16, torch.float32):
         results = [r for sizes in LAYERS[: options.layers] for r in layer(options.batch, dtype, sizes)]
-        kind = str(dtype).removeprefix("torch.")
-        report(f"{kind}{'' if dtype == torch.bfloat16 or options.exact else ' (TF32)'}", results)
+        name = str(dtype).removeprefix("torch.")
+        print_report(f"{name}{'' if dtype == torch.bfloat16 or options.exact else ' (TF32)'}", results)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.dialects [--device cuda] [--op NAME] [--write]`: each operator by each dialect that accepts it.
+"""`python -m benchmarks.dialects [--device cuda] [--op NAME] [--write]`: time each operator in each accepting dialect.
 
-The calls are those of `benchmarks.problems`; for operators that are not among them, rows of the operator tests with
-every size made larger. Printed are the times, the dialect that dispatch chooses first, and at last where it is not the
-fastest. With `--write`, both sides of the crossover limits are measured instead, and meta/op/crossover.py is rewritten.
+The calls are those of `benchmarks.problems` and, for other operators, samples of the operator tests with larger sizes.
+Each line lists the times by descending plevel; the last lines repeat the calls whose first dialect is not the fastest.
+With `--write`, measures both sides of the crossover limits instead and rewrites meta/op/crossover.py.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from meta.testing.samples import Sample, T
 from tests.python.op.samples import samples
 
 FACTORS = (32, 8, 1)
-"""By how much the sizes of a row are multiplied: the first that the operator accepts."""
-MOST = 1 << 26
-"""Elements that an operand may have."""
-NOISE = 1.1
-"""A dialect counts as slower than another from this ratio on."""
+"""Factors for the sizes of a sample; the first one that the operator accepts is used."""
+MAX_ELEMENTS = 1 << 26
+"""Largest number of elements of an operand."""
+SLOWER_RATIO = 1.1
+"""Ratio of times above which a dialect counts as slower."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """An implementation and the median microseconds of a call."""
+class Timing:
+    """An implementation and its median microseconds per call."""
 
     implementation: Implementation
     microseconds: float
@@ -46,40 +46,40 @@ class Measured:
         return f"{i.dialect.name} ({i.plevel}) {self.microseconds:.1f} us"
 
 
-def enlarged(row: Sample, factor: int) -> Sample:
-    """The row with every size above 1 multiplied."""
+def enlarge(row: Sample, factor: int) -> Sample:
+    """The sample with every size above 1 multiplied by `factor`."""
 
-    def larger(t: T, _: str) -> T:
+    def enlarge_tensor(t: T, _: str) -> T:
         shape = tuple(d * factor if d > 1 else d for d in t.shape)
         return T(*shape, dtype=t.dtype, low=t.low, high=t.high, avoid=t.avoid, distinct=t.distinct)
 
-    args, kwargs = row.map(larger)
+    args, kwargs = row.map(enlarge_tensor)
     return Sample(row.op, *args, ref=row.ref, id=f"{row.id}-x{factor}", **kwargs)
 
 
-def calls(row: Sample, device: str) -> Iterator[Call]:
-    """Calls of the row from large to small."""
+def enlarged_calls(row: Sample, device: str) -> Iterator[Call]:
+    """Calls of the sample with enlarged sizes, from large to small."""
     for factor in FACTORS:
-        larger = enlarged(row, factor) if factor > 1 else row
+        enlarged = enlarge(row, factor) if factor > 1 else row
         try:
-            if not larger.accepts("float32"):
+            if not enlarged.accepts("float32"):
                 continue
-            host = make_call(larger, "float32")
-            if max((a.size for a in host.arrays()), default=0) <= MOST:
+            host = make_call(enlarged, "float32")
+            if max((a.size for a in host.arrays()), default=0) <= MAX_ELEMENTS:
                 yield host.to_meta(device)
         except (MetaError, ValueError):
             continue
 
 
-def measured(row: Sample, device: str, largest: bool) -> list[Measured]:
-    """The implementations that take the call, in the order of preference; with `largest`, the largest one that any
-    of them takes."""
-    for call in calls(row, device) if largest else [make_call(row, "float32").to_meta(device)]:
-        found = accepting_implementations(call)
-        if len(found) < 2:
+def measure(row: Sample, device: str, largest: bool) -> list[Timing]:
+    """The timings of the implementations that accept the call, by descending plevel; with `largest`, of the largest
+    call that runs."""
+    for call in enlarged_calls(row, device) if largest else [make_call(row, "float32").to_meta(device)]:
+        accepting = accepting_implementations(call)
+        if len(accepting) < 2:
             return []
         try:
-            return [Measured(i, _time(i, call, device)) for i in found]
+            return [Timing(i, _time(i, call, device)) for i in accepting]
         except (MetaError, RuntimeError):
             continue
     return []
@@ -95,7 +95,7 @@ def _time(implementation: Implementation, call: Call, device: str) -> float:
 
 
 def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
-    """Seconds of one of `count` calls, until the device has done them."""
+    """Seconds per call over `count` calls, including the work on the device."""
     meta.synchronize(device)
     start = time.perf_counter()
     for _ in range(count):
@@ -105,7 +105,7 @@ def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
 
 
 def rows(ops: Sequence[str] | None) -> Iterator[tuple[Sample, bool]]:
-    """What is measured, and whether it is to be made larger."""
+    """The samples to measure, and whether to enlarge their sizes."""
     seen: set[str] = set()
     for row in problems():
         seen.add(row.op)
@@ -118,35 +118,35 @@ def rows(ops: Sequence[str] | None) -> Iterator[tuple[Sample, bool]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line for each call that several dialects take; then the wrong priorities."""
+    """Print the timings of each call that several dialects accept, then the calls whose priorities are wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dialects", description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--op", action="append", help="only these operators")
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop after about as long")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after about this many seconds")
     parser.add_argument("--write", action="store_true", help="measure the crossover limits and rewrite their table")
     options = parser.parse_args(argv)
     if options.write:
         return _rewrite(options.device, options.op)
-    start, wrong = time.monotonic(), list[str]()
+    start, slower = time.monotonic(), list[str]()
     for row, largest in rows(options.op):
         if time.monotonic() - start > options.seconds:
             print(f"stopped before {row!r}: out of time")
             break
-        found = [m for m in measured(row, options.device, largest) if m.implementation.dialect.name != "reference"]
-        if len(found) < 2:
+        timings = [t for t in measure(row, options.device, largest) if t.implementation.dialect.name != "reference"]
+        if len(timings) < 2:
             continue
-        line = f"{row!r}: " + ", ".join(map(str, found))
+        line = f"{row!r}: " + ", ".join(map(str, timings))
         print(line, flush=True)
-        best = min(m.microseconds for m in found)
-        if found[0].microseconds > NOISE * best:
-            wrong.append(line)
-    print(f"\n{len(wrong)} calls whose first dialect is not the fastest on {options.device}:")
-    print("\n".join(wrong) or "none")
+        best = min(t.microseconds for t in timings)
+        if timings[0].microseconds > SLOWER_RATIO * best:
+            slower.append(line)
+    print(f"\n{len(slower)} calls whose first dialect is not the fastest on {options.device}:")
+    print("\n".join(slower) or "none")
     return 0
 
 
 def _rewrite(device: str, ops: Sequence[str] | None) -> int:
-    """Measure the crossover limits of a device again and write those that moved."""
+    """Measure the crossover limits of a device again and write those that changed."""
     from benchmarks import crossovers
 
     fresh = dict(crossovers.remeasure(device, ops, crossovers.machine_name(device)))

@@ -1,5 +1,5 @@
-"""Calls of the sizes that networks have, for the operators that several dialects implement: those of ResNet-50 and of a
-transformer with batches of 64 and 8, and small ones."""
+"""Calls of operators that several dialects implement: sizes of ResNet-50 (batch 64), of a transformer (batch 8), and
+small ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Shape = tuple[int, ...]
 
 def sample(op: str, *args: Any, **kwargs: Any) -> Sample:
     """A row that is measured, not checked."""
-    return Sample(op, *args, ref=_never, **kwargs)
+    return Sample(op, *args, ref=_no_reference, **kwargs)
 
 
-def _never(*_: Any, **__: Any) -> None:
-    raise NotImplementedError("what is measured here is not checked")
+def _no_reference(*_: Any, **__: Any) -> None:
+    raise NotImplementedError("benchmark calls have no reference")
 
 
 def _convolution(rank: int, x: Shape, w: Shape, padding: int = 0, stride: int = 1, groups: int = 1) -> Iterator[Sample]:
@@ -78,7 +78,7 @@ def _attention(x: Shape) -> Iterator[Sample]:
 
 
 def problems() -> Iterator[Sample]:
-    """Every call."""
+    """All calls."""
     yield from _convolution(2, (64, 64, 56, 56), (64, 64, 3, 3), 1)
     yield from _convolution(2, (64, 1, 8, 8), (16, 1, 3, 3), 1)
     yield from _convolution(2, (8, 16, 8, 8), (32, 16, 3, 3), 1)

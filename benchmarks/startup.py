@@ -1,4 +1,4 @@
-"""Time to start: imports, first operators, first training step, each in a fresh process."""
+"""Startup times: import, first operators and first training step, each in a new process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(time.perf_counter() - start)
 
 
 def rows() -> Iterator[Row]:
-    """`import meta`; the first eager operator and the first digits training step, cold and with a warm disk cache."""
+    """`import meta`, the first eager operator and the first digits training step, with empty and warm disk cache."""
     yield Row("import meta (neither torch nor tvm loaded)", _median(_IMPORT, {}, 5), None, "s", 0.15)
     for name, code, cold, warm in (
         ("first eager op, above the import of TVM", _FIRST_OP, 1.0, 0.5),
@@ -61,8 +61,8 @@ def _median(code: str, environment: Mapping[str, str], times: int) -> float:
 
 
 def _run(code: str, environment: Mapping[str, str]) -> float:
-    """What a fresh interpreter prints when it runs `code`."""
-    done = subprocess.run(
+    """The number that a new interpreter prints when it runs `code`."""
+    process = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True
     )
-    return float(done.stdout.split()[-1])
+    return float(process.stdout.split()[-1])

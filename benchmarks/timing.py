@@ -13,10 +13,10 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table.
+    """One row of the table.
 
-    value: what was measured, in `unit`.  reference: the same of torch (None where there is no counterpart).
-    limit: the target; for a ratio, of value / reference.  measured: the number that is held against the limit.
+    value: meta's measurement in `unit`.  reference: torch's measurement, None without a counterpart.
+    limit: the target, of value / reference if there is a reference.  measured: the number compared with the limit.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Row:
 
 
 def medians(*works: Work, seconds: float = 1.0, rounds: int = 31) -> list[float]:
-    """Median seconds of one call of each of `works`.
+    """Median seconds per call of each function.
 
-    They take turns, so that a slow phase of the machine slows them all; each turn lasts long enough to measure."""
+    The functions take turns, so a slow phase of the machine slows all of them. Each turn is long enough to time."""
     for work in works:
         for _ in range(3):
             work()
@@ -53,7 +53,7 @@ def medians(*works: Work, seconds: float = 1.0, rounds: int = 31) -> list[float]
 
 
 def _count(work: Work, seconds: float) -> int:
-    """How many calls take about `seconds`."""
+    """The number of calls that take about `seconds`."""
     once = max(_time(work, 1), _time(work, 1), 1e-7)
     return max(1, int(seconds / once))
 
@@ -67,6 +67,6 @@ def _time(work: Work, count: int) -> float:
 
 
 def ratio(name: str, ours: Work, torch_work: Work, limit: float, *, per: int = 1, seconds: float = 1.5) -> Row:
-    """A row that compares `ours` with `torch_work`, both doing `per` operations a call."""
-    mine, theirs = medians(ours, torch_work, seconds=seconds)
-    return Row(name, mine / per * 1e6, theirs / per * 1e6, "us", limit)
+    """A row that compares `ours` with `torch_work`; a call of either does `per` operations."""
+    measured, reference = medians(ours, torch_work, seconds=seconds)
+    return Row(name, measured / per * 1e6, reference / per * 1e6, "us", limit)

@@ -1,4 +1,4 @@
-"""Compiled programs."""
+"""Compiled programs against torch eager."""
 
 from __future__ import annotations
 

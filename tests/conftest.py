@@ -1,7 +1,7 @@
-"""Settings of the whole test run: one thread a worker, one kernel cache shared by all workers, seeded generators.
+"""Settings of the test run: one thread per worker, one kernel cache for all workers, seeded random generators.
 
-The environment is set while pytest loads this file, before any test imports NumPy, torch or TVM, and is inherited by
-pytest-xdist workers and by subprocesses that tests start. Values given from outside win.
+pytest loads this file before any test imports NumPy, torch or TVM. pytest-xdist workers and subprocesses of tests
+inherit the environment set here. Variables that are already set take precedence.
 """
 
 import os
@@ -16,14 +16,14 @@ _SEED = 0
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
-# Kernels take far longer to compile than to run, so every worker and every later run reads the same ones.
+# Compilation takes far longer than the kernels themselves, so all workers and later runs share one cache.
 os.environ.setdefault("META_CACHE_DIR", str(_ROOT / ".cache" / "kernels"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
-    """Seed the generators of the libraries that are loaded, so that a failure repeats when its test runs alone."""
+def seed_generators() -> None:
+    """Seed the generators of all loaded libraries, so that a failing test fails also when run alone."""
     random.seed(_SEED)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(_SEED)

@@ -1,4 +1,4 @@
-"""`python -m scripts.src_codegen [--check]`: write the generated files, or fail when they are stale."""
+"""`python -m scripts.src_codegen [--check]`: write the generated files, or fail if they are stale."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write (or with --check compare) every generated file; returns the exit status."""
+    """Write every generated file, or compare it with --check. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m scripts.src_codegen", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a file is stale")
     check = parser.parse_args(argv).check
     ops = tuple(all_ops())
     texts = {path: render(ops) for path, render in OUTPUTS.items()}

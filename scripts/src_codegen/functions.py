@@ -93,7 +93,7 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
 
 
 def _wrap_int(arg: Arg) -> str:
-    """An int where a tuple of ints belongs is common, and as a tuple it finds the runner of the fast path."""
+    """Converts an int to a tuple, the normal form that the fast path uses as a cache key."""
     return f"    if type({arg.name}) is int:\n        {arg.name} = ({arg.name},)\n"
 
 

@@ -30,7 +30,7 @@ import meta
 
 @cache
 def entries() -> Mapping[str, Entry]:
-    """The whole table, checked: every operator has an entry and every tensor argument a formula or a reason."""
+    """The checked table: every operator has an entry, and every tensor argument a formula or a reason for none."""
     raw = _by_rank(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
     ops = {op.name: op for op in all_ops()}
     unknown = set(raw) - set(ops)
@@ -70,7 +70,7 @@ def _filled(entry: Any, rank: str) -> Any:
 
 
 class _UniqueLoader(yaml.SafeLoader):
-    """Refuses a key that occurs twice, which YAML would silently resolve to the last."""
+    """Rejects duplicate keys, of which YAML silently uses the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [k.value for k, _ in node.value]
@@ -81,7 +81,7 @@ class _UniqueLoader(yaml.SafeLoader):
 
 
 def differentiable_positions(op: Op) -> tuple[int, ...]:
-    """Positions in the schema of the arguments that gradients flow to (or that raise when they should)."""
+    """Schema positions of the arguments with a gradient, or with an error in its place."""
     return entries()[op.name].positions
 
 

@@ -41,7 +41,7 @@ def tensor_args(op: Op) -> list[Arg]:
 
 
 def definition(name: str, parameters: Iterable[str], result: str, indent: str = "") -> str:
-    """A `def` line, one parameter a line when it would be too long."""
+    """A `def` line, with one parameter per line if it would be too long."""
     listed = list(parameters)
     line = f"{indent}def {name}({', '.join(listed)}) -> {result}:"
     if len(line) <= WIDTH:
@@ -51,7 +51,7 @@ def definition(name: str, parameters: Iterable[str], result: str, indent: str = 
 
 
 def docstring(op: Op, indent: str, skip: int = 0) -> str:
-    """The operator's paragraph and one line an argument."""
+    """The operator's description and one line per argument."""
     text = textwrap.fill(" ".join(op.doc.split()), WIDTH - len(indent) - 3)
     lines = text.splitlines() or [op.name]
     for arg in op.schema.args[skip:]:

@@ -1,4 +1,4 @@
-"""meta/_generated/table.py: the names of the operators, known without importing any of them."""
+"""meta/_generated/table.py: the names of the operators, available without importing their modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact float32: references are compared in it, so convolutions must not multiply in TF32."""
+"""Device tests compare with float32 references, so convolutions must not use TF32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA arrays, memory, streams, DLPack and programs. One skipped module where there is no GPU."""
+"""CUDA arrays, memory, streams, DLPack and programs. The module is skipped without a GPU."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_work_runs_in_stream_order() -> None:
     with meta.use_stream(stream.cuda_stream):
         y = x + 0.0
         for _ in range(50):
-            y = meta.matmul(x, x) * 0.0 + y  # torch's kernel and ours, on the same stream
+            y = meta.matmul(x, x) * 0.0 + y  # kernels of torch and meta on the same stream
         result = y.numpy()
     np.testing.assert_array_equal(result, x.numpy())
 
@@ -95,7 +95,7 @@ def test_dlpack_synchronises_with_the_stream_of_torch() -> None:
             theirs = torch.from_dlpack(y) * 2  # waits for the default stream
             ours = meta.from_dlpack(theirs)  # the default stream waits for theirs
         del y
-        z = meta.zeros((3000, 3000), device="cuda")  # may have the memory of y, once torch is done with it
+        z = meta.zeros((3000, 3000), device="cuda")  # may reuse the memory of y after torch has finished with it
         np.testing.assert_allclose(ours.numpy(), 2 * (x.numpy() + turn), rtol=1e-6)
         assert not z.numpy().any()
     t = torch.arange(6.0, device="cuda")
@@ -146,7 +146,7 @@ def test_records_a_graph_and_keeps_earlier_results() -> None:
     for seed in range(6):
         x, y = randoms(8, 16, seed=seed), randoms(16, 4, seed=seed + 9)
         results.append((executor(x, y), x, y))
-    for (soft, plus), x, y in results:  # every call has memory of its own
+    for (soft, plus), x, y in results:  # every call returns new memory
         np.testing.assert_allclose(plus.numpy(), x.numpy() + 1, rtol=1e-6)
         np.testing.assert_allclose(soft.numpy(), meta.softmax(x @ y).numpy(), rtol=1e-4, atol=1e-6)
     machine = next(iter(executor._programs.values())).machine

@@ -1,6 +1,6 @@
-"""Every operator on CUDA: each dialect that accepts a sample row there gives what the reference gives on the CPU.
+"""Every operator on CUDA: each dialect that accepts a sample agrees with the reference on the CPU.
 
-Rows and dtypes are those of the other operator tests. Without a GPU there is one skipped test, not one for each row.
+Samples and dtypes are those of the other operator tests. Without a GPU, one test is skipped in place of all samples.
 """
 
 import pytest
@@ -27,4 +27,4 @@ else:
 
     @pytest.mark.skip(reason="this machine has no CUDA device")
     def test_matches_the_reference_on_cuda() -> None:
-        """Stands for all the rows."""
+        """Skipped in place of the tests of all samples."""
