@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
-    from meta.backend.memory.storage import device_memory_stats as device_memory_stats
-    from meta.backend.memory.storage import empty_cache as empty_cache
-    from meta.backend.memory.storage import synchronize as synchronize
-    from meta.backend.memory.storage import use_stream as use_stream
+    from meta.backend.cuda.pool import device_memory_stats as device_memory_stats
+    from meta.backend.cuda.pool import empty_cache as empty_cache
+    from meta.backend.cuda.streams import synchronize as synchronize
+    from meta.backend.cuda.streams import use_stream as use_stream
     from meta.definition import define as define
     from meta.eager.explain import explain as explain
     from meta.eager.ndarray import NDArray as NDArray
@@ -58,10 +58,10 @@ _HOMES: dict[str, str] = {
     "explain": "meta.eager.explain",
     "from_dlpack": "meta.eager.ndarray",
     "from_numpy": "meta.eager.ndarray",
-    "device_memory_stats": "meta.backend.memory.storage",
-    "empty_cache": "meta.backend.memory.storage",
-    "synchronize": "meta.backend.memory.storage",
-    "use_stream": "meta.backend.memory.storage",
+    "device_memory_stats": "meta.backend.cuda.pool",
+    "empty_cache": "meta.backend.cuda.pool",
+    "synchronize": "meta.backend.cuda.streams",
+    "use_stream": "meta.backend.cuda.streams",
     "no_grad": "meta.autograd.api",
     "trace": "meta.tracing",
     "with_dialect": "meta.op.dispatch",

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Any, cast
 
-from meta.backend.memory import storage
+from meta.backend.memory import allocation
+from meta.backend.tvm import devices
 from meta.device import Device
 from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
@@ -195,7 +196,7 @@ def runner(call: CallInfo) -> Runner:
     """`run(*tensor arguments) -> result` for calls of exactly these types and attributes."""
     if call.op.view:
         return _view_runner(call)
-    storage.require(call.device)
+    devices.require(call.device)
     chosen = choose(call)
     kernel = chosen.dialect.kernel(chosen, call)
     if call.op.inplace:
@@ -205,8 +206,8 @@ def runner(call: CallInfo) -> Runner:
     roles = [a.type.role for a in call.op.schema.args if a.is_tensor]
     plain = "tensors" not in roles and len(call.tensors()) == len(roles)
     if plain and len(roles) <= 3:
-        return _SIMPLE[len(roles)](kernel, storage.allocator(call.outputs()[0]), call.outputs()[0])
-    return _general(kernel, storage.allocator(call.outputs()[0]), call.outputs()[0])
+        return _SIMPLE[len(roles)](kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
+    return _general(kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
 
 
 def _nullary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
@@ -258,7 +259,7 @@ def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Ru
 
 
 def _many(kernel: Kernel, call: CallInfo) -> Runner:
-    makers = [(storage.allocator(t), t) for t in call.outputs()]
+    makers = [(allocation.allocator(t), t) for t in call.outputs()]
 
     def run(*args: Any) -> tuple[NDArray, ...]:
         outs = [new() for new, _ in makers]
@@ -271,7 +272,7 @@ def _many(kernel: Kernel, call: CallInfo) -> Runner:
 def _view_runner(call: CallInfo) -> Runner:
     """The same memory under another shape."""
     out_type = call.outputs()[0]
-    view = storage.viewer(out_type)
+    view = allocation.viewer(out_type)
 
     def run(x: NDArray, *_: Any) -> NDArray:
         out = x._alias()
@@ -292,7 +293,9 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
 
     def run(*args: Any) -> Any:
         outs = [
-            NDArray(storage.empty(t.shape, t.dtype, t.device), t) if target is None else written(op.name, args[target])  # type: ignore[arg-type]
+            written(op.name, args[target])
+            if target is not None
+            else NDArray(allocation.empty(t.shape, t.dtype, t.device), t)  # type: ignore[arg-type]
             for target, t in zip(targets, types, strict=True)
         ]
         kernel(*flat_data(args), *[out._data for out in outs])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta._generated.methods import TensorMethods
-from meta.backend.memory import storage
+from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.graph import Leaf, Node, register_hook, set_requires_grad, written
@@ -111,7 +111,7 @@ class NDArray(TensorMethods):
         """The values for `what`; raises TraceError where they may differ from call to call of a traced function."""
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, what)
-        return storage.to_numpy(self._data, self.dtype, self.shape, self.device)
+        return numpy_arrays.to_numpy(self._data, self.dtype, self.shape, self.device)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out: Any = self._host("numpy")
@@ -130,7 +130,7 @@ class NDArray(TensorMethods):
             modes.trace.check_readable(self, "dlpack")
         if self.device.kind == "cpu":
             return self._data.__dlpack__(stream=stream, **options)
-        storage.exported(self._data, self.device, stream)
+        dlpack.make_consumer_wait(self._data, self.device, stream)
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -194,7 +194,7 @@ class NDArray(TensorMethods):
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape)) or "scalar"
         grad = ", requires_grad" if self._node is not None else ""
-        values = storage.to_numpy(self._data, self.dtype, self.shape, self.device)
+        values = numpy_arrays.to_numpy(self._data, self.dtype, self.shape, self.device)
         return f"{values}\n<NDArray [{shape}] @ {self.device}, dtype={self.dtype}{grad}>"
 
     # --- placement ---------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class NDArray(TensorMethods):
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
-        storage.copy_into(value._data, written("update", self)._data)
+        allocation.copy_into(value._data, written("update", self)._data)
 
     def __getitem__(self, index: Index) -> NDArray:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
@@ -323,7 +323,7 @@ def array(data: Any, dtype: Any = None, device: Device | str = CPU, *, requires_
 
 
 def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
-    """Like `array`, sharing the memory of `data` where it can (see meta.backend.memory.storage for when that is)."""
+    """Like `array`, sharing the memory of `data` where `meta.backend.memory.numpy_arrays` can."""
     if isinstance(data, TensorLike):
         source: Any = data
         tracing = scopes.active and modes.trace is not None
@@ -331,8 +331,8 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
         return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
-    host = storage.host_array(data, dtype)
-    tensor = storage.from_numpy(host, copy=copy)
+    host = numpy_arrays.host_array(data, dtype)
+    tensor = numpy_arrays.from_numpy(host, copy=copy)
     out = _as_constant(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
     return out if parse_device(device) is CPU else out.to(device=device)
 
@@ -343,12 +343,12 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     if isinstance(value, NDArray):
         with attributed("setitem"):
             rules.same_device(x.type, value.type)
-    source = value._host("setitem") if isinstance(value, NDArray) else storage.host_array(value, None)
+    source = value._host("setitem") if isinstance(value, NDArray) else numpy_arrays.host_array(value, None)
     check_dtype(dtypes.canonical(source.dtype), x.dtype)
-    target = storage.to_numpy(x._data, x.dtype, x.shape, x.device)
+    target = numpy_arrays.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)
     if not hasattr(value, "dtype"):
-        storage.check_held(source, x.dtype)
+        numpy_arrays.check_held(source, x.dtype)
     written("setitem", x)
     target[items] = source
 
@@ -369,8 +369,8 @@ def _as_constant(x: NDArray) -> NDArray:
 
 def copy_of(x: NDArray) -> NDArray:
     """The same values in other memory, without history."""
-    out = storage.empty(x.shape, x.dtype, x.device)
-    storage.copy_into(x._data, out)
+    out = allocation.empty(x.shape, x.dtype, x.device)
+    allocation.copy_into(x._data, out)
     return NDArray(out, x.type)
 
 
@@ -379,7 +379,7 @@ def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
 
     Memory that is strided or read-only is always copied, that of a torch tensor which requires gradients is shared
     without its history. Raises ArgumentError for an object without DLPack or with an unsupported dtype."""
-    data, shape, dtype, where = storage.from_dlpack(exporter)
+    data, shape, dtype, where = dlpack.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))
     return _as_constant(copy_of(out) if copy else out)
 

@@ -95,7 +95,7 @@ class Dialect:
     probe: None when usable on this machine, else the reason why not; asked once.
     kernel: (implementation, call) -> Kernel.
     private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
-        graph keeps; None for a dialect that allocates from the pool (meta.backend.memory.storage) or not at all.
+        graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
     """
 
     name: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
-from meta.backend.memory import storage
+from meta.backend.memory import allocation, numpy_arrays
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray
@@ -234,8 +234,8 @@ class Trace(Emitter):
 def _constant(host: Any, on: Device) -> NDArray:
     """An array on a device, created outside of the trace."""
     kind = tensor_type(host.shape, str(host.dtype), on)
-    data = storage.empty(host.shape, str(host.dtype), on)
-    storage.copy_into(storage.from_numpy(host), data)
+    data = allocation.empty(host.shape, str(host.dtype), on)
+    allocation.copy_into(numpy_arrays.from_numpy(host), data)
     return NDArray(data, kind)
 
 

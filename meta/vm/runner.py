@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from meta.backend.memory import allocation
+from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -32,9 +32,7 @@ class Machine(threading.local):
 
     def __init__(self, executable: Any, device: Device) -> None:
         self.module = executable["vm_load_executable"]()
-        devices = dict.fromkeys(
-            [allocation.tvm_device(device), allocation.tvm_device(CPU)]
-        )  # it computes sizes on the CPU
+        devices = dict.fromkeys([tvm_device(device), tvm_device(CPU)])  # it computes sizes on the CPU
         config = [x for d in devices for x in (d.dlpack_device_type(), d.index, _POOLED)]
         self.module["vm_initialization"](*config)
         self.main: Callable[..., Any] = self.module["main"]

@@ -21,7 +21,8 @@ from weakref import WeakSet
 
 from meta.backend.cuda import driver
 from meta.backend.tvm import adapter as tvm
-from meta.device import Device
+from meta.backend.tvm.devices import tvm_device
+from meta.device import Device, device
 from meta.errors import DeviceError
 
 SMALL: Final = 1 << 20
@@ -307,3 +308,22 @@ def used_on(data: Any, on: Device, stream: int) -> None:
                         if stream != pool.stream:
                             block.streams = (block.streams or set()) | {stream}
                         return
+
+
+def device_pools(on: Device) -> DevicePools:
+    """The memory of a CUDA device; raises DeviceError when it is not there, or is the CPU."""
+    if on.kind == "cpu":
+        raise DeviceError("memory", "memory of the CPU is not pooled", 'device="cuda"')
+    tvm_device(on)
+    return pools(on)
+
+
+def device_memory_stats(on: Device | str = "cuda") -> MemoryStats:
+    """Bytes in use, cached and reserved on a CUDA device. Raises DeviceError when it is not there."""
+    return device_pools(device(on)).stats()
+
+
+def empty_cache(on: Device | str = "cuda") -> None:
+    """Give the memory of a CUDA device that nothing uses back to the driver. Raises DeviceError when it is not
+    there."""
+    device_pools(device(on)).empty_cache()

@@ -9,8 +9,10 @@ from threading import local
 from typing import Any
 
 from meta.backend.cuda import driver as cuda
+from meta.backend.cuda import streams
 from meta.backend.cudnn import library
-from meta.backend.memory import storage
+from meta.backend.memory import allocation
+from meta.backend.tvm import devices
 from meta.device import Device
 from meta.ir.type import tensor_type
 
@@ -55,8 +57,8 @@ LIMIT = 32
 
 def handles(device: Device) -> Callable[[], Handle]:
     """A function of no arguments that gives the handle for the stream that this thread's kernels run on."""
-    storage.require(device)  # loads what knows about streams, where no array has done so yet
-    stream, index, several = storage.stream(device), device.index, cuda.device_count() > 1
+    devices.require(device)  # loads TVM's runtime of CUDA, which keeps the current stream
+    stream, index, several = streams.stream_getter(device), device.index, cuda.device_count() > 1
 
     def current() -> Handle:
         on = stream()
@@ -96,7 +98,7 @@ class Workspace:
 
     def __init__(self, device: Device, size: int) -> None:
         self.size = size
-        self._new = storage.allocator(tensor_type((size,), "uint8", device)) if size else None
+        self._new = allocation.allocator(tensor_type((size,), "uint8", device)) if size else None
 
     def take(self) -> Any:
         """A tensor to keep until the kernel is launched, None for no memory. The pool hands memory on in stream order,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from meta import dim
 from meta import dtype as dtypes
 from meta.backend.cuda import driver as cuda
+from meta.backend.cuda import streams
 from meta.backend.cudnn.functions import StatusError
-from meta.backend.memory import storage
+from meta.backend.memory import allocation, numpy_arrays
 from meta.device import Device
 from meta.errors import KernelError
 from meta.ir.type import TensorType
@@ -78,10 +79,10 @@ def filled(value: float, count: int, dtype: str, device: Device) -> Any:
     """A tensor of `count` equal elements on a device, to be read only."""
     import numpy as np
 
-    host = storage.from_numpy(np.full((count,), value, dtypes.to_numpy(dtype)))
-    out = storage.empty((count,), dtype, device)
-    storage.copy_into(host, out)
-    cuda.synchronize(storage.stream(device)())
+    host = numpy_arrays.from_numpy(np.full((count,), value, dtypes.to_numpy(dtype)))
+    out = allocation.empty((count,), dtype, device)
+    allocation.copy_into(host, out)
+    cuda.synchronize(streams.stream_getter(device)())
     return out
 
 

@@ -1,1 +1,1 @@
-"""Memory of arrays."""
+"""Memory of arrays: allocation, and what is shared with NumPy and through DLPack."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from meta.backend.memory import storage
+from meta.backend.cuda import streams
 from meta.device import Device
 from meta.ir.type import flat_types
 
@@ -61,7 +61,7 @@ def _on_views(function: Callable[..., Any], count: int) -> Kernel:
 def _on_stream(run: Kernel, device: Device) -> Kernel:
     """`run` on the stream that the other kernels of this thread use."""
     where, index = torch.device(device.kind, device.index), device.index
-    ours, theirs = storage.stream(device), _current_stream
+    ours, theirs = streams.stream_getter(device), _current_stream
 
     def on_stream(*raw: Any) -> None:
         stream = ours()

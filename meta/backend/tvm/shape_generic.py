@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.backend.memory.storage import from_numpy
+from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.kernel import Kernel, KernelSpec, TensorSpec, build
 from meta.backend.tvm.schedule.blocks import size_name

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from weakref import finalize
 
-from meta.backend.cuda import driver
+from meta.backend.cuda import driver, pool, streams
 from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import MetaError
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, tensor_type
 from meta.vm.relax.destinations import Destinations
 
 WARM_UP = 2
@@ -48,8 +48,8 @@ class GraphCall:
         self.moving = tuple(moving)
         driver.enter(on)
         self.stream = _side_stream(on)
-        self.pool = allocation.pools(on).private_pool(self.stream)
-        with allocation.pools(on).privately(self.pool):
+        self.pool = pool.device_pools(on).private_pool(self.stream)
+        with pool.device_pools(on).privately(self.pool):
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
             self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
         self.targets = [allocation.view(storages[t.storage], t.shape, t.dtype) for t in destinations.tensors]
@@ -67,7 +67,7 @@ class GraphCall:
     def main(self, *data: Any) -> Any:
         """Run the program on raw tensors; the results are new tensors."""
         with self.lock:
-            here = allocation.current_stream(self.on)
+            here = streams.current_stream(self.on)
             driver.enter(self.on)
             for i, static in zip(self.moving, self.inputs, strict=True):
                 allocation.copy_into(data[i], static)
@@ -114,9 +114,9 @@ class GraphCall:
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
         with ExitStack() as stack:
-            stack.enter_context(allocation.pools(self.on).privately(self.pool))
-            before = allocation.set_stream(self.on, self.stream)
-            stack.callback(allocation.set_stream, self.on, before)
+            stack.enter_context(pool.device_pools(self.on).privately(self.pool))
+            before = streams.set_stream(self.on, self.stream)
+            stack.callback(streams.set_stream, self.on, before)
             for scope in self.scopes:
                 stack.enter_context(scope())
             return self._main(*args, *self.targets)
@@ -125,7 +125,9 @@ class GraphCall:
         """Keep the tensors that hold the results, with an allocator for a copy of each."""
         self.results = results
         tensors = [results] if isinstance(results, tvm.NDTensor) else list(results)
-        self.copies = [(x, allocation.allocator(tuple(map(int, x.shape)), str(x.dtype), self.on)) for x in tensors]
+        self.copies = [
+            (x, allocation.allocator(tensor_type(tuple(map(int, x.shape)), str(x.dtype), self.on))) for x in tensors
+        ]
 
     def _results(self) -> Any:
         outputs: list[Any] = []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.backend.memory import storage
+from meta.backend.cuda import streams
 from meta.errors import DeviceError
 from meta.optim.sgd import with_sgd
 from meta.testing import get_testable_devices
@@ -160,4 +160,4 @@ def test_runs_programs_without_graphs() -> None:
 
 
 def test_current_stream_is_the_default_one() -> None:
-    assert storage.stream(meta.array([1.0], device="cuda").device)() == 0
+    assert streams.stream_getter(meta.array([1.0], device="cuda").device)() == 0

@@ -14,7 +14,7 @@ from meta.backend.cudnn.frontend import Graph
 from meta.backend.cudnn.handle import Handle, handles
 from meta.backend.cudnn.kernel import Run, filled, product, unfit
 from meta.backend.cudnn.plans import Solution
-from meta.backend.memory import storage
+from meta.backend.memory import allocation
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dialect.cudnn import DIALECT
@@ -144,12 +144,12 @@ class _Gradient:
         self.zero = filled(0.0, target.columns, target.parameter, device).data_ptr()
         data, statistics = (target.rows, target.columns), (target.rows,)
         self.new = {
-            Y: storage.allocator(tensor_type(data, target.dtype, device)),
-            DX: storage.allocator(tensor_type(data, target.dtype, device)),
-            MEAN: storage.allocator(tensor_type(statistics, "float32", device)),
-            INVSTD: storage.allocator(tensor_type(statistics, "float32", device)),
-            DSCALE: storage.allocator(tensor_type((target.columns,), target.parameter, device)),
-            DBIAS: storage.allocator(tensor_type((target.columns,), target.parameter, device)),
+            Y: allocation.allocator(tensor_type(data, target.dtype, device)),
+            DX: allocation.allocator(tensor_type(data, target.dtype, device)),
+            MEAN: allocation.allocator(tensor_type(statistics, "float32", device)),
+            INVSTD: allocation.allocator(tensor_type(statistics, "float32", device)),
+            DSCALE: allocation.allocator(tensor_type((target.columns,), target.parameter, device)),
+            DBIAS: allocation.allocator(tensor_type((target.columns,), target.parameter, device)),
         }
 
     def __call__(self, x: Any, scale: Any, dy: Any, results: dict[int, Any]) -> None:

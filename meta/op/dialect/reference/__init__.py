@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.backend.memory.storage import to_numpy
+from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError
 from meta.ir.type import flat_types

@@ -1,0 +1,40 @@
+"""Our devices and dtypes as TVM's objects."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import runtime
+from meta.device import CPU, Device
+from meta.errors import DeviceError
+
+CUDA: Final = 2
+"""DLPack's number for the kind."""
+
+
+@cache
+def tvm_device(on: Device) -> Any:
+    """TVM's object for a device; raises DeviceError when this machine does not have it."""
+    handle = tvm.device(on.kind, on.index)
+    if on is not CPU and not _exists(on):
+        raise DeviceError("device", f"there is no device {on} here", '"cpu", which every machine has')
+    return handle
+
+
+def _exists(on: Device) -> bool:
+    if on.kind == "cpu":
+        return on.index == 0
+    return runtime.load_cuda() and bool(tvm.device_attribute(CUDA, on.index, 0))
+
+
+@cache
+def tvm_dtype(dtype: str) -> Any:
+    return tvm.dtype(dtype)
+
+
+def require(on: Device) -> None:
+    """Raise DeviceError when this machine does not have the device."""
+    if on is not CPU:
+        tvm_device(on)
