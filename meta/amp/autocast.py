@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from meta._generated.functions import cast
+import meta
 from meta.eager.ndarray import NDArray
 from meta.modes import modes, scoped
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
@@ -64,13 +64,13 @@ class _Policy:
         if not needs_cast(type_, dtype):
             return arg
         if not isinstance(arg, NDArray) or not arg.is_leaf or modes.trace is not None:
-            return cast(arg, dtype)
+            return meta.cast(arg, dtype)
         key = (id(arg), dtype)
         cached = self.cast_leaves.get(key)
         state = arg.version, modes.grad_enabled, arg.requires_grad
         if cached is not None and cached[0]() is arg and cached[1] == state and not _is_freed(cached[2]):
             return cached[2]
-        result = cast(arg, dtype)
+        result = meta.cast(arg, dtype)
         self.cast_leaves[key] = (weakref.ref(arg), state, result)
         return result
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import meta
 from meta import tracing
-from meta._generated.functions import sgd, zeros
 from meta.eager.ndarray import NDArray
 from meta.model.model import Model
 from meta.optim.optimizer import Optimizer, TrainStep, hyperparameter
@@ -28,7 +28,7 @@ class SGD(Optimizer):
         super().__init__(parameters, learning_rate)
         self.momentum = hyperparameter("momentum", momentum)
         self.weight_decay = hyperparameter("weight_decay", weight_decay)
-        self.slots["velocity"] = {name: zeros(x.shape, x.dtype, x.device) for name, x in self.named}
+        self.slots["velocity"] = {name: meta.zeros(x.shape, x.dtype, x.device) for name, x in self.named}
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Momentum and weight decay are constants of traced programs; a new value invalidates these programs."""
@@ -38,7 +38,7 @@ class SGD(Optimizer):
 
     def update(self, name: str, x: NDArray, dx: NDArray) -> None:
         velocity = self.slots["velocity"][name]
-        sgd(x, dx, velocity, self._learning_rate, self.momentum, self.weight_decay)
+        meta.sgd(x, dx, velocity, self._learning_rate, self.momentum, self.weight_decay)
 
 
 def with_sgd(learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0) -> Callable[..., TrainStep]:

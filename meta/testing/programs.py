@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import meta
 from meta import tracing
-from meta._generated.functions import logical_and, maximum
 from meta.dtype import is_float
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array
@@ -64,7 +64,7 @@ def check_fused(sample: Sample, dtype: str = "", dialect: str = "tvm") -> None:
     @tracing.trace
     def program(arrays: list[Any]) -> Any:
         results = call.with_arrays(arrays).run()
-        same = tuple(logical_and(r, r) if r.dtype == "bool" else maximum(r, r) for r in flat_results(results))
+        same = tuple(meta.logical_and(r, r) if r.dtype == "bool" else meta.maximum(r, r) for r in flat_results(results))
         return same if isinstance(results, (tuple, list)) else same[0]
 
     with with_dialect(dialect):

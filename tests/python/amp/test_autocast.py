@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import weakref
 
@@ -157,14 +156,13 @@ def test_exceptions_end_the_scope():
 
 def collect_casts(monkeypatch):
     """A list that collects the operands autocast casts from now on."""
-    module = sys.modules["meta.amp.autocast"]
-    original, operands = module.cast, []
+    original, operands = meta.cast, []
 
     def cast(arg, dtype):
         operands.append(arg)
         return original(arg, dtype)
 
-    monkeypatch.setattr(module, "cast", cast)
+    monkeypatch.setattr(meta, "cast", cast)
     return operands
 
 
