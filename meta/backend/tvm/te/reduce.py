@@ -35,7 +35,7 @@ def prod(value: Expr, axis: Any) -> Any:
     return reducer(value, axis)
 
 
-def reduced(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
+def reduce_axes(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
     """`reducer` over `value(*index)` along `axes` of the shape of x, which stay as axes of size 1."""
     # As wide as every other extent: a block whose loops differ in width cannot be split.
     one = tirx.const(1, dtype_of(x.shape[0]) if len(x.shape) else "int64")
@@ -50,12 +50,12 @@ def reduced(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], 
     return te.compute(shape, element, name)
 
 
-def at(reduced_tensor: Any, axes: tuple[int, ...], index: Sequence[Any]) -> Expr:
+def read_reduced(reduced_tensor: Any, axes: tuple[int, ...], index: Sequence[Any]) -> Expr:
     """The element of a reduced tensor (axes kept) that belongs to `index` of the whole one."""
     return reduced_tensor(*(0 if d in axes else i for d, i in enumerate(index)))
 
 
-def finish(
+def store_result(
     x: Any, axes: tuple[int, ...], out: Any, name: str, last: Callable[[Expr], Expr] = lambda value: value
 ) -> Any:
     """The result of a reduction: `last` of each element of x (axes kept), in the shape and dtype of `out`."""
@@ -69,14 +69,14 @@ def finish(
     return te.compute(out.shape, element, name)
 
 
-def spread(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
+def read_broadcast(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
     """The element of a reduced tensor, axes kept or not, that belongs to `index` of the whole one."""
     if len(y.shape) == ndim:
-        return at(y, axes, index)
+        return read_reduced(y, axes, index)
     return y(*(i for d, i in enumerate(index) if d not in axes))
 
 
-def widened(x: Any, dtype: str = "") -> Value:
+def elements_of(x: Any, dtype: str = "") -> Value:
     """Elements of x in `dtype`, by default the one they are accumulated in."""
     return lambda *i: cast(x(*i), dtype or accumulation_dtype(str(x.dtype)))
 
@@ -112,13 +112,13 @@ def _flip(bits: Expr) -> Expr:
     return select(bits < const(bits, 0), bits ^ const(bits, dtypes.int_range(dtype_of(bits))[1]), bits)
 
 
-def count(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
+def count_elements(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
     """The number of elements along `axes`, as a float."""
     total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
-    return divisor(total.astype(dtype))
+    return safe_divisor(total.astype(dtype))
 
 
-def divisor(number: Expr) -> Expr:
+def safe_divisor(number: Expr) -> Expr:
     """A number to divide floats by, which may be 0: TVM refuses to divide by a constant that is, and does not see
     through a root."""
     zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0

@@ -10,7 +10,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, select
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.backend.tvm.te.reduce import at, finish, reduced, widened
+from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -24,7 +24,7 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, Expr]:
     """scale * q @ k^T, the lowest number where a key is masked; and the scale."""
-    dtype, query, key = accumulation_dtype(str(q.dtype)), widened(q), widened(k)
+    dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
     factor = tirx.const(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
     dots = _contract(
         lambda n, *i: query(*i[:-1], n), lambda n, *i: key(*i[:-2], i[-1], n), q.shape[-1],
@@ -41,12 +41,12 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
 @compute("scaled_dot_product_attention", generic=False)
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> Any:
     scores, _ = _scaled_scores(q, k, causal, scale)
-    last, value = (len(scores.shape) - 1,), widened(v)
-    maximum = reduced(scores, last, te.max, lambda *i: scores(*i), "highest")
+    last, value = (len(scores.shape) - 1,), elements_of(v)
+    maximum = reduce_axes(scores, last, te.max, lambda *i: scores(*i), "highest")
     exponentials = te.compute(
-        scores.shape, lambda *i: te_math.exp_nonpositive(scores(*i) - at(maximum, last, i)), "powers"
+        scores.shape, lambda *i: te_math.exp_nonpositive(scores(*i) - read_reduced(maximum, last, i)), "powers"
     )
-    total = reduced(scores, last, te.sum, lambda *i: exponentials(*i), "total")
+    total = reduce_axes(scores, last, te.sum, lambda *i: exponentials(*i), "total")
     weighted_sum = _contract(
         lambda n, *i: exponentials(*i[:-1], n),
         lambda n, *i: value(*i[:-2], n, i[-1]),
@@ -54,9 +54,11 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
         out[0].shape,
         "mixed",
     )
-    y = te.compute(out[0].shape, lambda *i: cast(weighted_sum(*i) / at(total, last, i), out[0].dtype), "attention")
+    y = te.compute(
+        out[0].shape, lambda *i: cast(weighted_sum(*i) / read_reduced(total, last, i), out[0].dtype), "attention"
+    )
     lse = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + maximum(*i), "logs")
-    return y, finish(lse, last, out[1], "lse")
+    return y, store_result(lse, last, out[1], "lse")
 
 
 @compute("scaled_dot_product_attention_dx", generic=False)
@@ -64,16 +66,16 @@ def attention_dx(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
 ) -> Any:
     scores, factor = _scaled_scores(q, k, causal, scale)
-    last, output, grad, value = (len(scores.shape) - 1,), widened(y), widened(dy), widened(v)
-    delta = reduced(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
+    last, output, grad, value = (len(scores.shape) - 1,), elements_of(y), elements_of(dy), elements_of(v)
+    delta = reduce_axes(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
 
     # A masked score is the lowest number, so its exponential is 0 for every lse.
     p = te.compute(scores.shape, lambda *i: te_math.exp(scores(*i) - lse(*i[:-1])), "p")
     dp = _contract(
         lambda n, *i: grad(*i[:-1], n), lambda n, *i: value(*i[:-2], i[-1], n), v.shape[-1], scores.shape, "dp"
     )
-    ds = te.compute(scores.shape, lambda *i: p(*i) * (dp(*i) - at(delta, last, i)) * factor, "ds")
-    query, key = widened(q), widened(k)
+    ds = te.compute(scores.shape, lambda *i: p(*i) * (dp(*i) - read_reduced(delta, last, i)) * factor, "ds")
+    query, key = elements_of(q), elements_of(k)
     dq = _contract(
         lambda n, *i: ds(*i[:-1], n), lambda n, *i: key(*i[:-2], n, i[-1]), k.shape[-2], out[0].shape, "dq_sum"
     )

@@ -10,7 +10,15 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element, select
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
+from meta.backend.tvm.te.reduce import (
+    Value,
+    axes_of,
+    count_elements,
+    elements_of,
+    read_reduced,
+    reduce_axes,
+    store_result,
+)
 from meta.op.declare.loss import class_axis
 from meta.op.dialect.tvm import compute
 from meta.op.dialect.tvm.nn import exponentials
@@ -24,8 +32,8 @@ def _reduce(losses: Any, reduction: str, divisor: Callable[[], Expr], out: Any, 
     if reduction == "none":
         return te.compute(losses.shape, lambda *i: cast(losses(*i), out.dtype), name)
     axes = axes_of(None, len(losses.shape))
-    total = reduced(losses, axes, te.sum, lambda *i: losses(*i), "total")
-    return finish(total, axes, out, name, lambda v: v / divisor() if reduction == "mean" else v)
+    total = reduce_axes(losses, axes, te.sum, lambda *i: losses(*i), "total")
+    return store_result(total, axes, out, name, lambda v: v / divisor() if reduction == "mean" else v)
 
 
 def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: str) -> Any:
@@ -33,19 +41,19 @@ def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: st
     if reduction == "none":
         return te.compute(like.shape, lambda *i: cast(value(*i), out.dtype), name)
     axes = axes_of(None, len(like.shape))
-    divisor = count(like, axes, accumulation_dtype(out.dtype))
-    total = reduced(like, axes, te.sum, value, "total")
-    return finish(total, axes, out, name, lambda v: v / divisor if reduction == "mean" else v)
+    divisor = count_elements(like, axes, accumulation_dtype(out.dtype))
+    total = reduce_axes(like, axes, te.sum, value, "total")
+    return store_result(total, axes, out, name, lambda v: v / divisor if reduction == "mean" else v)
 
 
 def _element_gradient(dy: Any, like: Any, reduction: str) -> Value:
     """The gradient with respect to each loss, over the shape of `like`."""
     dtype = accumulation_dtype(dy.dtype)
     if reduction == "none":
-        return widened(dy)
+        return elements_of(dy)
     if reduction == "sum":
         return lambda *_: cast(dy(), dtype)
-    return lambda *_: cast(dy(), dtype) / count(like, axes_of(None, len(like.shape)), dtype)
+    return lambda *_: cast(dy(), dtype) / count_elements(like, axes_of(None, len(like.shape)), dtype)
 
 
 # --- losses of a prediction and a target per element
@@ -74,7 +82,7 @@ def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[...,
     """Register the loss `value(x - target, *attributes)` and its gradient, with `slope` the derivative of `value`."""
 
     def difference(x: Any, target: Any) -> Value:
-        a, b = widened(x), widened(target)
+        a, b = elements_of(x), elements_of(target)
         return lambda *i: a(*i) - b(*i)
 
     @compute(name)
@@ -97,7 +105,7 @@ _difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
 ) -> Any:
-    dtype, logit, label = accumulation_dtype(x.dtype), widened(x), widened(target)
+    dtype, logit, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
     one = tirx.const(1, dtype)
 
     def value(*i: Any) -> Expr:
@@ -114,8 +122,8 @@ def binary_cross_entropy_with_logits_dx(
 ) -> Any:
     dtype, logit, label, grad = (
         accumulation_dtype(x.dtype),
-        widened(x),
-        widened(target),
+        elements_of(x),
+        elements_of(target),
         _element_gradient(dy, x, reduction),
     )
     one = tirx.const(1, dtype)
@@ -199,7 +207,9 @@ def _targets(shape: Any, target: Any, weight: Any, options: tuple[Any, ...], dty
 def _total_weight(targets: _Targets) -> Expr:
     """The sum of the weights of the targets, by which the mean is divided."""
     axes = axes_of(None, len(targets.target.shape))
-    return reduced(targets.target, axes, te.sum, lambda *i: targets.target_weight(*i), "total_weight")(*[0] * len(axes))
+    return reduce_axes(targets.target, axes, te.sum, lambda *i: targets.target_weight(*i), "total_weight")(
+        *[0] * len(axes)
+    )
 
 
 def _class_loss(
@@ -209,7 +219,9 @@ def _class_loss(
     targets = _targets(x.shape, target, weight, options, dtype)
     class_total = None
     if targets.smoothing:
-        class_total = reduced(x, (axis,), te.sum, lambda *i: targets.weight_of(i[axis]) * log_probability(*i), "every")
+        class_total = reduce_axes(
+            x, (axis,), te.sum, lambda *i: targets.weight_of(i[axis]) * log_probability(*i), "every"
+        )
 
     def row_loss(*row: Any) -> Expr:
         target_log = log_probability(*_insert_class(row, axis, targets.index(*row)))
@@ -227,7 +239,7 @@ def _class_loss(
 
 @compute("nll_loss")
 def nll_loss(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
-    return _class_loss(widened(x), x, target, weight, options, out[0], "nll_loss")
+    return _class_loss(elements_of(x), x, target, weight, options, out[0], "nll_loss")
 
 
 @compute("nll_loss_dx", sizes=("shape",))
@@ -262,7 +274,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> 
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: te_math.log(total(*i)), "log_total")
     return _class_loss(
-        lambda *i: shifted(*i) - at(logs, (axis,), i), x, target, weight, options, out[0], "cross_entropy"
+        lambda *i: shifted(*i) - read_reduced(logs, (axis,), i), x, target, weight, options, out[0], "cross_entropy"
     )
 
 
@@ -273,12 +285,12 @@ def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, o
     _, exps, total = exponentials(x, axis)
     grad = _row_gradient(dy, targets, options[0])
     # The amounts summed over the classes; without smoothing that is the weight of the target class.
-    amounts = reduced(x, (axis,), te.sum, lambda *i: targets.amount(i[axis], *_drop_class(i, axis)), "amounts")
+    amounts = reduce_axes(x, (axis,), te.sum, lambda *i: targets.amount(i[axis], *_drop_class(i, axis)), "amounts")
 
     def value(*i: Any) -> Expr:
         row = _drop_class(i, axis)
-        row_amount = at(amounts, (axis,), i) if targets.smoothing else targets.target_weight(*row)
-        difference = exps(*i) / at(total, (axis,), i) * row_amount - targets.amount(i[axis], *row)
+        row_amount = read_reduced(amounts, (axis,), i) if targets.smoothing else targets.target_weight(*row)
+        difference = exps(*i) / read_reduced(total, (axis,), i) * row_amount - targets.amount(i[axis], *row)
         return cast(grad(difference, *row), out[0].dtype)
 
     return te.compute(x.shape, value, "cross_entropy_dx")

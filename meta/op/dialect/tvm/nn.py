@@ -10,7 +10,7 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, select
 from meta.backend.tvm.te.precision import accumulation_dtype, widen
-from meta.backend.tvm.te.reduce import Value, at, axes_of, reduced, widened
+from meta.backend.tvm.te.reduce import Value, axes_of, elements_of, read_reduced, reduce_axes
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -18,15 +18,15 @@ Expr = Any
 
 def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
     """x - max(x) along an axis, its exponentials, and their sum with the axis kept."""
-    axes, value = axes_of(axis, len(x.shape)), widened(x)
+    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
     # The maximum may skip NaN, and is the lowest finite number for a row of -inf: the sum is NaN or 0 all the same.
-    maximum = reduced(x, axes, te.max, value, "highest")
+    maximum = reduce_axes(x, axes, te.max, value, "highest")
 
     def shifted(*i: Any) -> Expr:
-        return value(*i) - at(maximum, axes, i)
+        return value(*i) - read_reduced(maximum, axes, i)
 
     exps = te.compute(x.shape, lambda *i: te_math.exp_nonpositive(shifted(*i)), "powers")
-    return shifted, exps, reduced(x, axes, te.sum, lambda *i: exps(*i), "total")
+    return shifted, exps, reduce_axes(x, axes, te.sum, lambda *i: exps(*i), "total")
 
 
 def _scalar_result(x: Any, value: float, name: str) -> Any:
@@ -48,14 +48,16 @@ def softmax(x: Any, axis: int) -> Any:
     _, exps, total = exponentials(x, axis)
     # One division per row; per element a multiplication, which is much cheaper than a division.
     reciprocal = te.compute(total.shape, lambda *i: tirx.const(1, total.dtype) / total(*i), "share")
-    return te.compute(x.shape, lambda *i: cast(exps(*i) * at(reciprocal, axes, i), str(x.dtype)), "softmax")
+    return te.compute(x.shape, lambda *i: cast(exps(*i) * read_reduced(reciprocal, axes, i), str(x.dtype)), "softmax")
 
 
 @compute("softmax_dx")
 def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
-    axes, a, b = axes_of(axis, len(y.shape)), widened(y), widened(dy)
-    total = reduced(y, axes, te.sum, lambda *i: a(*i) * b(*i), "total")
-    return te.compute(y.shape, lambda *i: cast(a(*i) * (b(*i) - at(total, axes, i)), str(y.dtype)), "softmax_dx")
+    axes, a, b = axes_of(axis, len(y.shape)), elements_of(y), elements_of(dy)
+    total = reduce_axes(y, axes, te.sum, lambda *i: a(*i) * b(*i), "total")
+    return te.compute(
+        y.shape, lambda *i: cast(a(*i) * (b(*i) - read_reduced(total, axes, i)), str(y.dtype)), "softmax_dx"
+    )
 
 
 @compute("log_softmax")
@@ -65,16 +67,16 @@ def log_softmax(x: Any, axis: int) -> Any:
     axes = axes_of(axis, len(x.shape))
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: te_math.log(total(*i)), "log_total")
-    return te.compute(x.shape, lambda *i: cast(shifted(*i) - at(logs, axes, i), str(x.dtype)), "log_softmax")
+    return te.compute(x.shape, lambda *i: cast(shifted(*i) - read_reduced(logs, axes, i), str(x.dtype)), "log_softmax")
 
 
 @compute("log_softmax_dx")
 def log_softmax_dx(y: Any, dy: Any, axis: int) -> Any:
-    axes, a, b = axes_of(axis, len(y.shape)), widened(y), widened(dy)
-    total = reduced(y, axes, te.sum, b, "total")
+    axes, a, b = axes_of(axis, len(y.shape)), elements_of(y), elements_of(dy)
+    total = reduce_axes(y, axes, te.sum, b, "total")
 
     def element(*i: Any) -> Expr:
-        return cast(b(*i) - te_math.exp(a(*i)) * at(total, axes, i), str(y.dtype))
+        return cast(b(*i) - te_math.exp(a(*i)) * read_reduced(total, axes, i), str(y.dtype))
 
     return te.compute(y.shape, element, "log_softmax_dx")
 

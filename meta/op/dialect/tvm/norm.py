@@ -8,7 +8,15 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.backend.tvm.te.reduce import Value, at, axes_of, count, finish, reduced, widened
+from meta.backend.tvm.te.reduce import (
+    Value,
+    axes_of,
+    count_elements,
+    elements_of,
+    read_reduced,
+    reduce_axes,
+    store_result,
+)
 from meta.op.dialect.tvm import compute
 
 Expr = Any
@@ -17,15 +25,15 @@ Axes = tuple[int, ...]
 
 def _moments(x: Any, axes: Axes) -> tuple[Any, Any]:
     """The mean along `axes` and the sum of squared differences from it; the axes stay as size 1."""
-    value, size = widened(x), count(x, axes, accumulation_dtype(x.dtype))
-    total = reduced(x, axes, te.sum, value, "total")
+    value, size = elements_of(x), count_elements(x, axes, accumulation_dtype(x.dtype))
+    total = reduce_axes(x, axes, te.sum, value, "total")
     mean = te.compute(total.shape, lambda *i: total(*i) / size, "mean")
 
     def squared(*i: Any) -> Expr:
-        difference = value(*i) - at(mean, axes, i)
+        difference = value(*i) - read_reduced(mean, axes, i)
         return difference * difference
 
-    return mean, reduced(x, axes, te.sum, squared, "squares")
+    return mean, reduce_axes(x, axes, te.sum, squared, "squares")
 
 
 def _inverse_deviation(squares: Any, size: Expr, eps: float) -> Any:
@@ -37,10 +45,10 @@ def _inverse_deviation(squares: Any, size: Expr, eps: float) -> Any:
 
 def _normalise_rows(x: Any, axes: Axes, eps: float) -> tuple[Value, Any, Expr]:
     """The normalised x, 1 / deviation, and the number of elements per row."""
-    value, size = widened(x), count(x, axes, accumulation_dtype(x.dtype))
+    value, size = elements_of(x), count_elements(x, axes, accumulation_dtype(x.dtype))
     mean, squares = _moments(x, axes)
     invstd = _inverse_deviation(squares, size, eps)
-    return lambda *i: (value(*i) - at(mean, axes, i)) * at(invstd, axes, i), invstd, size
+    return lambda *i: (value(*i) - read_reduced(mean, axes, i)) * read_reduced(invstd, axes, i), invstd, size
 
 
 def _parameter_element(value: Any, axes: Axes, index: Sequence[Any], dtype: str) -> Expr:
@@ -73,38 +81,38 @@ def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
 
 @compute("rms_norm")
 def rms_norm(x: Any, scale: Any, axis: Axes, eps: float) -> Any:
-    axes, value = axes_of(axis, len(x.shape)), widened(x)
-    squares = reduced(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
-    inverse = _inverse_deviation(squares, count(x, axes, accumulation_dtype(x.dtype)), eps)
-    return _affine("rms_norm", x, lambda *i: value(*i) * at(inverse, axes, i), scale, None, axes)
+    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
+    squares = reduce_axes(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
+    inverse = _inverse_deviation(squares, count_elements(x, axes, accumulation_dtype(x.dtype)), eps)
+    return _affine("rms_norm", x, lambda *i: value(*i) * read_reduced(inverse, axes, i), scale, None, axes)
 
 
 @compute("layer_norm_dx")
 def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Axes, eps: float) -> Any:
-    axes, dtype, grad = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype), widened(dy)
+    axes, dtype, grad = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype), elements_of(dy)
     normalised, invstd, size = _normalise_rows(x, axes, eps)
 
     def scaled(*i: Any) -> Expr:
         return _scale_and_shift(grad(*i), scale, None, axes, i, dtype)
 
-    grad_sum = reduced(x, axes, te.sum, scaled, "grad_sum")
-    projection = reduced(x, axes, te.sum, lambda *i: scaled(*i) * normalised(*i), "projection")
+    grad_sum = reduce_axes(x, axes, te.sum, scaled, "grad_sum")
+    projection = reduce_axes(x, axes, te.sum, lambda *i: scaled(*i) * normalised(*i), "projection")
 
     def element(*i: Any) -> Expr:
-        rest = (at(grad_sum, axes, i) + normalised(*i) * at(projection, axes, i)) / size
-        return cast(at(invstd, axes, i) * (scaled(*i) - rest), str(x.dtype))
+        rest = (read_reduced(grad_sum, axes, i) + normalised(*i) * read_reduced(projection, axes, i)) / size
+        return cast(read_reduced(invstd, axes, i) * (scaled(*i) - rest), str(x.dtype))
 
     return te.compute(x.shape, element, "layer_norm_dx")
 
 
 @compute("layer_norm_dwb")
 def layer_norm_dwb(x: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
-    axes, grad = axes_of(axis, len(x.shape)), widened(dy)
+    axes, grad = axes_of(axis, len(x.shape)), elements_of(dy)
     rest = tuple(a for a in range(len(x.shape)) if a not in axes)
     normalised, _, _ = _normalise_rows(x, axes, eps)
-    dscale = reduced(x, rest, te.sum, lambda *i: grad(*i) * normalised(*i), "dscale_sum")
-    dbias = reduced(x, rest, te.sum, grad, "dbias_sum")
-    return finish(dscale, rest, out[0], "dscale"), finish(dbias, rest, out[1], "dbias")
+    dscale = reduce_axes(x, rest, te.sum, lambda *i: grad(*i) * normalised(*i), "dscale_sum")
+    dbias = reduce_axes(x, rest, te.sum, grad, "dbias_sum")
+    return store_result(dscale, rest, out[0], "dscale"), store_result(dbias, rest, out[1], "dbias")
 
 
 def _split_channel(x: Any, axis: int) -> tuple[int, Axes]:
@@ -118,13 +126,13 @@ def batch_norm_train(
     x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int, *, out: Any
 ) -> Any:
     channel, others = _split_channel(x, axis)
-    dtype, value = accumulation_dtype(x.dtype), widened(x)
-    size = count(x, others, dtype)
+    dtype, value = accumulation_dtype(x.dtype), elements_of(x)
+    size = count_elements(x, others, dtype)
     mean, squares = _moments(x, others)
     invstd = _inverse_deviation(squares, size, eps)
 
     def element(*i: Any) -> Expr:
-        normalised = (value(*i) - at(mean, others, i)) * at(invstd, others, i)
+        normalised = (value(*i) - read_reduced(mean, others, i)) * read_reduced(invstd, others, i)
         return cast(_scale_and_shift(normalised, w, b, (channel,), i, dtype), out[0].dtype)
 
     def update_statistic(running: Any, batch: Any, scale: Expr, name: str) -> Any:
@@ -145,38 +153,38 @@ def batch_norm_train(
         te.compute(x.shape, element, "batch_norm"),
         update_statistic(running_mean, mean, one, "new_mean"),
         update_statistic(running_var, squares, freedom, "new_var"),
-        finish(mean, others, out[3], "batch_mean"),
-        finish(invstd, others, out[4], "batch_invstd"),
+        store_result(mean, others, out[3], "batch_mean"),
+        store_result(invstd, others, out[4], "batch_invstd"),
     )
 
 
 @compute("batch_norm_train_dxwb")
 def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
     channel, others = _split_channel(x, axis)
-    dtype, value, grad = accumulation_dtype(x.dtype), widened(x), widened(dy)
-    size = count(x, others, dtype)
+    dtype, value, grad = accumulation_dtype(x.dtype), elements_of(x), elements_of(dy)
+    size = count_elements(x, others, dtype)
 
     def normalised(*i: Any) -> Expr:
         return (value(*i) - cast(mean(i[channel]), dtype)) * cast(invstd(i[channel]), dtype)
 
-    grad_sum = reduced(x, others, te.sum, grad, "grad_sum")
-    projection = reduced(x, others, te.sum, lambda *i: grad(*i) * normalised(*i), "projection")
+    grad_sum = reduce_axes(x, others, te.sum, grad, "grad_sum")
+    projection = reduce_axes(x, others, te.sum, lambda *i: grad(*i) * normalised(*i), "projection")
 
     def element(*i: Any) -> Expr:
-        rest = (at(grad_sum, others, i) + normalised(*i) * at(projection, others, i)) / size
+        rest = (read_reduced(grad_sum, others, i) + normalised(*i) * read_reduced(projection, others, i)) / size
         scale = _scale_and_shift(cast(invstd(i[channel]), dtype), w, None, (channel,), i, dtype)
         return cast(scale * (grad(*i) - rest), out[0].dtype)
 
     return (
         te.compute(x.shape, element, "batch_norm_dx"),
-        finish(projection, others, out[1], "dw"),
-        finish(grad_sum, others, out[2], "db"),
+        store_result(projection, others, out[1], "dw"),
+        store_result(grad_sum, others, out[2], "db"),
     )
 
 
 @compute("batch_norm_infer")
 def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
-    channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), widened(x)
+    channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), elements_of(x)
 
     def element(*i: Any) -> Expr:
         c = i[channel]

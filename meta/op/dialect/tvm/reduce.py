@@ -13,17 +13,17 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, is_one, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
-    at,
     axes_of,
-    count,
-    divisor,
-    finish,
+    count_elements,
+    elements_of,
     from_order_key,
     order_key,
     prod,
-    reduced,
-    spread,
-    widened,
+    read_broadcast,
+    read_reduced,
+    reduce_axes,
+    safe_divisor,
+    store_result,
 )
 from meta.backend.tvm.te.scan import scan
 from meta.op.dialect.tvm import compute
@@ -37,11 +37,13 @@ def _reduce_once(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callab
     @compute(name)
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
-        return finish(reduced(x, axes, reducer, prepare(x, out[0].dtype), name), axes, out[0], f"{name}_result")
+        return store_result(
+            reduce_axes(x, axes, reducer, prepare(x, out[0].dtype), name), axes, out[0], f"{name}_result"
+        )
 
 
 def _as_result_dtype(x: Any, dtype: str) -> Any:
-    return widened(x, accumulation_dtype(dtype))
+    return elements_of(x, accumulation_dtype(dtype))
 
 
 def _as_truth_values(x: Any, dtype: str) -> Any:
@@ -57,8 +59,8 @@ _reduce_once("any", te.max, _as_truth_values)
 @compute("mean")
 def mean(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(out[0].dtype)
-    total = reduced(x, axes, te.sum, widened(x, dtype), "mean_sum")
-    return finish(total, axes, out[0], "mean", lambda value: value / count(x, axes, dtype))
+    total = reduce_axes(x, axes, te.sum, elements_of(x, dtype), "mean_sum")
+    return store_result(total, axes, out[0], "mean", lambda value: value / count_elements(x, axes, dtype))
 
 
 def _extremum(name: str, largest: bool) -> None:
@@ -66,7 +68,7 @@ def _extremum(name: str, largest: bool) -> None:
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
         extremum = _extremum_key(x, axes, largest)
-        return finish(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
+        return store_result(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
 
 
 def _extremum_position(name: str, largest: bool) -> None:
@@ -85,10 +87,12 @@ def _extremum_position(name: str, largest: bool) -> None:
             for d in axes:
                 flat = flat * x.shape[d] + i[d]
             return select(
-                tirx.EQ(order_key(x(*i), largest), at(extremum, axes, i)), cast(flat, position_dtype), largest_position
+                tirx.EQ(order_key(x(*i), largest), read_reduced(extremum, axes, i)),
+                cast(flat, position_dtype),
+                largest_position,
             )
 
-        return finish(reduced(x, axes, te.min, position, f"{name}_position"), axes, out[0], name)
+        return store_result(reduce_axes(x, axes, te.min, position, f"{name}_position"), axes, out[0], name)
 
 
 def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
@@ -101,7 +105,7 @@ def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
 
 def _extremum_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
     reducer = te.max if largest else te.min
-    return reduced(x, axes, reducer, lambda *i: order_key(x(*i), largest), "best")
+    return reduce_axes(x, axes, reducer, lambda *i: order_key(x(*i), largest), "best")
 
 
 _extremum("amax", largest=True)
@@ -118,12 +122,14 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
     def share(*i: Any) -> Expr:
-        return select(tirx.EQ(x(*i), spread(y, axes, ndim, i)), one, zero)
+        return select(tirx.EQ(x(*i), read_broadcast(y, axes, ndim, i)), one, zero)
 
-    ties = reduced(x, axes, te.sum, share, "ties")
+    ties = reduce_axes(x, axes, te.sum, share, "ties")
 
     def element(*i: Any) -> Expr:
-        return cast(share(*i) * cast(spread(dy, axes, ndim, i), dtype) / at(ties, axes, i), out[0].dtype)
+        return cast(
+            share(*i) * cast(read_broadcast(dy, axes, ndim, i), dtype) / read_reduced(ties, axes, i), out[0].dtype
+        )
 
     return te.compute(out[0].shape, element, "max_dx")
 
@@ -132,20 +138,24 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
 def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     """dy times the product of the other elements: the total over x, or for a 0 the product of the nonzero elements."""
     ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
-    axes, value = axes_of(axis, len(x.shape)), widened(x)
+    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
     def is_zero(*i: Any) -> Expr:
         return tirx.EQ(value(*i), zero)
 
-    zero_count = reduced(x, axes, te.sum, lambda *i: select(is_zero(*i), one, zero), "zeros")
-    nonzero_product = reduced(x, axes, prod, lambda *i: select(is_zero(*i), one, value(*i)), "rest")
+    zero_count = reduce_axes(x, axes, te.sum, lambda *i: select(is_zero(*i), one, zero), "zeros")
+    nonzero_product = reduce_axes(x, axes, prod, lambda *i: select(is_zero(*i), one, value(*i)), "rest")
 
     def element(*i: Any) -> Expr:
-        x_is_zero, others, zeros = is_zero(*i), at(nonzero_product, axes, i), at(zero_count, axes, i)
+        x_is_zero, others, zeros = (
+            is_zero(*i),
+            read_reduced(nonzero_product, axes, i),
+            read_reduced(zero_count, axes, i),
+        )
         nonzero = select(tirx.EQ(zeros, zero), others / select(x_is_zero, one, value(*i)), zero)
         partial = select(x_is_zero, select(tirx.EQ(zeros, one), others, zero), nonzero)
-        return cast(partial * cast(spread(dy, axes, ndim, i), dtype), out[0].dtype)
+        return cast(partial * cast(read_broadcast(dy, axes, ndim, i), dtype), out[0].dtype)
 
     return te.compute(out[0].shape, element, "prod_dx")
 
@@ -153,36 +163,36 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 @compute("logsumexp", pattern="softmax")
 def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
-    axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
+    axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
     # A row maximum of inf or NaN is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
     infinity = tirx.const(float("inf"), dtype)
-    maximum = reduced(x, axes, te.max, value, "highest")
+    maximum = reduce_axes(x, axes, te.max, value, "highest")
 
     def offset(*i: Any) -> Expr:
-        row_maximum = at(maximum, axes, i)
+        row_maximum = read_reduced(maximum, axes, i)
         return select(row_maximum < infinity, row_maximum, tirx.const(0, dtype))
 
-    total = reduced(x, axes, te.sum, lambda *i: te_math.exp(value(*i) - offset(*i)), "total")
+    total = reduce_axes(x, axes, te.sum, lambda *i: te_math.exp(value(*i) - offset(*i)), "total")
     result = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + offset(*i), "logarithm")
-    return finish(result, axes, out[0], "logsumexp")
+    return store_result(result, axes, out[0], "logsumexp")
 
 
 def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
     @compute(name, pattern="softmax")
     def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
         dtype = accumulation_dtype(out[0].dtype)
-        axes, value = axes_of(axis, len(x.shape)), widened(x, dtype)
-        size = count(x, axes, dtype)
-        total = reduced(x, axes, te.sum, value, f"{name}_sum")
+        axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
+        size = count_elements(x, axes, dtype)
+        total = reduce_axes(x, axes, te.sum, value, f"{name}_sum")
         centre = te.compute(total.shape, lambda *i: total(*i) / size, f"{name}_mean")
 
         def squared(*i: Any) -> Expr:
-            difference = value(*i) - at(centre, axes, i)
+            difference = value(*i) - read_reduced(centre, axes, i)
             return difference * difference
 
-        squares = reduced(x, axes, te.sum, squared, f"{name}_squares")
-        freedom = divisor(tirx.max(size - const(size, correction), const(size, 0)))
-        return finish(squares, axes, out[0], name, lambda value: transform(value / freedom))
+        squares = reduce_axes(x, axes, te.sum, squared, f"{name}_squares")
+        freedom = safe_divisor(tirx.max(size - const(size, correction), const(size, 0)))
+        return store_result(squares, axes, out[0], name, lambda value: transform(value / freedom))
 
 
 _moment("var", lambda value: value)
@@ -192,7 +202,7 @@ _moment("std", tirx.sqrt)
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
     @compute(name, pattern="opaque")
     def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-        elements = te.compute(x.shape, widened(x, accumulation_dtype(out[0].dtype)), "element")
+        elements = te.compute(x.shape, elements_of(x, accumulation_dtype(out[0].dtype)), "element")
         total = scan(elements, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
         return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
 
@@ -206,5 +216,5 @@ def sum_to(x: Any, shape: tuple[int, ...], *, out: Any) -> Any:
     target = out[0].shape
     lead = len(x.shape) - len(target)
     axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (is_one(target[d - lead]) and not is_one(n)))
-    total = reduced(x, axes, te.sum, widened(x), "sum_to_sum")
-    return te.compute(target, lambda *i: cast(at(total, axes, [0] * lead + list(i)), out[0].dtype), "sum_to")
+    total = reduce_axes(x, axes, te.sum, elements_of(x), "sum_to_sum")
+    return te.compute(target, lambda *i: cast(read_reduced(total, axes, [0] * lead + list(i)), out[0].dtype), "sum_to")
