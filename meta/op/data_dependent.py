@@ -1,7 +1,7 @@
-"""Results whose shape depends on values: what it is, for eager calls.
+"""Sizes that depend on values, computed for eager calls.
 
-Such an operator has an argument for the sizes that values decide. Without it the type of the result has new symbolic
-sizes, and eager execution (the interpreter's too) asks the function here for arguments with the sizes filled in.
+Such an operator has an argument for these sizes. Without it the result type has new symbolic sizes; eager calls, also
+those of the interpreter, call the function here, which returns the arguments with the sizes filled in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def argwhere(x: Any, size: None) -> tuple[Any, tuple[int]]:
 
 
 def refusal(call: CallInfo) -> str | None:
-    """Why a kernel is not made of a call: its result would not have the size that was left out."""
+    """Why a dialect refuses a call: the size of the result is not given."""
     if all(t.is_static or call.args[1] is not None for t in call.outputs()):
         return None
     return "the shape of the result depends on values: kernels need a size"

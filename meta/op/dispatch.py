@@ -1,8 +1,8 @@
 """Dialects: backends that implement operators, and the choice between them.
 
-A dialect implements a base operator with an `Implementation`: a priority (plevel), a checker of the actual argument
-types, and whatever its own `kernel` function needs. The highest plevel that accepts a call wins; `with_dialect`
-replaces that order. Nothing is chosen without a reason that `explain` can repeat.
+A dialect implements a base operator with an `Implementation`: a priority (plevel), checkers of the argument types, and
+a payload for its `kernel` function. The highest plevel that accepts a call wins; `with_dialect` replaces that order.
+`explain` lists the reason of every choice.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Implementation:
 
 @dataclass(eq=False)
 class Dialect:
-    """A backend: where it runs, whether it is there, its default plevel, and how it makes kernels.
+    """A backend: its devices, whether it is available, its default plevel, and how it makes kernels.
 
-    probe: None when usable on this machine, else the reason why not; asked once.
+    probe: None when usable on this machine, else the reason; called once.
     kernel: (implementation, call) -> Kernel.
     private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
         graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
@@ -123,23 +123,23 @@ class Dialect:
     ) -> Implementation:
         """Register an implementation of `op`; raises RegistryError for a second one, or an equal plevel."""
         level = self.plevel if plevel is None else plevel
-        made = Implementation(op, self, level, payload, accepts, confirm, eager_only)
-        known = _implementations.setdefault(op, [])
-        for other in known:
-            if other.dialect is self or other.plevel == made.plevel:
+        implementation = Implementation(op, self, level, payload, accepts, confirm, eager_only)
+        others = _implementations.setdefault(op, [])
+        for other in others:
+            if other.dialect is self or other.plevel == level:
                 raise RegistryError(
                     "registry",
-                    f"{made.name} at plevel {made.plevel} meets {other.name} at {other.plevel}",
+                    f"{implementation.name} at plevel {level} meets {other.name} at {other.plevel}",
                     "one implementation a dialect and distinct plevels",
                 )
-        known.append(made)
-        known.sort(key=lambda i: -i.plevel)
-        return made
+        others.append(implementation)
+        others.sort(key=lambda i: -i.plevel)
+        return implementation
 
 
 DIALECTS: tuple[str, ...] = ("cudnn", "torch", "tvm", "reference")
-"""Packages under meta/op/dialect, each with a `DIALECT` and one module a family; the import of one is put off until a
-family of operators is first dispatched."""
+"""Packages under meta/op/dialect, each with a `DIALECT` and one module per family, imported when a call of that family
+is first dispatched."""
 
 _implementations: dict[str, list[Implementation]] = {}
 _loaded_families: set[str] = set()
@@ -147,7 +147,7 @@ _lock = RLock()
 
 
 def load_family(family: str) -> None:
-    """Import what every usable dialect has for a family of operators."""
+    """Import the modules that usable dialects have for a family of operators."""
     if family in _loaded_families:
         return
     with _lock:
@@ -191,17 +191,17 @@ class Candidate:
 
 
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
-    """Every implementation of the call's operator in the order they are tried, each with its answer."""
+    """Every implementation of the call's operator, in the order of preference, each with its refusal."""
     return [
         Candidate(i, _preference_refusal(i, in_program) or i.refusal(call)) for i in _in_order(implementations(call.op))
     ]
 
 
-def _in_order(found: list[Implementation]) -> list[Implementation]:
+def _in_order(implementations: list[Implementation]) -> list[Implementation]:
     if modes.dialects is None:
-        return found
+        return implementations
     order = {name: i for i, name in enumerate(modes.dialects)}
-    return sorted(found, key=lambda i: order.get(i.dialect.name, len(order)))
+    return sorted(implementations, key=lambda i: order.get(i.dialect.name, len(order)))
 
 
 def _preference_refusal(i: Implementation, in_program: bool) -> str | None:

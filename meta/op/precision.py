@@ -2,13 +2,12 @@
 
 The rule is the operator's own (`Op.amp`), or the user's override of it; one function serves the AutoCast pass and the
 eager autocast. "always" runs in the low dtype, "never" in float32, "infer" in the dtype of its largest operand, so
-that a small float32 operand (a bias, a scale) follows the activations instead of widening them; "keep" takes its
-operands as they are.
+that a small float32 operand (a bias, a scale) follows the activations instead of widening them; "keep" leaves its
+operands unchanged.
 
-Only an operator's data is cast: the arguments that `Op.amp_args` names, or else all tensors. What it overwrites in
-place keeps its dtype, which "never" then gives to the data (a gradient in the dtype of its parameter); an operator that
-updates its arguments and names no data is left alone. float64 is a choice of the user's, and stays, with everything
-that meets it.
+Only an operator's data is cast: the arguments in `Op.amp_args`, or all tensors if there are none. Arguments that it
+updates in place keep their dtype, and "never" casts the data to it (a gradient to the dtype of its parameter). An
+operator that updates arguments and has no `amp_args` is not cast. Calls with a float64 operand are not cast either.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[st
 
 
 def _exact(op: Op, types: tuple[Any, ...]) -> str:
-    """What "never" means: float32, but for an update the dtype of what it overwrites (the parameter of a step)."""
+    """The dtype of the rule "never": float32, or for an update in place that of the updated argument."""
     for name in op.inplace.values():
         target = types[op.schema.index[name]]
         if isinstance(target, TensorType) and dtypes.is_float(target.dtype):

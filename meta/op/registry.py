@@ -85,9 +85,9 @@ def as_type(arg: Any) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
     if isinstance(arg, TensorType):
         return arg
-    found = getattr(arg, "type", None)
-    if isinstance(found, TensorType):
-        return found
+    arg_type = getattr(arg, "type", None)
+    if isinstance(arg_type, TensorType):
+        return arg_type
     if isinstance(arg, (tuple, list)):
         return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return arg
@@ -117,10 +117,10 @@ def add(op: Op) -> Op:
         raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
     if not op.name.isidentifier() or iskeyword(op.name):
         raise RegistryError("registry", f"an operator cannot be called {op.name!r}", "names as Python's")
-    for fact, value, known in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
-        if value not in known:
-            hint = did_you_mean(str(value), known)
-            raise RegistryError(op.name, f"{fact} is {value!r}", f"{', '.join(known)}", hint)
+    for fact, value, allowed in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
+        if value not in allowed:
+            hint = did_you_mean(str(value), allowed)
+            raise RegistryError(op.name, f"{fact} is {value!r}", f"{', '.join(allowed)}", hint)
     for fact, names in (("inplace", op.inplace.values()), ("amp_args", op.amp_args)):
         unknown = set(names) - set(op.schema.names)
         if unknown:
@@ -130,7 +130,7 @@ def add(op: Op) -> Op:
 
 
 def remove(name: str) -> None:
-    """Take back a registration that turned out to be unusable."""
+    """Remove the registration of `name`, if any."""
     _ops.pop(name, None)
 
 
@@ -150,18 +150,18 @@ def load() -> None:
 
 
 def get(name: str) -> Op:
-    """The operator called `name`; raises RegistryError, with near names, when there is none."""
+    """The operator called `name`; raises RegistryError that suggests similar names."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         wrong = f"{type(name).__name__} is no operator's name"
         raise RegistryError("registry", wrong, 'a name, such as "softmax"')
-    found = _ops.get(name)
-    if found is None:
+    op = _ops.get(name)
+    if op is None:
         load()
-        found = _ops.get(name)
-    if found is None:
+        op = _ops.get(name)
+    if op is None:
         hint = did_you_mean(name, _ops)
         raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
-    return found
+    return op
 
 
 def all_ops() -> Iterator[Op]:

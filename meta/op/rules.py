@@ -1,7 +1,7 @@
 """Type rules that declarations share: broadcasting, promotion, axes, checks.
 
-Every rule takes the operator's name first, for its errors. Sizes are compared by `same_dim`, so each rule also
-works on symbolic sizes and teaches the shape-generic kernel builder which extents belong together.
+Rules raise without an operator's name; `Op.infer` adds it. They compare sizes by `same_dim`, so they also work on
+symbolic sizes and tell the shape-generic kernel builder which extents are equal.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from meta.ir.promotion import ScalarOrType, promoted_dtype
 from meta.ir.type import TensorType, tensor_type
 
 
-def require(condition: bool, wrong: str, allowed: str = "", do: str = "") -> None:
-    """Raise TypeInferenceError with the four-part text unless `condition`."""
+def require(condition: bool, problem: str, expected: str = "", remedy: str = "") -> None:
+    """Raise TypeInferenceError unless `condition`."""
     if not condition:
-        raise TypeInferenceError("", wrong, allowed, do)
+        raise TypeInferenceError("", problem, expected, remedy)
 
 
 def same_device(*types: TensorType) -> None:
-    """All on one device; raises DeviceError."""
+    """Raise DeviceError unless all are on one device."""
     for t in types[1:]:
         if t.device is not types[0].device:
             raise DeviceError(
@@ -44,7 +44,7 @@ def require_int(name: str, t: TensorType) -> None:
 
 
 def require_number(name: str, t: TensorType) -> None:
-    """Not bool."""
+    """Any dtype but bool."""
     require(t.dtype != "bool", f"'{name}' has dtype bool", "numbers", f'cast it: {name}.cast("int64")')
 
 
@@ -101,10 +101,10 @@ def axis_indices(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def reduced_shape(shape: Shape, axes: Sequence[int] | None, keepdims: bool) -> Shape:
     """The shape after reducing `axes` (None: all)."""
-    gone = axis_indices(axes, len(shape)) if shape else ()
+    reduced = axis_indices(axes, len(shape)) if shape else ()
     if keepdims:
-        return tuple(1 if i in gone else d for i, d in enumerate(shape))
-    return tuple(d for i, d in enumerate(shape) if i not in gone)
+        return tuple(1 if i in reduced else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in reduced)
 
 
 def require_ordered(low: object, high: object, strictly: bool = False) -> None:
@@ -115,7 +115,7 @@ def require_ordered(low: object, high: object, strictly: bool = False) -> None:
 
 
 def require_sizes(shape: Shape) -> None:
-    """Sizes that are not negative (symbolic ones are not)."""
+    """No negative size; symbolic sizes pass."""
     require(not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",
             "sizes of 0 and up")  # fmt: skip
 
@@ -153,7 +153,7 @@ def _broadcast_axis(shapes: Sequence[Shape], back: int) -> Dim:
 
 
 def held_dtype(*args: ScalarOrType) -> str:
-    """`promoted_dtype`; raises TypeInferenceError for a Python integer outside of its range."""
+    """`promoted_dtype`; raises TypeInferenceError for a Python number outside of its range."""
     out = promoted_dtype(*args)
     for value in args:
         if not isinstance(value, TensorType):
@@ -162,7 +162,7 @@ def held_dtype(*args: ScalarOrType) -> str:
 
 
 def require_held(value: float, dtype: str) -> None:
-    """A Python number that becomes one of `dtype` lies within its range; integers do not wrap around."""
+    """Raise TypeInferenceError unless a Python number lies in the range of `dtype`: integers do not wrap around."""
     bits = value.bit_length() if isinstance(value, int) else 0
     if dtypes.is_float(dtype):
         fits, allowed = bits < 1024, "up to 1.8e308"
@@ -187,14 +187,14 @@ def first_tensor(args: Iterable[object]) -> TensorType | None:
         if isinstance(arg, TensorType):
             return arg
         if isinstance(arg, tuple):
-            found = first_tensor(arg)  # pyright: ignore[reportUnknownArgumentType]
-            if found is not None:
-                return found
+            tensor = first_tensor(arg)  # pyright: ignore[reportUnknownArgumentType]
+            if tensor is not None:
+                return tensor
     return None
 
 
 def resolve_reshape(old: Shape, new: Shape) -> Shape:
-    """`new` with a size of -1 worked out. Raises TypeInferenceError when the numbers of elements differ."""
+    """`new` with the size of -1 computed. Raises TypeInferenceError when the numbers of elements differ."""
     unknown = [i for i, d in enumerate(new) if d == -1]
     require(len(unknown) <= 1, f"shape {show(new)} has {len(unknown)} sizes of -1", "at most one")
     total = product(old)

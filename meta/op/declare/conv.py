@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType, tensor_type
-from meta.op import rules, window
+from meta.op import rules, windows
 from meta.op.registry import declare
 from meta.schema import conv as schema
 
@@ -28,9 +28,9 @@ def _conv_shape(rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, di
         f"w has {w[0]} out channels in {groups} groups",
         "a multiple of groups",
     )
-    steps, pads, dilations = window.attributes(rank, stride, padding, dilation)
+    steps, pads, dilations = windows.attributes(rank, stride, padding, dilation)
     spatial = tuple(
-        window.window_count(size, kernel, step, pad, spread)
+        windows.window_count(size, kernel, step, pad, spread)
         for size, kernel, step, pad, spread in zip(x[2:], w[2:], steps, pads, dilations, strict=True)
     )
     return (x[0], w[0], *spatial)
@@ -116,12 +116,12 @@ def _transposed_shape(
         f"x has {x[1]} channels in {groups} groups",
         "a multiple of groups",
     )
-    steps, pads, dilations = window.attributes(rank, stride, padding, dilation)
-    more = window.per_axis("output_padding", extra, rank, least=0)
+    steps, pads, dilations = windows.attributes(rank, stride, padding, dilation)
+    more = windows.per_axis("output_padding", extra, rank, least=0)
     for added, step in zip(more, steps, strict=True):
         rules.require(added < step, f"output_padding is {more} with stride {steps}", "smaller than the stride")
     sizes = tuple(
-        (size - 1) * step + window.reach(kernel, spread) - before - after + added
+        (size - 1) * step + windows.reach(kernel, spread) - before - after + added
         for size, kernel, step, (before, after), spread, added in zip(
             x[2:], w[2:], steps, pads, dilations, more, strict=True
         )

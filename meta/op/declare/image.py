@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.ir.type import TensorType, TupleType
-from meta.op import rules, window
+from meta.op import rules, windows
 from meta.op.registry import declare
 from meta.schema import image as schema
 
@@ -27,7 +27,7 @@ def _declare_resize(rank: int) -> None:
         four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
         1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats."""
         _check(rank, x, method)
-        return x.with_shape((*x.shape[:2], *window.per_axis("size", size, rank)))
+        return x.with_shape((*x.shape[:2], *windows.per_axis("size", size, rank)))
 
     @declare(backward, schema=schema.resize_dx)
     def resize_dx(dy: TensorType, shape: _Ints, method: str, *_: object) -> TensorType:

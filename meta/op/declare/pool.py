@@ -6,7 +6,7 @@ from math import prod
 
 from meta.dim import Shape, is_static
 from meta.ir.type import TensorType, TupleType, tensor_type
-from meta.op import rules, window
+from meta.op import rules, windows
 from meta.op.registry import declare
 from meta.schema import pool as schema
 
@@ -29,13 +29,13 @@ def _spatial(rank: int, shape: Shape) -> tuple[int, ...]:
 def _pooled(
     rank: int, shape: Shape, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
 ) -> Shape:
-    windows = window.pool_windows(_spatial(rank, shape), kernel, stride, padding, dilation, ceil_mode)
-    return (*shape[:2], *(axis.count for axis in windows))
+    axes = windows.pool_windows(_spatial(rank, shape), kernel, stride, padding, dilation, ceil_mode)
+    return (*shape[:2], *(axis.count for axis in axes))
 
 
 def _adapted(rank: int, shape: Shape, size: _Ints) -> Shape:
     _spatial(rank, shape)
-    return (*shape[:2], *window.per_axis("size", size, rank))
+    return (*shape[:2], *windows.per_axis("size", size, rank))
 
 
 def _numeric(x: TensorType) -> None:

@@ -11,7 +11,7 @@ from meta.backend.cudnn.handle import Handle, handles
 from meta.backend.cudnn.kernel import Run, unfit
 from meta.backend.cudnn.plans import Solution
 from meta.device import Device
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
@@ -61,7 +61,7 @@ def problem(call: CallInfo, tf32: bool) -> Problem:
         n: t.shape for n, t in zip(numbers, (*call.tensors(), *call.outputs()), strict=True)
     }  # fmt: skip
     args, rank = call.bind(), len(shapes[X]) - 2
-    stride, pads, dilation = window.attributes(rank, args["stride"], args["padding"], args["dilation"])
+    stride, pads, dilation = windows.attributes(rank, args["stride"], args["padding"], args["dilation"])
     before, after = tuple(b for b, _ in pads), tuple(a for _, a in pads)
     x, w, y = (shapes[n] for n in (X, W, Y))
     if rank == 1:

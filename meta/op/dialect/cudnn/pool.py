@@ -9,10 +9,10 @@ from meta.backend.cudnn import library
 from meta.backend.cudnn.descriptors import Descriptor, factor, pooling, tensor
 from meta.backend.cudnn.handle import handles
 from meta.backend.cudnn.kernel import Run, unfit
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
-from meta.op.window import Windows
+from meta.op.windows import Windows
 
 _MAX: Final = 0
 _Ints = tuple[int, ...]
@@ -23,8 +23,8 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
     spatial = args["x"].shape[2:]
     if "kernel" in args:
         names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
-        return window.pool_windows(spatial, *(args[name] for name in names))
-    return window.adaptive_pool_windows(spatial, tuple(map(int, call.outputs()[0].shape[2:])))
+        return windows.pool_windows(spatial, *(args[name] for name in names))
+    return windows.adaptive_pool_windows(spatial, tuple(map(int, call.outputs()[0].shape[2:])))
 
 
 def unsuited(call: CallInfo) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meta.backend.reference.precision import widen
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.reference import DIALECT
 
 _Ints = tuple[int, ...]
@@ -22,7 +22,7 @@ def _grouped(x: Any, groups: int, axis: int) -> Any:
 
 def _taps(kernel: _Ints, counts: _Ints, stride: _Ints, dilation: _Ints) -> Iterator[tuple[_Ints, tuple[slice, ...]]]:
     """Each element of the window with the positions of the padded input that it meets."""
-    steps, _, spreads = window.attributes(len(kernel), stride, (0,), dilation)
+    steps, _, spreads = windows.attributes(len(kernel), stride, (0,), dilation)
     for r in product(*map(range, kernel)):
         yield (
             r,
@@ -33,14 +33,14 @@ def _taps(kernel: _Ints, counts: _Ints, stride: _Ints, dilation: _Ints) -> Itera
 
 
 def _padded(x: Any, padding: _Ints) -> Any:
-    return np.pad(x, ((0, 0), (0, 0), *window.pads(padding, x.ndim - 2)))
+    return np.pad(x, ((0, 0), (0, 0), *windows.pads(padding, x.ndim - 2)))
 
 
 def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
-    steps, _, spreads = window.attributes(x.ndim - 2, stride, padding, dilation)
+    steps, _, spreads = windows.attributes(x.ndim - 2, stride, padding, dilation)
     data, kernel = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(w), groups, 0)
     counts = tuple(
-        (d - window.reach(k, s)) // t + 1
+        (d - windows.reach(k, s)) // t + 1
         for d, k, s, t in zip(data.shape[3:], w.shape[2:], spreads, steps, strict=True)
     )
     out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *counts), data.dtype)
@@ -50,7 +50,7 @@ def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups:
 
 
 def conv_dx(w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
-    pads = window.pads(padding, len(shape) - 2)
+    pads = windows.pads(padding, len(shape) - 2)
     grad, kernel = _grouped(widen(dy), groups, 1), _grouped(widen(w), groups, 0)
     sizes = tuple(d + before + after for d, (before, after) in zip(shape[2:], pads, strict=True))
     out = np.zeros((shape[0], groups, shape[1] // groups, *sizes), grad.dtype)
@@ -74,10 +74,10 @@ def conv_dw(x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilati
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
-    steps, pads, spreads = window.attributes(x.ndim - 2, stride, padding, dilation)
-    more = window.per_axis("output_padding", output_padding, x.ndim - 2, 0)
+    steps, pads, spreads = windows.attributes(x.ndim - 2, stride, padding, dilation)
+    more = windows.per_axis("output_padding", output_padding, x.ndim - 2, 0)
     sizes = tuple(
-        (d - 1) * t + window.reach(k, s) - p[0] - p[1] + e
+        (d - 1) * t + windows.reach(k, s) - p[0] - p[1] + e
         for d, t, k, s, p, e in zip(x.shape[2:], steps, w.shape[2:], spreads, pads, more, strict=True)
     )
     return conv_dx(w, x, (x.shape[0], w.shape[1] * groups, *sizes), stride, padding, dilation, groups)

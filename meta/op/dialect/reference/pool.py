@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from meta.backend.reference.precision import widen
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.reference import DIALECT
-from meta.op.window import Windows
+from meta.op.windows import Windows
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
@@ -93,7 +93,7 @@ def max_pool(x: Any, *window_args: Any) -> Any:
 
 
 def max_pool_with_indices(x: Any, *window_args: Any) -> Any:
-    return _max_with_indices(x, window.pool_windows(x.shape[2:], *window_args))
+    return _max_with_indices(x, windows.pool_windows(x.shape[2:], *window_args))
 
 
 def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *_: Any) -> Any:
@@ -102,17 +102,17 @@ def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *_: Any) -> Any:
 
 def avg_pool(x: Any, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg(x, window.pool_windows(x.shape[2:], *window_args), include_pad)
+    return _avg(x, windows.pool_windows(x.shape[2:], *window_args), include_pad)
 
 
 def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg_dx(dy, shape, window.pool_windows(shape[2:], *window_args), include_pad)
+    return _avg_dx(dy, shape, windows.pool_windows(shape[2:], *window_args), include_pad)
 
 
 def _adapted(x: Any, size: _Ints) -> _Axes:
     rank = x.ndim - 2
-    return window.adaptive_pool_windows(x.shape[2:], window.per_axis("size", size, rank))
+    return windows.adaptive_pool_windows(x.shape[2:], windows.per_axis("size", size, rank))
 
 
 def adaptive_max_pool(x: Any, size: _Ints) -> Any:
@@ -128,7 +128,7 @@ def adaptive_avg_pool(x: Any, size: _Ints) -> Any:
 
 
 def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
-    return _avg_dx(dy, shape, window.adaptive_pool_windows(shape[2:], dy.shape[2:]), False)
+    return _avg_dx(dy, shape, windows.adaptive_pool_windows(shape[2:], dy.shape[2:]), False)
 
 
 _FUNCTIONS = {

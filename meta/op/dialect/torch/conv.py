@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from meta.dtype import is_float
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.torch import DIALECT
 from meta.op.dispatch import CallInfo
 
@@ -18,8 +18,8 @@ _aten = torch.ops.aten
 def _pad_asymmetric(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
     """x, padded here if the padding is asymmetric; the padding for ATen; and the pads (before, after) of each axis."""
     rank = x.ndim - 2
-    pads = window.pads(padding, rank)
-    if window.symmetric(pads):
+    pads = windows.pads(padding, rank)
+    if windows.symmetric(pads):
         return x, [before for before, _ in pads], pads
     flat = [p for pair in reversed(pads) for p in pair]
     return torch.constant_pad_nd(x, flat), [0] * rank, pads
@@ -42,7 +42,7 @@ def conv_dx(
     # ATen reads only the shape of x, which is that of `out`.
     x, pad, pads = _pad_asymmetric(out, padding)
     dx = _backward(dy, x, w, stride, pad, dilation, groups, [True, False, False])[0]
-    if not window.symmetric(pads):
+    if not windows.symmetric(pads):
         dx = dx[(..., *(slice(before, before + d) for (before, _), d in zip(pads, shape[2:], strict=True)))]
     out.copy_(dx)
 

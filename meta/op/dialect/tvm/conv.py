@@ -6,7 +6,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import narrow, widen
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.tvm import compute
 
 _Ints = tuple[int, ...]
@@ -41,11 +41,11 @@ def _window_axes(kernel: list[int]) -> list[Any]:
 def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
     """Cross-correlation of x, (batch, channels, *spatial), with w, (out channels, channels / groups, *window)."""
     kernel = _sizes(w)[2:]
-    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
+    steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
     data = padded(x, pads)
     outs, ins, *_ = _sizes(w)
     batch, _, *sizes = _sizes(data)
-    counts = [(d - window.reach(k, s)) // t + 1 for d, k, s, t in zip(sizes, kernel, spreads, steps, strict=True)]
+    counts = [(d - windows.reach(k, s)) // t + 1 for d, k, s, t in zip(sizes, kernel, spreads, steps, strict=True)]
     c, r = te.reduce_axis((0, ins), "c"), _window_axes(kernel)
     each = outs // groups
 
@@ -63,10 +63,10 @@ def convolve_dx(
     """Every element of dy spread over the window that it was computed from, as a correlation of dy, with zeros between
     and around its elements, with the kernel backwards."""
     outs, ins, *kernel = _sizes(w)
-    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
+    steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
     before = [p[0] for p in pads]
     spread = _spread(dy, shape[2:], steps, [p - (k - 1) * s for p, k, s in zip(before, kernel, spreads, strict=True)],
-                     [window.reach(k, s) for k, s in zip(kernel, spreads, strict=True)])  # fmt: skip
+                     [windows.reach(k, s) for k, s in zip(kernel, spreads, strict=True)])  # fmt: skip
     each = outs // groups
     o, r = te.reduce_axis((0, each), "o"), _window_axes(kernel)
 
@@ -99,7 +99,7 @@ def convolve_dw(
 ) -> Any:
     """For every element of the kernel the products of all pairs that it joined."""
     outs, ins, *kernel = shape
-    steps, pads, spreads = window.attributes(len(kernel), stride, padding, dilation)
+    steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
     data = padded(x, pads)
     batch, _, *counts = _sizes(dy)
     n, y = te.reduce_axis((0, batch), "n"), [te.reduce_axis((0, d), f"y{i}") for i, d in enumerate(counts)]

@@ -12,10 +12,10 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.select import select
-from meta.op import window
+from meta.op import windows
 from meta.op.dialect.tvm import _max_pool as planes
 from meta.op.dialect.tvm import compute
-from meta.op.window import Windows
+from meta.op.windows import Windows
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
@@ -174,46 +174,46 @@ def _narrow_max(x: Any, axes: _Axes) -> Any:
 
 
 def max_pool(x: Any, *window_args: Any) -> Any:
-    return _narrow_max(x, window.pool_windows(_spatial(x.shape), *window_args))
+    return _narrow_max(x, windows.pool_windows(_spatial(x.shape), *window_args))
 
 
 def max_pool_with_indices(x: Any, *window_args: Any, out: Any, kind: str) -> Any:
-    return _max_with_indices(x, window.pool_windows(_spatial(x.shape), *window_args), out[1].dtype, kind)
+    return _max_with_indices(x, windows.pool_windows(_spatial(x.shape), *window_args), out[1].dtype, kind)
 
 
 def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *window_args: Any, kind: str) -> Any:
-    return _max_dx(dy, indices, shape, window.pool_windows(shape[2:], *window_args), kind)
+    return _max_dx(dy, indices, shape, windows.pool_windows(shape[2:], *window_args), kind)
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg(x, window.pool_windows(_spatial(x.shape), *window_args), include_pad)
+    return _avg(x, windows.pool_windows(_spatial(x.shape), *window_args), include_pad)
 
 
 def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
     *window_args, include_pad = args
-    return _avg_dx(dy, shape, window.pool_windows(shape[2:], *window_args), include_pad)
+    return _avg_dx(dy, shape, windows.pool_windows(shape[2:], *window_args), include_pad)
 
 
 def adaptive_max_pool(x: Any, size: _Ints, *, out: Any) -> Any:
-    return _narrow_max(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
+    return _narrow_max(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)))
 
 
 def adaptive_max_pool_with_indices(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
-    axes = window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape))
+    axes = windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape))
     return _max_with_indices(x, axes, out[1].dtype, kind)
 
 
 def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, kind: str) -> Any:
-    return _max_dx(dy, indices, shape, window.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), kind)
+    return _max_dx(dy, indices, shape, windows.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), kind)
 
 
 def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
-    return _avg(x, window.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
+    return _avg(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
 
 
 def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
-    return _avg_dx(dy, shape, window.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), False)
+    return _avg_dx(dy, shape, windows.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), False)
 
 
 _COMPUTES = {

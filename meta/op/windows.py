@@ -14,18 +14,18 @@ from meta.op import rules
 
 
 def per_axis(name: str, value: Sequence[int], rank: int, least: int = 1) -> tuple[int, ...]:
-    """An attribute given once, or once an axis, as one value for each of `rank` axes."""
+    """One value for each of `rank` axes, from one for all of them or one for each."""
     fits = len(value) in (1, rank) and all(v >= least for v in value)
     one_each = f"one int or {rank}, each at least {least}" if rank > 1 else f"one int, at least {least}"
-    rules.require(fits, f"{name} is {_shown(value)}", one_each)
+    rules.require(fits, f"{name} is {_text(value)}", one_each)
     return tuple(value) * rank if len(value) == 1 else tuple(value)
 
 
 def pads(value: Sequence[int], rank: int) -> tuple[tuple[int, int], ...]:
-    """(before, after) for each axis from one int, one an axis, or all befores followed by all afters."""
+    """(before, after) for each axis, from one int, one int per axis, or all befores followed by all afters."""
     fits = len(value) in (1, rank, 2 * rank) and all(v >= 0 for v in value)
-    rules.require(fits, f"padding is {_shown(value)}",
-                  f"one int, {rank} (one an axis) or {2 * rank} (befores, then afters), none negative")  # fmt: skip
+    rules.require(fits, f"padding is {_text(value)}",
+                  f"one int, {rank} (one per axis) or {2 * rank} (befores, then afters), none negative")  # fmt: skip
     if len(value) == 1:
         return ((value[0], value[0]),) * rank
     if len(value) == rank:
@@ -40,24 +40,24 @@ def attributes(
     return per_axis("stride", stride, rank), pads(padding, rank), per_axis("dilation", dilation, rank)
 
 
-def _shown(value: Sequence[int]) -> str:
+def _text(value: Sequence[int]) -> str:
     return str(value[0]) if len(value) == 1 else str(tuple(value))
 
 
 def symmetric(padding: Sequence[tuple[int, int]]) -> bool:
-    """Whether every axis is padded alike on both sides."""
+    """Whether every axis has equal padding on both sides."""
     return all(before == after for before, after in padding)
 
 
 def reach(kernel: Dim, dilation: int) -> Dim:
-    """How many elements a dilated kernel spans."""
+    """The number of elements that a dilated kernel spans."""
     return (kernel - 1) * dilation + 1
 
 
 def window_count(
     size: Dim, kernel: Dim, stride: int, pad: tuple[int, int], dilation: int, ceil_mode: bool = False
 ) -> Dim:
-    """How many windows fit along an axis; with `ceil_mode` also a last one that starts inside the input or the padding
+    """The number of windows along an axis; with `ceil_mode` also a last one that starts inside the input or the padding
     before it but ends beyond. Raises TypeInferenceError when none fits."""
     span = reach(kernel, dilation)
     room = size + pad[0] + pad[1] - span
@@ -93,21 +93,21 @@ class Windows:
         return i * self.size // self.count if self.adaptive else i * self.stride - self.before
 
     def position(self, i: Any, r: Any) -> Any:
-        """Where element r of window i is."""
+        """The position of element r of window i."""
         return self.start(i) + r * self.dilation
 
     def inside(self, i: Any, r: Any) -> list[Any]:
         """Conditions for element r of window i to exist; none where it always does."""
-        at = self.position(i, r)
+        position = self.position(i, r)
         if self.adaptive:
-            return [at < _ceil_div((i + 1) * self.size, self.count)]
-        conditions = [at >= 0] if self.before else []
+            return [position < _ceil_div((i + 1) * self.size, self.count)]
+        conditions = [position >= 0] if self.before else []
         last = (self.count - 1) * self.stride - self.before + (self.kernel - 1) * self.dilation
-        return [*conditions, at < self.size] if last >= self.size else conditions
+        return [*conditions, position < self.size] if last >= self.size else conditions
 
     @property
     def candidates(self) -> int:
-        """How many windows may cover a position."""
+        """The number of windows that may cover a position."""
         if self.adaptive:
             ends = (((h + 1) * self.count - 1) // self.size for h in range(self.size))
             return max(end - h * self.count // self.size + 1 for h, end in enumerate(ends))
@@ -119,8 +119,9 @@ class Windows:
             i = h * self.count // self.size + j
             return i, [i <= ((h + 1) * self.count - 1) // self.size]
         if self.dilation > 1:
-            at = h + self.before - j * self.dilation
-            return at // self.stride, [at >= 0, at % self.stride == 0, at // self.stride < self.count]
+            offset = h + self.before - j * self.dilation
+            i = offset // self.stride
+            return i, [offset >= 0, offset % self.stride == 0, i < self.count]
         i = (h + self.before) // self.stride - j
         conditions = [i >= 0] if self.candidates > 1 else []
         if (self.size - 1 + self.before) // self.stride >= self.count:
@@ -130,8 +131,8 @@ class Windows:
         return i, conditions
 
     def elements(self, i: Any, include_pad: bool, most: Any = min, least: Any = max) -> Any:
-        """How many elements window i has, counting those in the padding or not, at least 1; an int where all windows
-        are alike. `most` and `least` are the minimum and maximum of two values."""
+        """The number of elements of window i, with or without those in the padding, at least 1; an int if all windows
+        have as many. `most` and `least` are the minimum and maximum of two values."""
         if self.adaptive:
             return _ceil_div((i + 1) * self.size, self.count) - self.start(i)
         end = self.size + (self.after if include_pad else 0)
