@@ -832,8 +832,8 @@ def conv1d_transpose(
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
 ) -> T:
-    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
-    element of x adds a scaled copy of the kernel to the result.
+    """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
+    scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
     stride: Step between windows: one int, or one per axis.
@@ -999,8 +999,8 @@ def conv2d_transpose(
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
 ) -> T:
-    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
-    element of x adds a scaled copy of the kernel to the result.
+    """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
+    scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
     stride: Step between windows: one int, or one per axis.
@@ -1166,8 +1166,8 @@ def conv3d_transpose(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
 ) -> T:
-    """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
-    element of x adds a scaled copy of the kernel to the result.
+    """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
+    scaled copy of the kernel to the result.
     x: Input, (batch, channels, *spatial).
     w: Kernel, (channels, out channels / groups, *window).
     stride: Step between windows: one int, or one per axis.

@@ -95,8 +95,8 @@ def _declare_conv(rank: int, **facts: str) -> None:
     def conv_transpose(
         x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
     ) -> TensorType:
-        """The transpose of a convolution (its gradient with respect to the input, as an operator of its own): every
-        element of x adds a scaled copy of the kernel to the result."""
+        """The transpose of a convolution, which is also its gradient with respect to the input: every element of x
+        adds a scaled copy of the kernel to the result."""
         _numbers(x=x, w=w)
         shape = _transposed_shape(rank, x.shape, w.shape, stride, padding, output_padding, dilation, groups)
         return tensor_type(shape, x.dtype, x.device)

@@ -35,6 +35,13 @@ def test_has_a_gradient_entry(op: Op) -> None:
     assert op.name in entries()
 
 
+@pytest.mark.parametrize("op", [op for op in OPS if op.recorded_as], ids=repr)
+def test_is_recorded_as_an_operator_of_the_same_arguments(op: Op) -> None:
+    recorded = get_op(op.recorded_as)
+    assert recorded.schema.args == op.schema.args
+    assert len(recorded.outputs) > 1
+
+
 @every_op
 def test_has_a_sample(op: Op) -> None:
     rows = [row for row in samples() if row.op == op.name]

@@ -25,9 +25,9 @@ _KINDS: Final = {
     "dw": ("wgrad", (X, Y, W)),
     "transpose": ("dgrad", (Y, W, X)),
 }
-"""What cuDNN calls an operator, and what its tensors are to it, by the end of its name."""
+"""By the suffix of an operator's name: cuDNN's name for the operation, and those of its tensors."""
 _MOST: Final = 16
-"""Plans that are built and measured for a problem, in the order of cuDNN's heuristics."""
+"""Plans built and measured per problem, in the order of cuDNN's heuristics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Problem:
 
 
 def problem(call: CallInfo, tf32: bool) -> Problem:
-    """The convolution that a call asks for; one spatial axis becomes two."""
+    """The convolution of a call; one spatial axis becomes two."""
     _base, _, suffix = call.op.name.partition("_")
     kind, numbers = _KINDS[suffix]
     shapes: dict[int, Any] = {
@@ -101,7 +101,7 @@ def _solution(wanted: Problem, handle: Handle) -> Solution:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """Why the arguments are not what cuDNN convolves."""
+    """The reason why cuDNN does not support the arguments."""
     reason = unfit(call)
     if reason:
         return reason
@@ -113,7 +113,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 
 def without_plan(call: CallInfo) -> str | None:
-    """Why cuDNN itself refuses a convolution."""
+    """The reason why cuDNN refuses the convolution."""
     missing = frontend.missing()
     return missing or _solution(problem(call, settings.tf32_allowed()), handles(call.device)()).refusal
 

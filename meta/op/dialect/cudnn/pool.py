@@ -28,7 +28,7 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """Why cuDNN's pooling is not what a call asks for."""
+    """The reason why cuDNN's pooling does not support a call."""
     reason = unfit(call)
     if reason:
         return reason

@@ -18,7 +18,7 @@ _Axes = tuple[Windows, ...]
 
 
 def _windows(axes: _Axes) -> Iterator[tuple[_Ints, tuple[Any, ...]]]:
-    """Each window with an index that takes its elements out of the spatial axes."""
+    """Each window with the index of its elements in the spatial axes."""
     members = [
         [[axis.position(i, r) for r in range(axis.kernel) if all(axis.inside(i, r))] for i in range(axis.count)]
         for axis in axes
@@ -42,7 +42,7 @@ def _lowest(dtype: Any) -> Any:
 
 
 def _argmax(values: Any) -> Any:
-    """Index along the last axis: the first of equal elements, the last of those that are no number."""
+    """The index of the maximum along the last axis: the first of equal elements, the last of several NaN."""
     nans = np.isnan(values)
     last_nan = values.shape[-1] - 1 - np.argmax(nans[..., ::-1], -1)
     return np.where(nans.any(-1), last_nan, np.argmax(values, -1))

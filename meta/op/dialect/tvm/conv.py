@@ -60,8 +60,8 @@ def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, gro
 def convolve_dx(
     w: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
-    """Every element of dy spread over the window that it was computed from, as a correlation of dy, with zeros between
-    and around its elements, with the kernel backwards."""
+    """Each element of dy added to its window, as a correlation of dy, with zeros between and around its elements, with
+    the reversed kernel."""
     outs, ins, *kernel = _sizes(w)
     steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
     before = [p[0] for p in pads]
@@ -80,7 +80,7 @@ def convolve_dx(
 
 
 def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[Any]) -> Any:
-    """dy with steps - 1 zeros between its elements; position 0 of the result is position `shift` of that."""
+    """dy with steps - 1 zeros between its elements, read from position `shift` on."""
     batch, channels, *counts = _sizes(dy)
     shape = (batch, channels, *(d + k - 1 for d, k in zip(size, reach, strict=True)))
 
@@ -97,7 +97,7 @@ def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reac
 def convolve_dw(
     x: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
-    """For every element of the kernel the products of all pairs that it joined."""
+    """For each element of the kernel, the sum of the products x * dy that it connects."""
     outs, ins, *kernel = shape
     steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
     data = padded(x, pads)

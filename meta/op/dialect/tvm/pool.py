@@ -1,6 +1,7 @@
 """TE computes of pooling, for any number of spatial axes.
 
-Backward operators gather: every element of dx sums over the windows that cover it, so nothing is written twice.
+Gradients gather: every element of dx sums over the windows that cover it, so no element is written twice. On a CPU, max
+pooling with indices and its gradient are loops (`_max_pool`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ def _spatial(shape: Any) -> tuple[int, ...]:
 
 
 def _where(conditions: list[Any], value: Any, otherwise: Any) -> Any:
-    """`value` where the conditions hold. Both are computed, as a branch would keep loops from being vectorised."""
+    """`value` where the conditions hold. Both values are computed: a branch would prevent vectorisation."""
     return select(tirx.all(*conditions), value, otherwise) if conditions else value
 
 
 def _within(i: Any, count: int) -> Any:
-    """The nearest index that exists."""
+    """The nearest index in range(count)."""
     return tirx.max(tirx.min(i, count - 1), 0)
 
 
@@ -40,7 +41,7 @@ def _lowest(dtype: str) -> Any:
 
 
 def _first(a: Any, b: Any, dtype: str) -> Any:
-    """Whether a is the maximum of the two because it is larger or not a number."""
+    """Whether a is the maximum of the two: larger, or NaN."""
     return tirx.any(a > b, tirx.isnan(a)) if dtypes.is_float(dtype) else a > b
 
 
@@ -49,15 +50,15 @@ def _reduction_axes(axes: _Axes) -> list[Any]:
 
 
 def _element(axes: _Axes, i: Any, r: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Where element r of window i is (if it is nowhere, another place), and the conditions for it to exist."""
+    """The position of element r of window i, clamped to the plane, and the conditions for it to be inside."""
     inside = [axis.inside(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
-    at = [axis.position(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
-    clamped = [_within(p, axis.size) if some else p for axis, p, some in zip(axes, at, inside, strict=True)]
+    positions = [axis.position(a, b) for axis, a, b in zip(axes, i, r, strict=True)]
+    clamped = [_within(p, axis.size) if some else p for axis, p, some in zip(axes, positions, inside, strict=True)]
     return clamped, [condition for some in inside for condition in some]
 
 
 def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
-    # In 64 bits, as all sizes are where a result meets the operator that it is fused with.
+    # 64 bits: a fused operator declares the sizes of its operands so.
     return (*x.shape[:2], *(tirx.IntImm("int64", axis.count) for axis in axes))
 
 
@@ -68,17 +69,17 @@ def _max(x: Any, axes: _Axes) -> Any:
     r = _reduction_axes(axes)
 
     def element(n: Any, c: Any, *i: Any) -> Any:
-        at, inside = _element(axes, i, r)
-        return largest(_where(inside, widen(x(n, c, *at)), _lowest(dtype)), r)
+        position, inside = _element(axes, i, r)
+        return largest(_where(inside, widen(x(n, c, *position)), _lowest(dtype)), r)
 
     return te.compute(_pooled_shape(x, axes), element, "max_pool")
 
 
-def _place(at: list[Any], axes: _Axes, dtype: str) -> Any:
-    """The flat index of a position in its plane."""
-    flat = at[0]
-    for a, axis in zip(at[1:], axes[1:], strict=True):
-        flat = flat * axis.size + a
+def _flat_index(position: list[Any], axes: _Axes, dtype: str) -> Any:
+    """The index of a position in the flattened plane."""
+    flat = position[0]
+    for p, axis in zip(position[1:], axes[1:], strict=True):
+        flat = flat * axis.size + p
     return flat.astype(dtype)
 
 
@@ -86,30 +87,28 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
     """The maximum of each window and its flat index: of equal elements the first, of several NaN the last; -1 for a
     window without elements.
 
-    It is the index of least rank, where a NaN ranks before everything, the later the better, then come the elements
-    equal to the maximum. (A reduction of pairs would do in one pass, but TVM vectorises those wrongly.)"""
+    Two reductions: the maximum, then the least rank. A NaN at index k has rank -1 - k, an element equal to the maximum
+    its index, any other element the largest integer. (TVM vectorises reductions of pairs wrongly.)"""
     if kind == "cpu":
         return planes.max_with_indices(x, axes, index)
     largest = _max(x, axes)
     r = _reduction_axes(axes)
-    nowhere, missing = tirx.max_value(index), tirx.const(-1, index)
+    outside, missing = tirx.max_value(index), tirx.const(-1, index)
 
     def rank(n: Any, c: Any, *i: Any) -> Any:
-        at, inside = _element(axes, i, r)
-        value, place = widen(x(n, c, *at)), _place(at, axes, index)
-        key = tirx.Select(value == largest(n, c, *i), place, nowhere)
+        position, inside = _element(axes, i, r)
+        value, flat = widen(x(n, c, *position)), _flat_index(position, axes, index)
+        key = tirx.Select(value == largest(n, c, *i), flat, outside)
         if dtypes.is_float(accumulation_dtype(x.dtype)):
-            key = tirx.Select(tirx.isnan(value), missing - place, key)
-        return te.min(_where(inside, key, nowhere), r)
+            key = tirx.Select(tirx.isnan(value), missing - flat, key)
+        return te.min(_where(inside, key, outside), r)
 
-    def chosen(*i: Any) -> Any:
+    def decoded(*i: Any) -> Any:
         key = ranks(*i)
-        return tirx.Select(
-            key < 0, tirx.const(-1, index) - key, tirx.Select(key == nowhere, tirx.const(-1, index), key)
-        )
+        return tirx.Select(key < 0, missing - key, tirx.Select(key == outside, missing, key))
 
     ranks = te.compute(largest.shape, rank, "rank")
-    return narrow(largest, x.dtype), te.compute(largest.shape, chosen, "indices")
+    return narrow(largest, x.dtype), te.compute(largest.shape, decoded, "indices")
 
 
 def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:
@@ -117,7 +116,7 @@ def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:
         return planes.max_dx(dy, indices, shape)
 
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        here = indices(n, c, *i) == _place(list(h), axes, indices.dtype)
+        here = indices(n, c, *i) == _flat_index(list(h), axes, indices.dtype)
         return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, accumulation_dtype(dy.dtype)))
 
     return _gather(shape, dy.dtype, axes, share, "max_pool_dx")
@@ -129,9 +128,9 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
     single = all(axis.candidates == 1 for axis in axes)
 
     def element(n: Any, c: Any, *h: Any) -> Any:
-        found = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
-        conditions = [condition for _, some in found for condition in some]
-        i = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, found, strict=True)]
+        covering = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
+        conditions = [condition for _, some in covering for condition in some]
+        i = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, covering, strict=True)]
         value = _where(conditions, share(h, n, c, i), tirx.const(0, accumulation_dtype(dtype)))
         return value if single else te.sum(value, j)
 
@@ -139,7 +138,7 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
 
 
 def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
-    """How many elements window i counts."""
+    """The number of elements that window i divides by."""
     total: Any = 1
     for axis, a in zip(axes, i, strict=True):
         total = axis.elements(a, include_pad, tirx.min, tirx.max) * total
