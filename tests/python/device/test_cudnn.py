@@ -1,4 +1,4 @@
-"""The cuDNN dialect on a GPU: sample rows and larger shapes against float64 on the CPU, threads, streams, capture."""
+"""The cuDNN dialect on a GPU: samples and larger shapes against float64 on the CPU, threads, streams, graph capture."""
 
 from __future__ import annotations
 
@@ -32,48 +32,47 @@ LIMITS: dict[str, tuple[float, float]] = {
     "bfloat16": (1.6e-2, 1e-2),
     "float32": (1e-4, 1e-4),
 }
-"""(relative, absolute) for sums of many products, which cuDNN adds in another order."""
+"""(rtol, atol) for sums of many products; cuDNN adds them in a different order."""
 
 
-def ours(name: str) -> Any:
-    """cuDNN's implementation of an operator, None without one."""
+def cudnn_implementation(name: str) -> Any:
+    """cuDNN's implementation of an operator, or None."""
     return next((i for i in implementations(get(name)) if i.dialect.name == "cudnn"), None)
 
 
 class Typed(TensorLike):
     """A tensor without values."""
 
-    def __init__(self, kind: TensorType) -> None:
-        self.type = kind
+    def __init__(self, type_: TensorType) -> None:
+        self.type = type_
 
 
-def info(sample: Sample, dtype: str) -> CallInfo:
-    """A sample's call on CUDA, by types."""
-
+def call_info(sample: Sample, dtype: str) -> CallInfo:
+    """The types of a sample's call on CUDA."""
     op = sample.operator
     args, kwargs = sample.map(lambda t, _: Typed(tensor_type(t.shape, t.dtype_in(dtype), CUDA)))
     types = tuple(map(as_type, op.schema.bind(op.name, args, kwargs)))
     return CallInfo(op, types, op.declare(*types), CUDA)
 
 
-def rows() -> list[Any]:
-    """Every sample row and dtype that cuDNN accepts, for operators that it implements."""
+def accepted_samples() -> list[Any]:
+    """Every sample and dtype that cuDNN accepts."""
     settings.allow_tf32(False)
     out = []
     for sample in samples():
-        found = ours(sample.op)
-        if found is None:
+        implementation = cudnn_implementation(sample.op)
+        if implementation is None:
             continue
         for dtype in sample.run_dtypes():
-            with meta.with_dialect("cudnn"):  # small ones too
-                accepts = found.refusal(info(sample, dtype)) is None
+            with meta.with_dialect("cudnn"):  # skips the crossover limits
+                accepts = implementation.refusal(call_info(sample, dtype)) is None
             if accepts:
                 out.append(pytest.param(sample, dtype, id=f"{sample!r}-{dtype}"))
     settings.allow_tf32(None)
     return out
 
 
-@pytest.mark.parametrize(("sample", "dtype"), rows())
+@pytest.mark.parametrize(("sample", "dtype"), accepted_samples())
 def test_samples_match_the_reference(sample: Sample, dtype: str) -> None:
     host = make_call(sample, dtype)
     call = host.to_meta("cuda")
@@ -83,30 +82,28 @@ def test_samples_match_the_reference(sample: Sample, dtype: str) -> None:
     check_values(sample, host, dtype, result, f"cudnn.{sample.op}")
 
 
-def test_samples_reach_all_other_operators() -> None:
-    """Those that tests below run: rows of adaptive pooling of one and three axes do not divide into equal windows, of
-    conv1d are padded on one side, of the gradient of attention are not in halves."""
-    reached = {row.values[0].op for row in rows()}
-    mine = {s.op for s in samples() if ours(s.op)}
-    known = {"conv1d", "conv1d_dx", "conv1d_dw", "scaled_dot_product_attention_dx"}
-    missed = {name for name in mine - reached if not name.startswith("adaptive") or "2d" in name}
-    assert missed == known
+def test_samples_miss_only_expected_operators() -> None:
+    """Tests below run the others: cuDNN rejects samples of adaptive pooling of one and three axes (unequal windows), of
+    conv1d (one-sided padding) and of the gradient of attention (not half precision)."""
+    accepted = {parameters.values[0].op for parameters in accepted_samples()}
+    implemented = {s.op for s in samples() if cudnn_implementation(s.op)}
+    missed = {name for name in implemented - accepted if not name.startswith("adaptive") or "2d" in name}
+    assert missed == {"conv1d", "conv1d_dx", "conv1d_dw", "scaled_dot_product_attention_dx"}
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (2, 3, 4, 6, 8)])
 def test_adaptive_pooling_of_one_and_three_axes(shape: tuple[int, ...]) -> None:
     rank = len(shape) - 2
     x, name = values(*shape), f"adaptive_max_pool{rank}d"
-    close(run(name, [x], 2), reference(name, [x], 2), LIMITS["float32"])
+    assert_close(run(name, [x], 2), reference(name, [x], 2), LIMITS["float32"])
 
 
 def values(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
-    drawn = np.random.default_rng(seed).standard_normal(shape)
-    return drawn.astype(meta.dtype.to_numpy(dtype))
+    return np.random.default_rng(seed).standard_normal(shape).astype(meta.dtype.to_numpy(dtype))
 
 
 def run(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
-    """Results on CUDA by cuDNN, as float64."""
+    """The results of cuDNN as float64."""
     operands = [None if a is None else meta.array(a, device="cuda") for a in arrays]
     with meta.with_dialect("cudnn"):
         result = getattr(meta, name)(*operands, *attributes, **named)
@@ -115,7 +112,7 @@ def run(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[An
 
 
 def reference(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> list[Any]:
-    """The same in float64 on the CPU."""
+    """The results in float64 on the CPU."""
     operands = [None if a is None else meta.array(a.astype(np.float64)) for a in arrays]
     with meta.with_dialect(["torch", "reference"]):
         result = getattr(meta, name)(*operands, *attributes, **named)
@@ -123,9 +120,9 @@ def reference(name: str, arrays: list[Any], *attributes: Any, **named: Any) -> l
     return [r.numpy() for r in flat]
 
 
-def close(found: list[Any], expected: list[Any], limits: tuple[float, float], terms: float = 1.0) -> None:
-    """Compare, the absolute limit growing with the root of the number of `terms` in each sum."""
-    for a, b in zip(found, expected, strict=True):
+def assert_close(results: list[Any], expected: list[Any], limits: tuple[float, float], terms: float = 1.0) -> None:
+    """Compare results; the absolute tolerance grows with the square root of the number of `terms` in each sum."""
+    for a, b in zip(results, expected, strict=True):
         np.testing.assert_allclose(a, b, limits[0], limits[1] * max(terms, 1.0) ** 0.5)
 
 
@@ -146,12 +143,12 @@ def test_large_convolutions(x: Any, w: Any, attributes: dict[str, Any], dtype: s
     terms = float(np.prod(w[1:]))
     name = f"conv{len(x) - 2}d"
     y = reference(name, [data, kernel], **attributes)
-    close(run(name, [data, kernel], **attributes), y, LIMITS[dtype], terms)
+    assert_close(run(name, [data, kernel], **attributes), y, LIMITS[dtype], terms)
     dy = values(*y[0].shape, seed=2, dtype=dtype)
     expected = reference(f"{name}_dx", [kernel, dy], x, **attributes)
-    close(run(f"{name}_dx", [kernel, dy], x, **attributes), expected, LIMITS[dtype], terms)
+    assert_close(run(f"{name}_dx", [kernel, dy], x, **attributes), expected, LIMITS[dtype], terms)
     expected = reference(f"{name}_dw", [data, dy], w, **attributes)
-    close(
+    assert_close(
         run(f"{name}_dw", [data, dy], w, **attributes), expected, LIMITS[dtype], float(np.prod(dy.shape) / dy.shape[1])
     )
 
@@ -171,7 +168,7 @@ def test_tf32_can_be_switched_off() -> None:
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_large_softmax(name: str, dtype: str) -> None:
     x = values(64, 5000, dtype=dtype)
-    close(run(name, [x]), reference(name, [x]), LIMITS[dtype])
+    assert_close(run(name, [x]), reference(name, [x]), LIMITS[dtype])
 
 
 @pytest.mark.parametrize("axis", [1, -1])
@@ -180,13 +177,13 @@ def test_large_batch_norm(axis: int) -> None:
     state = [values(32, seed=1), np.abs(values(32, seed=2)), values(32, seed=3), values(32, seed=4)]
     limits = LIMITS["float32"]
     expected = reference("batch_norm_train", [x, *state], axis=axis)
-    close(run("batch_norm_train", [x, *state], axis=axis), expected, limits)
-    close(
+    assert_close(run("batch_norm_train", [x, *state], axis=axis), expected, limits)
+    assert_close(
         run("batch_norm_infer", [x, *state], axis=axis), reference("batch_norm_infer", [x, *state], axis=axis), limits
     )
     arrays = [values(*x.shape, seed=5), x, state[2], *(e.astype(np.float32) for e in expected[3:])]
-    found = run("batch_norm_train_dxwb", arrays, axis=axis)
-    close(found, reference("batch_norm_train_dxwb", arrays, axis=axis), limits, 3136)
+    results = run("batch_norm_train_dxwb", arrays, axis=axis)
+    assert_close(results, reference("batch_norm_train_dxwb", arrays, axis=axis), limits, 3136)
 
 
 def test_running_statistics_are_updated_in_place() -> None:
@@ -201,20 +198,20 @@ def test_running_statistics_are_updated_in_place() -> None:
 
 
 def test_new_statistics_may_be_separate_arrays() -> None:
-    """As programs may give them."""
+    """Programs may pass separate arrays for the updated statistics."""
     x, mean, var = values(4, 8, 5, 5), values(8, seed=1), np.ones(8, "float32")
     op = get("batch_norm_train")
     operands = [meta.array(a, device="cuda") for a in (x, mean, var)]
     types = tuple(map(as_type, op.schema.bind(op.name, operands, {})))
     info = CallInfo(op, types, op.declare(*types), CUDA)
     results = [meta.array(np.zeros(t.shape, "float32"), device="cuda") for t in info.outputs()]
-    dialect("cudnn").kernel(ours(op.name), info)(*[a._data for a in (*operands, *results)])
-    close([r.numpy() for r in results], reference(op.name, [x, mean, var]), LIMITS["float32"])
+    dialect("cudnn").kernel(cudnn_implementation(op.name), info)(*[a._data for a in (*operands, *results)])
+    assert_close([r.numpy() for r in results], reference(op.name, [x, mean, var]), LIMITS["float32"])
     np.testing.assert_array_equal(operands[1].numpy(), mean)
 
 
 def test_compiled_programs_match_the_reference() -> None:
-    """A compiled program: its first call, the recorded one, and one with new inputs."""
+    """The first call of a compiled program, a recorded one, and one with new inputs."""
 
     @meta.trace
     def program(x: Any, w: Any, gamma: Any) -> Any:
@@ -228,10 +225,10 @@ def test_compiled_programs_match_the_reference() -> None:
         compiled = meta.vm.compile(program, "cuda")
     for seed in (3, 4, 5):
         x = values(4, 8, 14, 14, seed=seed)
-        found = compiled(meta.array(x, device="cuda"), *parameters)
+        results = compiled(meta.array(x, device="cuda"), *parameters)
         with meta.with_dialect(["torch", "reference"]):
             expected = program(*(meta.array(a.astype(np.float64)) for a in (x, w, gamma)))
-        close([f.numpy() for f in found], [e.numpy() for e in expected], LIMITS["float32"], 784)
+        assert_close([r.numpy() for r in results], [e.numpy() for e in expected], LIMITS["float32"], 784)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -242,15 +239,17 @@ def test_attention(shape: Any, dtype: str, causal: bool) -> None:
     arrays = [values(*q, dtype=dtype), values(*v[:3], q[3], seed=1, dtype=dtype), values(*v, seed=2, dtype=dtype)]
     name = "scaled_dot_product_attention"
     y, lse = reference(name, arrays, causal=causal)
-    close(run(name, arrays, causal=causal), [y, lse], LIMITS[dtype], 4)
+    assert_close(run(name, arrays, causal=causal), [y, lse], LIMITS[dtype], 4)
     dy = values(*y.shape, seed=3, dtype=dtype)
     kind = meta.dtype.to_numpy(dtype)
     saved = [*arrays, y.astype(kind), lse.astype(np.float32), dy]
-    close(run(f"{name}_dx", saved, causal=causal), reference(f"{name}_dx", saved, causal=causal), LIMITS[dtype], 16)
+    assert_close(
+        run(f"{name}_dx", saved, causal=causal), reference(f"{name}_dx", saved, causal=causal), LIMITS[dtype], 16
+    )
 
 
 def test_concurrent_threads_and_streams_match_one_thread() -> None:
-    """Threads on streams of their own run the same operators at once and get what one thread gets."""
+    """Threads with separate streams run the same operators concurrently and get the results of one thread."""
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
 
     def work() -> Any:
@@ -274,7 +273,7 @@ def test_concurrent_threads_and_streams_match_one_thread() -> None:
 
 
 def test_replays_captured_kernels_on_new_values() -> None:
-    """Kernels recorded in a CUDA graph run again on new values, their scratch memory with them."""
+    """Kernels captured in a CUDA graph run again on new values, with their scratch memory."""
     x, w = meta.array(values(4, 32, 28, 28), device="cuda"), meta.array(values(32, 32, 3, 3, seed=1), device="cuda")
     gamma = meta.array(values(28, seed=2), device="cuda")
     with meta.with_dialect("cudnn"):
@@ -287,7 +286,7 @@ def test_replays_captured_kernels_on_new_values() -> None:
         op = get(name)
         bound = op.schema.bind(name, args, {})
         types = tuple(map(as_type, bound))
-        kernel = dialect("cudnn").kernel(ours(name), CallInfo(op, types, op.declare(*types), CUDA))
+        kernel = dialect("cudnn").kernel(cudnn_implementation(name), CallInfo(op, types, op.declare(*types), CUDA))
         operands = [bound[i] for i in op.schema.tensor_positions if bound[i] is not None]
         kernels.append((kernel, [t._data for t in (*operands, result)]))
 
@@ -307,10 +306,10 @@ def test_replays_captured_kernels_on_new_values() -> None:
     graph.replay()
     torch.cuda.synchronize()
     y_again = reference("conv2d", [fresh, w.numpy()], padding=1)[0]
-    close([out[0].numpy()], [y_again], LIMITS["float32"], 288)
-    close([out[1].numpy()], reference("softmax", [y_again]), (1e-3, 1e-4))
+    assert_close([out[0].numpy()], [y_again], LIMITS["float32"], 288)
+    assert_close([out[1].numpy()], reference("softmax", [y_again]), (1e-3, 1e-4))
     expected = reference("conv2d_dw", [fresh, y_again], tuple(w.shape), padding=1)
-    close([out[3].numpy()], expected, LIMITS["float32"], 28 * 28 * 4 * 288)
+    assert_close([out[3].numpy()], expected, LIMITS["float32"], 28 * 28 * 4 * 288)
 
 
 def test_rejects_a_first_call_during_capture() -> None:
@@ -319,7 +318,7 @@ def test_rejects_a_first_call_during_capture() -> None:
     op = get("conv2d")
     bound = op.schema.bind("conv2d", (x, w), {})
     types = tuple(map(as_type, bound))
-    kernel = dialect("cudnn").kernel(ours("conv2d"), CallInfo(op, types, op.declare(*types), CUDA))
+    kernel = dialect("cudnn").kernel(cudnn_implementation("conv2d"), CallInfo(op, types, op.declare(*types), CUDA))
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream), meta.use_stream(stream.cuda_stream):
         torch.from_dlpack(x).add_(1)  # an empty graph is worth a warning to torch
@@ -328,6 +327,6 @@ def test_rejects_a_first_call_during_capture() -> None:
 
 
 def test_convolution_samples_run_in_every_float_dtype() -> None:
-    """Of the convolutions' first row."""
+    """The first sample of conv2d runs in every float dtype that cuDNN supports for it."""
     sample = next(s for s in samples() if s.op == "conv2d")
-    assert {p.values[1] for p in rows() if p.values[0] is sample} >= set(FLOAT_DTYPES) - {"float64"}
+    assert {p.values[1] for p in accepted_samples() if p.values[0] is sample} >= set(FLOAT_DTYPES) - {"float64"}

@@ -33,10 +33,10 @@ def test_keys_consist_of_seed_and_offset() -> None:
 
 def test_generators_are_independent() -> None:
     meta.random.seed(1)
-    mine = Generator(1)
-    assert meta.random.uniform((4,), generator=mine).tolist() == meta.random.uniform((4,)).tolist()
+    generator = Generator(1)
+    assert meta.random.uniform((4,), generator=generator).tolist() == meta.random.uniform((4,)).tolist()
     before = meta.random.default_generator.state
-    meta.random.uniform((4,), generator=mine)
+    meta.random.uniform((4,), generator=generator)
     assert meta.random.default_generator.state == before
 
 
