@@ -48,6 +48,18 @@ PROGRAMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def without_gradients():
+    """Operators that a program defined, removed after the tests of this module."""
+    names = ("odd_0", "odd_1", "odd_2")
+    for name in names:
+        meta.define(name, binary.binary, gradient="not_implemented: not asked for")(lambda x1, x2: x1)
+    yield names
+    for name in names:
+        registry.remove(name)
+        delattr(meta, name)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_the_tape(name):
     function, shapes = PROGRAMS[name]
@@ -193,8 +205,8 @@ def test_gradients_of_random_programs_are_those_of_finite_differences(seed):
     assert abs(along - numeric) <= 0.03 * max(1.0, abs(numeric))
 
 
-def test_all_missing_gradients_are_named_at_once():
-    missing = _without_gradients()
+def test_all_missing_gradients_are_named_at_once(without_gradients):
+    missing = without_gradients
     with pytest.raises(GradientError) as error:
         passes.auto_diff()(
             parsed(
@@ -217,22 +229,13 @@ def test_all_missing_gradients_are_named_at_once():
         )
     rows = str(error.value).split("\n")
     assert [row.split("]")[0] for row in rows] == ["[odd_2", "[odd_1", "[odd_0"]
-    assert all("argument 'x1' has no gradient (nobody asked); detach it" in row for row in rows)
+    assert all("argument 'x1' has no gradient (not asked for); detach it" in row for row in rows)
 
 
-def test_gradients_that_nobody_needs_may_be_missing():
-    odd = _without_gradients()[0]
+def test_gradients_that_nobody_needs_may_be_missing(without_gradients):
+    odd = without_gradients[0]
     module = adjoint(program(lambda x, y: x * getattr(meta, odd)(y.detach(), y.detach()), X, X))
     assert len(module.main.body.results) == 3
-
-
-def _without_gradients():
-    """Operators of the user's, registered for the life of the process."""
-    names = ("odd_0", "odd_1", "odd_2")
-    for name in names:
-        if name not in registry._ops:
-            meta.define(name, binary.binary, gradient="not_implemented: nobody asked")(lambda x1, x2: x1)
-    return names
 
 
 def test_recursion_has_no_gradient():
