@@ -86,6 +86,11 @@ def _per_row(work: int) -> Sample:
     return sample("softmax_dx", x, x)
 
 
+def _batch_norm(work: int) -> Sample:
+    c = T(64)
+    return sample("batch_norm_infer", T(max(1, work // (1 << 16)), 64, 32, 32), c, T(64, low=0.5, high=1.5), c, c)
+
+
 def _per_channel(work: int) -> Sample:
     channels = max(1, (1 << 26) // work)
     x, c = T(max(1, work // 1024), channels, 32, 32), T(channels)
@@ -109,7 +114,7 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("conv?d_dx", "multiplications"): _convolution("conv2d_dx"),
     ("conv?d_dw", "multiplications"): _convolution("conv2d_dw"),
     ("conv?d_transpose", "multiplications"): _convolution("conv2d_transpose"),
-    ("*pool?d*", "elements"): _pool,
+    ("*max_pool?d", "elements"): _pool,
     ("*softmax", "columns"): _columns,
     ("*softmax", "elements in columns"): _in_columns,
     ("*softmax", "elements in rows"): _rows("softmax", 1024),
@@ -118,6 +123,7 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("layer_norm", "elements"): _rows("layer_norm", 1024),
     ("layer_norm_dx", "elements"): _layer_norm_dx,
     ("layer_norm_dwb", "elements"): _rows("layer_norm_dwb", 1024, operands=2),
+    ("batch_norm_infer", "elements in columns"): _batch_norm,
     ("batch_norm_train_dxwb", "elements per channel of a large call"): _per_channel,
 }
 """(operators, unit) of a limit -> a function that returns a call of about a given work. Limits without one are kept."""

@@ -1,0 +1,72 @@
+"""Crossover limits: rows that dispatch reads, and calls that measure them."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.crossovers import PROBLEMS, crossing, render
+from meta.device import device
+from meta.ir.type import TensorType, tensor_type
+from meta.op import crossover
+from meta.op.crossover import LIMITS, MEASURES, Limit
+from meta.op.dispatch import CallInfo
+from meta.op.registry import all_ops, as_type, get
+from meta.schema._types import TensorLike
+from meta.testing.samples import Sample
+
+
+class Typed(TensorLike):
+    """A tensor without values."""
+
+    def __init__(self, kind: TensorType) -> None:
+        self.type = kind
+
+
+def call_info(sample: Sample, kind: str) -> CallInfo:
+    op, on = get(sample.op), device(kind)
+    args, kwargs = sample.map(lambda t, _: Typed(tensor_type(t.shape, t.dtype or "float32", on)))
+    types: tuple[Any, ...] = tuple(map(as_type, op.schema.bind(op.name, args, kwargs)))
+    return CallInfo(op, types, op.infer(types), on)
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.dialect}-{limit.operators}-{limit.unit}")
+def test_limits_name_operators_and_units(limit: Limit) -> None:
+    assert limit.unit in MEASURES
+    assert any(fnmatchcase(op.name, limit.operators) for op in all_ops())
+    assert limit.least or limit.most is not None
+    assert limit.measured
+
+
+def test_calls_that_measure_limits_belong_to_a_limit() -> None:
+    assert set(PROBLEMS) <= {(limit.operators, limit.unit) for limit in LIMITS}
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.dialect}-{limit.operators}-{limit.unit}")
+def test_calls_that_measure_limits_lie_on_both_sides(limit: Limit) -> None:
+    problem = PROBLEMS.get((limit.operators, limit.unit))
+    for end in filter(None, (limit.least, limit.most)):
+        assert problem is not None
+        refused = [limit.refusal(call_info(problem(work), limit.device)) is not None for work in (end // 4, end * 4)]
+        assert refused == ([True, False] if end == limit.least else [False, True])
+
+
+def test_limits_of_another_device_do_not_apply() -> None:
+    problem = PROBLEMS["sort", "elements"]
+    assert crossover.refusal("torch", call_info(problem(64), "cpu")) is not None
+    assert crossover.refusal("torch", call_info(problem(64), "cuda")) is None
+
+
+def test_crossing_is_the_last_change_of_sides() -> None:
+    assert crossing([(100, 0.5), (400, 1.5)], faster_above=True) == 200
+    assert crossing([(100, 1.2), (200, 0.9), (800, 1.5)], faster_above=True) == 400
+    assert crossing([(100, 1.2), (400, 0.5)], faster_above=False) == 200
+    assert crossing([(100, 1.2), (400, 1.5)], faster_above=True) is None
+
+
+def test_rows_are_rendered_as_they_are_written() -> None:
+    text = Path(crossover.__file__).read_text()
+    assert all(render(limit) in text for limit in LIMITS)
