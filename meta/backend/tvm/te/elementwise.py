@@ -10,6 +10,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.ir.promotion import promoted_dtype
@@ -56,8 +57,8 @@ def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
 
 
 def is_one(extent: Any) -> bool:
-    """Whether an extent is known to be 1."""
-    return isinstance(extent, tirx.IntImm) and int(extent) == 1
+    """Whether an extent is known to be 1 (sizes of 1 stay numbers in generic kernels)."""
+    return getattr(extent, "value", extent) == 1 if isinstance(extent, (int, tirx.IntImm)) else False
 
 
 def cast(x: Expr, dtype: str) -> Expr:
@@ -110,3 +111,13 @@ def libm(name: str) -> Callable[..., Expr]:
         return tirx.call_pure_extern(dtype, name + "f" if dtype == "float32" else name, *x)
 
     return call
+
+
+def softplus(x: Expr, beta: float = 1.0) -> Expr:
+    """log(1 + e**z) / beta with z = beta x, as max(z, 0) + log(1 + e**-|z|): no overflow, no cancellation."""
+    scale = const(x, beta)
+
+    def softplus_of(z: Expr) -> Expr:
+        return (select(z < const(x, 0), const(x, 0), z) + te_math.log1p(te_math.exp(-tirx.abs(z)))) / scale
+
+    return let(x * scale, softplus_of)

@@ -8,6 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
@@ -123,3 +124,16 @@ def safe_divisor(number: Expr) -> Expr:
     through a root."""
     zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
     return tirx.sqrt(number) if zero else number
+
+
+def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
+    """x - max(x) along an axis, its exponentials, and their sum with the axis kept."""
+    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
+    # The maximum may skip NaN, and is the lowest finite number for a row of -inf: the sum is NaN or 0 all the same.
+    maximum = reduce_axes(x, axes, te.max, value, "highest")
+
+    def shifted(*i: Any) -> Any:
+        return value(*i) - read_reduced(maximum, axes, i)
+
+    exps = te.compute(x.shape, lambda *i: te_math.exp_nonpositive(shifted(*i)), "powers")
+    return shifted, exps, reduce_axes(x, axes, te.sum, lambda *i: exps(*i), "total")

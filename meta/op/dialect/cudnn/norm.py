@@ -1,17 +1,17 @@
-"""Batch norm by the C API; layer norm (`_layer_norm`) by nvidia-cudnn-frontend."""
+"""Batch norm by the C API; layer norm by nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from meta.backend.cuda import driver as cuda
-from meta.backend.cudnn import library
+from meta.backend.cudnn import layer_norm, library
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handles
 from meta.backend.cudnn.kernel import Run, around, filled, unfit
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
-from meta.op.dialect.cudnn import DIALECT, _layer_norm
+from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
@@ -144,5 +144,6 @@ def _backward(call: CallInfo) -> Run:
 DIALECT.implement("batch_norm_train", _train, accepts=unsupported)
 DIALECT.implement("batch_norm_infer", _infer, accepts=unsupported, eager_only=True)
 DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=unsupported)
-
-__all__ = ["_layer_norm"]
+DIALECT.implement("layer_norm", layer_norm.forward, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
+DIALECT.implement("layer_norm_dx", layer_norm.dx, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
+DIALECT.implement("layer_norm_dwb", layer_norm.dwb, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)

@@ -11,8 +11,8 @@ from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import cast
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import Index, nest
+from meta.backend.tvm.te.sort import sort_positions
 from meta.op.dialect.tvm import compute
-from meta.op.dialect.tvm.sort import sort_positions
 
 Expr = Any
 Taps = list[tuple[Expr, Expr]]

@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.elementwise import cast, is_nan, select
+from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
+from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
 from meta.op import data_dependent
 from meta.op.dialect.tvm import compute
-from meta.op.dialect.tvm.movement import modulo, unflattened
-from meta.op.dialect.tvm.transform import is_one
 from meta.op.dispatch import CallInfo
 
 Slices = list[tuple[Any, Any]]

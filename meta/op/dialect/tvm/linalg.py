@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te
+from meta.backend.tvm.te.elementwise import is_one
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.op.dialect.tvm import compute
-from meta.op.dialect.tvm.transform import is_one
 
 
 @compute("matmul")

@@ -8,21 +8,20 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, element, select
+from meta.backend.tvm.te.elementwise import cast, const, element, select, softplus
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,
     count_elements,
     elements_of,
+    exponentials,
     read_reduced,
     reduce_axes,
     store_result,
 )
 from meta.op.declare.loss import class_axis
 from meta.op.dialect.tvm import compute
-from meta.op.dialect.tvm.nn import exponentials
-from meta.op.dialect.tvm.unary import softplus
 
 Expr = Any
 

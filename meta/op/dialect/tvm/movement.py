@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.op.dialect.tvm import compute
 from meta.op.dispatch import CallInfo
 
@@ -17,24 +18,6 @@ def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
         return te.compute(out[0].shape, lambda i: x(*unflattened(tirx.floordiv(i, count), x.shape)), "repeat")
     axis = axis % len(x.shape)
     return te.compute(out[0].shape, lambda *i: x(*i[:axis], tirx.floordiv(i[axis], count), *i[axis + 1 :]), "repeat")
-
-
-def unflattened(offset: Any, shape: Any) -> list[Any]:
-    """The index, axis by axis, of the element at `offset` of a row-major tensor."""
-    index: list[Any] = []
-    for size in reversed(tuple(shape)[1:]):
-        index.append(modulo(offset, size))
-        offset = offset if is_zero(size) else tirx.floordiv(offset, size)
-    return [offset, *reversed(index)] if len(shape) else []
-
-
-def modulo(offset: Any, size: Any) -> Any:
-    """`offset` modulo an extent; `offset` itself for an empty axis, which has no elements to read."""
-    return offset if is_zero(size) else tirx.floormod(offset, size)
-
-
-def is_zero(extent: Any) -> bool:
-    return getattr(extent, "value", extent) == 0
 
 
 @compute("tile", sizes=("reps",))

@@ -10,23 +10,10 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, select
 from meta.backend.tvm.te.precision import accumulation_dtype, widen
-from meta.backend.tvm.te.reduce import Value, axes_of, elements_of, read_reduced, reduce_axes
+from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
 from meta.op.dialect.tvm import compute
 
 Expr = Any
-
-
-def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
-    """x - max(x) along an axis, its exponentials, and their sum with the axis kept."""
-    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
-    # The maximum may skip NaN, and is the lowest finite number for a row of -inf: the sum is NaN or 0 all the same.
-    maximum = reduce_axes(x, axes, te.max, value, "highest")
-
-    def shifted(*i: Any) -> Expr:
-        return value(*i) - read_reduced(maximum, axes, i)
-
-    exps = te.compute(x.shape, lambda *i: te_math.exp_nonpositive(shifted(*i)), "powers")
-    return shifted, exps, reduce_axes(x, axes, te.sum, lambda *i: exps(*i), "total")
 
 
 def _scalar_result(x: Any, value: float, name: str) -> Any:

@@ -1,104 +1,34 @@
-"""Sorting: a stable merge sort of positions, one row at a time, written as loops."""
+"""TE computes of sorting."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.elementwise import const, select
-from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.reduce import order_key
-from meta.backend.tvm.te.scan import Index, nest
+from meta.backend.tvm.adapter import te
+from meta.backend.tvm.te.scan import Index
+from meta.backend.tvm.te.sort import move_last, sort_positions
 from meta.op.dialect.tvm import compute
 
 
 @compute("argsort")
 def argsort(x: Any, axis: int, descending: bool) -> Any:
     positions, axis = sort_positions(x, axis, descending)
-    return te.compute(x.shape, lambda *i: positions(*_move_last(i, axis)), "argsort")
+    return te.compute(x.shape, lambda *i: positions(*move_last(i, axis)), "argsort")
 
 
 @compute("sort")
 def sort(x: Any, axis: int, descending: bool) -> Any:
     positions, axis = sort_positions(x, axis, descending)
-    return te.compute(x.shape, lambda *i: x(*_replace_index(i, axis, positions(*_move_last(i, axis)))), "sort")
+    return te.compute(x.shape, lambda *i: x(*_replace_index(i, axis, positions(*move_last(i, axis)))), "sort")
 
 
 @compute("topk")
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> Any:
     positions, axis = sort_positions(x, axis, largest)
-    indices = te.compute(out[1].shape, lambda *i: positions(*_move_last(i, axis)), "topk_indices")
+    indices = te.compute(out[1].shape, lambda *i: positions(*move_last(i, axis)), "topk_indices")
     return te.compute(out[0].shape, lambda *i: x(*_replace_index(i, axis, indices(*i))), "topk_values"), indices
-
-
-def _move_last(index: Index, axis: int) -> Index:
-    """An index with the entry of `axis` moved to the end."""
-    return (*index[:axis], *index[axis + 1 :], *index[axis : axis + 1])
 
 
 def _replace_index(index: Index, axis: int, position: Any) -> Index:
     """An index with the entry of `axis` replaced."""
     return (*index[:axis], position, *index[axis + 1 :]) if index else index
-
-
-def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
-    """The sorted positions, along the last axis of the result, and the axis of x that was sorted."""
-    if not x.shape:
-        return te.compute((), lambda: _int(0), "order"), 0
-    axis = axis % len(x.shape)
-    *others, size = _move_last(tuple(x.shape), axis)
-    keys = te.compute((*others, size), lambda *i: _sort_key(x(*i[:axis], i[-1], *i[axis:-1])), "keys")
-    merged = te.extern([[2, *others, size]], [keys], nest(others, _merge_sort(size, descending)), dtype="int64")
-    return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
-
-
-def _sort_key(x: Any) -> Any:
-    """An integer that sorts like x; -0.0 equals 0.0."""
-    zero = const(x, 0)
-    return order_key(x if dtype_of(x) == "bool" else select(tirx.EQ(x, zero), zero, x), largest=True)
-
-
-def _merge_sort(size: Any, descending: bool) -> Any:
-    """Loops that sort the positions of one row bottom-up: they merge runs of 1, 2, 4, ... elements from one half of the
-    buffer into the other. Passes come in pairs, so that the result ends in the first half."""
-
-    def row(index: Index, buffers: list[Any]) -> None:
-        keys, order = buffers
-        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), "int64", scope="local"))
-        left, right, width = range(3)
-
-        def is_before(b: Any, a: Any) -> Any:
-            first, second = keys[(*index, b)], keys[(*index, a)]
-            return first > second if descending else first < second
-
-        def merge(half: int, run: Any) -> None:
-            with script_tirx.serial(0, tirx.floordiv(size + 2 * run - 1, 2 * run)) as pair:
-                start = pair * 2 * run
-                middle, end = tirx.min(start + run, size), tirx.min(start + 2 * run, size)
-                state[left] = start
-                state[right] = middle
-                with script_tirx.serial(0, end - start) as step:
-                    a = order[(half, *index, tirx.min(state[left], size - 1))]
-                    b = order[(half, *index, tirx.min(state[right], size - 1))]
-                    from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, is_before(b, a)))
-                    with script_tirx.If(from_right):
-                        with script_tirx.Then():
-                            order[(1 - half, *index, start + step)] = b
-                            state[right] = state[right] + 1
-                        with script_tirx.Else():
-                            order[(1 - half, *index, start + step)] = a
-                            state[left] = state[left] + 1
-
-        with script_tirx.serial(0, size) as position:
-            order[(0, *index, position)] = position
-        state[width] = _int(1)
-        with script_tirx.While(state[width] < size):
-            merge(0, state[width])
-            merge(1, state[width] * 2)
-            state[width] = state[width] * 4
-
-    return row
-
-
-def _int(value: int) -> Any:
-    return tirx.const(value, "int64")

@@ -7,6 +7,7 @@ from typing import Any
 from meta.backend.memory import allocation
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
+from meta.backend.tvm.te.elementwise import is_one
 from meta.op.declare.transform import moved, swapped
 from meta.op.dialect.tvm import DIALECT, compute
 
@@ -45,11 +46,6 @@ def _broadcast(x: Any, shape: Any) -> Any:
     return te.compute(
         shape, lambda *i: x(*(0 if is_one(d) else j for d, j in zip(x.shape, i[lead:], strict=True))), "broadcast"
     )
-
-
-def is_one(extent: Any) -> bool:
-    """Whether an extent is known to be 1 (sizes of 1 stay numbers in generic kernels)."""
-    return extent == 1 if isinstance(extent, int) else getattr(extent, "value", None) == 1
 
 
 def _permute(x: Any, order: tuple[int, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import const, is_float, is_nan, let, libm, select
+from meta.backend.tvm.te.elementwise import const, is_float, is_nan, let, libm, select, softplus
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.op.dialect.tvm import elementwise
 
@@ -38,16 +38,6 @@ def sigmoid_dx(y: Expr, dy: Expr) -> Expr:
 def silu_dx(x: Expr, dy: Expr) -> Expr:
     one = const(x, 1)
     return let(te_math.sigmoid(x), lambda s: dy * s * (one + x * (one - s)))
-
-
-def softplus(x: Expr, beta: float = 1.0) -> Expr:
-    """log(1 + e**z) / beta with z = beta x, as max(z, 0) + log(1 + e**-|z|): no overflow, no cancellation."""
-    scale = const(x, beta)
-
-    def softplus_of(z: Expr) -> Expr:
-        return (select(z < const(x, 0), const(x, 0), z) + te_math.log1p(te_math.exp(-tirx.abs(z)))) / scale
-
-    return let(x * scale, softplus_of)
 
 
 def elu(x: Expr, alpha: float) -> Expr:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meta.backend.cudnn import frontend, plans
 from meta.backend.cudnn.frontend import Graph
@@ -17,8 +17,9 @@ from meta.backend.cudnn.plans import Solution
 from meta.backend.memory import allocation
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dialect.cudnn import DIALECT
-from meta.op.dispatch import CallInfo
+
+if TYPE_CHECKING:
+    from meta.op.dispatch import CallInfo
 
 X: Final = 1
 SCALE: Final = 2
@@ -111,7 +112,8 @@ def _solve(target: Problem, handle: Handle) -> Solution:
     return plans.solve(target, lambda: _build_graph(target, handle))
 
 
-def _forward(call: CallInfo) -> Run:
+def forward(call: CallInfo) -> Run:
+    """`run(x, *parameters, y)`."""
     target, args, current = problem(call, "infer"), call.bind(), handles(call.device)
     solution, eps = _solve(target, current()), ctypes.c_float(args["eps"])
     fixed = {EPS: ctypes.addressof(eps)}
@@ -166,7 +168,8 @@ class _Gradient:
         self.backward.run(handle, {X: x_address, SCALE: weights, DY: dy.data_ptr(), **statistics, **gradients})
 
 
-def _dx(call: CallInfo) -> Run:
+def dx(call: CallInfo) -> Run:
+    """`run(x, scale if there is one, dy, dx)`."""
     gradient = _Gradient(call)
 
     def run(x: Any, *rest: Any) -> None:
@@ -176,15 +179,11 @@ def _dx(call: CallInfo) -> Run:
     return run
 
 
-def _dwb(call: CallInfo) -> Run:
+def dwb(call: CallInfo) -> Run:
+    """`run(x, dy, dscale, dbias)`."""
     gradient = _Gradient(call)
 
     def run(x: Any, dy: Any, dscale: Any, dbias: Any) -> None:
         gradient(x, None, dy, {DSCALE: dscale, DBIAS: dbias})
 
     return run
-
-
-DIALECT.implement("layer_norm", _forward, accepts=unsuited, confirm=without_plan)
-DIALECT.implement("layer_norm_dx", _dx, accepts=unsuited, confirm=without_plan)
-DIALECT.implement("layer_norm_dwb", _dwb, accepts=unsuited, confirm=without_plan)
