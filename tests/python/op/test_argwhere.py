@@ -1,4 +1,4 @@
-"""Positions of the elements that are not 0, whose number is known at run time only."""
+"""argwhere, whose result size is known only at run time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ X = np.array([[0, 2, 0], [1, 0, -3]], np.float32)
 
 @pytest.mark.parametrize("x", [X, X > 5, np.float32(2), np.float32(0), np.zeros((0, 3)), np.array([np.nan, 0.0])])
 def test_eager(x: np.ndarray) -> None:
-    found = meta.argwhere(meta.array(x))
-    assert found.shape == np.argwhere(x).shape
-    assert found.tolist() == np.argwhere(x).tolist()
+    positions = meta.argwhere(meta.array(x))
+    assert positions.shape == np.argwhere(x).shape
+    assert positions.tolist() == np.argwhere(x).tolist()
 
 
-def test_calls_of_one_type_have_results_of_their_own_shapes() -> None:
+def test_calls_of_one_type_may_return_different_shapes() -> None:
     assert [len(meta.argwhere(meta.array(row)).tolist()) for row in X] == [1, 2]
     assert len(meta.argwhere(meta.array(X[0] * 0)).tolist()) == 0
 

@@ -1,4 +1,4 @@
-"""Every dialect that accepts a call gives what the reference gives."""
+"""Every dialect that accepts a call returns the same values as the reference."""
 
 from meta.testing.dialects import check_dialects
 from meta.testing.samples import OTHER_DTYPES, Sample

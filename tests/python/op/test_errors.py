@@ -1,4 +1,4 @@
-"""What must be refused is refused with the right class and a text that helps."""
+"""Invalid calls raise the documented class, with the operator, the expected value and the user's line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every operator gives what its reference gives, in every dtype it takes, with the types it announced."""
+"""Every operator returns the values of its reference and the declared types, in every dtype it accepts."""
 
 from meta.testing.generic import check_forward
 from meta.testing.samples import OTHER_DTYPES, Sample

@@ -1,4 +1,4 @@
-"""Kernels read nothing but their operands."""
+"""Kernels read only their operands."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Trajectories of the optimiser steps: those of torch.optim."""
+"""Optimiser steps follow the trajectories of torch.optim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 12
 
 
 def trajectory(make: Callable[[list[Any]], Any], dtype: str) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """A start, the gradients of each step, and where torch's optimiser ends."""
+    """An initial value, the gradient of each step, and the final value of torch's optimiser."""
     rng = np.random.default_rng(0)
     start = rng.normal(size=(4, 5)).astype(dtype)
     gradients = [rng.normal(size=(4, 5)).astype(dtype) for _ in range(STEPS)]
@@ -27,20 +27,20 @@ def trajectory(make: Callable[[list[Any]], Any], dtype: str) -> tuple[np.ndarray
     return start, gradients, x.detach().numpy()
 
 
-def assert_close(x: meta.NDArray, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(x.numpy(), wanted, rtol=1e-12 if x.dtype == "float64" else 3e-6, atol=1e-6)
+def assert_close(x: meta.NDArray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(x.numpy(), expected, rtol=1e-12 if x.dtype == "float64" else 3e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True}])
 def test_sgd(options: dict[str, Any], dtype: str) -> None:
-    start, gradients, wanted = trajectory(lambda xs: torch.optim.SGD(xs, 0.1, **options), dtype)
+    start, gradients, expected = trajectory(lambda xs: torch.optim.SGD(xs, 0.1, **options), dtype)
     x, v = meta.array(start), meta.zeros((4, 5), dtype)
     for g in gradients:
         x1, v1 = meta.sgd(x, meta.array(g), v, 0.1, **options)
         assert x1 is x
         assert v1 is v
-    assert_close(x, wanted)
+    assert_close(x, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -54,11 +54,11 @@ def test_sgd(options: dict[str, Any], dtype: str) -> None:
 )
 def test_adam(optimizer: Any, options: dict[str, Any], dtype: str) -> None:
     decay = options.get("weight_decay", 0.0)
-    start, gradients, wanted = trajectory(lambda xs: optimizer(xs, 0.01, weight_decay=decay), dtype)
+    start, gradients, expected = trajectory(lambda xs: optimizer(xs, 0.01, weight_decay=decay), dtype)
     x, m, v = meta.array(start), meta.zeros((4, 5), dtype), meta.zeros((4, 5), dtype)
     for step, g in enumerate(gradients, 1):
         meta.adam(x, meta.array(g), m, v, step, 0.01, **options)
-    assert_close(x, wanted)
+    assert_close(x, expected)
 
 
 def test_a_tensor_as_learning_rate_needs_one_kernel() -> None:

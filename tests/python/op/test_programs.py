@@ -10,7 +10,7 @@ from tests.python.op.samples import first_rows, samples
 
 
 def dtype_of(sample: Sample) -> str:
-    """float32, or what the row says."""
+    """float32, or the first dtype of the row."""
     return sample.run_dtypes()[0]
 
 
@@ -19,12 +19,12 @@ def test_programs(sample: Sample) -> None:
     check_programs(sample, dtype_of(sample))
 
 
-def elsewhere(sample: Sample) -> bool:
-    """Whether programs run the operator by another dialect than tvm where that is installed."""
+def runs_on_torch(sample: Sample) -> bool:
+    """Whether programs run the operator by the torch dialect if torch is installed."""
     return any(i.dialect.name == "torch" for i in implementations(sample.operator))
 
 
-@pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows() and elsewhere(row)], ids=repr)
+@pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows() and runs_on_torch(row)], ids=repr)
 def test_fused(sample: Sample) -> None:
     check_fused(sample, dtype_of(sample))
 

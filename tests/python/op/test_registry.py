@@ -22,15 +22,15 @@ ROOT = Path(meta.__file__).parent
 
 @cache
 def entries() -> dict[str, object]:
-    """The gradient table as it is written."""
+    """The entries of derivatives.yaml."""
     return import_module("scripts.src_codegen.gradients").entries()
 
 
-def every_op(function: object) -> pytest.MarkDecorator:
+def for_each_op(function: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])(function)  # type: ignore[arg-type]
 
 
-@every_op
+@for_each_op
 def test_has_a_gradient_entry(op: Op) -> None:
     assert op.name in entries()
 
@@ -42,22 +42,22 @@ def test_is_recorded_as_an_operator_of_the_same_arguments(op: Op) -> None:
     assert len(recorded.outputs) > 1
 
 
-@every_op
+@for_each_op
 def test_has_a_sample(op: Op) -> None:
     rows = [row for row in samples() if row.op == op.name]
     assert rows, f"no row for {op.name} in tests/python/op/samples/{op.family}.py"
 
 
-@every_op
+@for_each_op
 def test_is_documented(op: Op) -> None:
     assert op.doc.strip().endswith((".", ".)")), f"{op.name}: a sentence"
     for arg in op.schema.args:
         assert arg.doc.strip(), f"{op.name}.{arg.name}"
-    shown = " ".join((getattr(meta, op.name).__doc__ or "").split())
-    assert " ".join(op.doc.split())[:60] in shown
+    docstring = " ".join((getattr(meta, op.name).__doc__ or "").split())
+    assert " ".join(op.doc.split())[:60] in docstring
 
 
-@every_op
+@for_each_op
 def test_has_a_reference_and_a_tvm_implementation(op: Op) -> None:
     if op.view or op.name in value_ops():
         return
@@ -74,7 +74,7 @@ def value_ops() -> frozenset[str]:
 
 
 @cache
-def names_called(op: str) -> frozenset[str]:
+def operators_called(op: str) -> frozenset[str]:
     """The operators that the gradient of `op` calls, directly or in functions of meta/op/grad that it names."""
     generated = (ROOT / "_generated/gradients.py").read_text(encoding="utf-8")
     found = re.search(rf"\ndef _{re.escape(op)}\(.*?(?=\ndef |\nadd_rules)", generated, re.DOTALL)
@@ -102,9 +102,9 @@ def called_by(family: str, function: str) -> frozenset[str]:
     return frozenset(names)
 
 
-@every_op
-def test_the_closure_of_the_gradient_can_run(op: Op) -> None:
-    """All that the gradient calls, and the gradients of that, is registered and has an enabled implementation."""
+@for_each_op
+def test_gradients_of_every_order_have_kernels(op: Op) -> None:
+    """Each operator that the gradient calls, directly or in its own gradients, is registered and enabled."""
     known = {o.name for o in OPS}
     pending, seen = [op.name], set[str]()
     while pending:
@@ -112,8 +112,8 @@ def test_the_closure_of_the_gradient_can_run(op: Op) -> None:
         if name in seen:
             continue
         seen.add(name)
-        assert name in known, f"the gradients of {op.name} call {name}, which is no operator"
-        pending.extend(names_called(name))
+        assert name in known, f"the gradients of {op.name} call {name}, which is not an operator"
+        pending.extend(operators_called(name))
     for name in sorted(seen):
         member = get_op(name)
         if member.view or name in value_ops():
@@ -121,8 +121,8 @@ def test_the_closure_of_the_gradient_can_run(op: Op) -> None:
         assert any(not i.dialect.unavailable() for i in implementations(member)), f"nothing implements {name}"
 
 
-@every_op
-def test_the_rule_fits_the_declaration(op: Op) -> None:
+@for_each_op
+def test_the_gradient_rule_matches_the_declaration(op: Op) -> None:
     rule = gradient_rules().get(op.name)
     if rule is None:
         return

@@ -1,4 +1,4 @@
-"""Sorting of special values and of equal elements, in every dialect; the gradient of products with zeros."""
+"""Sorting of special values and equal elements in every dialect; gradients of products with zeros."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIALECTS = ["tvm", "torch", "reference"]
 
 
 def rows(count: int, dtype: str) -> Any:
-    """The values above in several orders, enough of them that every dialect takes part."""
+    """Permutations of VALUES, with enough elements for every dialect to accept them."""
     rng = np.random.default_rng(0)
     return np.stack([rng.permutation(np.resize(VALUES, count)) for _ in range(5000 // count + 1)]).astype(dtype)
 
@@ -26,29 +26,29 @@ def rows(count: int, dtype: str) -> Any:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_special_values(dialect: str, descending: bool) -> None:
     x = rows(len(VALUES), "float32")
-    wanted = torch.sort(torch.from_numpy(x), dim=1, descending=descending, stable=True)
+    expected = torch.sort(torch.from_numpy(x), dim=1, descending=descending, stable=True)
     with meta.with_dialect([dialect, "tvm"]):
         order = meta.argsort(meta.array(x), 1, descending)
         values, indices = meta.topk(meta.array(x), 7, 1, descending)
-    assert np.array_equal(order.numpy(), wanted.indices.numpy())
-    assert np.array_equal(indices.numpy(), wanted.indices.numpy()[:, :7])
-    assert np.array_equal(values.numpy(), wanted.values.numpy()[:, :7], equal_nan=True)
+    assert np.array_equal(order.numpy(), expected.indices.numpy())
+    assert np.array_equal(indices.numpy(), expected.indices.numpy()[:, :7])
+    assert np.array_equal(values.numpy(), expected.values.numpy()[:, :7], equal_nan=True)
 
 
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize("kind", ["distinct", "ties", "special"])
-def test_few_of_many(kind: str, largest: bool) -> None:
-    """The first of equal elements, also where only a few are selected."""
+def test_topk_of_few_elements(kind: str, largest: bool) -> None:
+    """Equal elements keep their order also if topk selects instead of sorting."""
     rng = np.random.default_rng(0)
     x = {
         "distinct": rng.permutation(8000).astype(np.float32).reshape(4, 2000),
         "ties": rng.integers(0, 50, (4, 2000)).astype(np.float32),
         "special": rows(2000, "float32"),
     }[kind]
-    found = meta.topk(meta.array(x), 3, 1, largest)
-    wanted = torch.sort(torch.from_numpy(x), dim=1, descending=largest, stable=True)
-    for ours, theirs in zip(found, wanted, strict=True):
-        assert np.array_equal(ours.numpy(), theirs.numpy()[:, :3], equal_nan=ours.dtype == "float32")
+    results = meta.topk(meta.array(x), 3, 1, largest)
+    expected = torch.sort(torch.from_numpy(x), dim=1, descending=largest, stable=True)
+    for result, reference in zip(results, expected, strict=True):
+        assert np.array_equal(result.numpy(), reference.numpy()[:, :3], equal_nan=result.dtype == "float32")
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 31, 32, 33, 1000])
@@ -70,11 +70,11 @@ def test_gradient_of_cumulative_products_with_zeros(row: list[float]) -> None:
 
 @pytest.mark.parametrize("src", [[2.0, 0.0, 3.0], [0.0, 0.0, 3.0], [2.0, 4.0, 0.0]])
 def test_gradient_of_scattered_products_with_zeros(src: list[float]) -> None:
-    at, start = np.array([0, 0, 1]), [2.0, -1.0]
+    indices, start = np.array([0, 0, 1]), [2.0, -1.0]
     x, s = meta.array(start), meta.array(src)
     t, u = torch.tensor(start, requires_grad=True), torch.tensor(src, requires_grad=True)
     x.requires_grad = s.requires_grad = True
-    meta.scatter_elements(x, 0, meta.array(at), s, "mul").sum().backward()
-    torch.scatter_reduce(t, 0, torch.from_numpy(at), u, "prod").sum().backward()
+    meta.scatter_elements(x, 0, meta.array(indices), s, "mul").sum().backward()
+    torch.scatter_reduce(t, 0, torch.from_numpy(indices), u, "prod").sum().backward()
     check(x.grad, t.grad)
     check(s.grad, u.grad)

@@ -1,4 +1,4 @@
-"""Infinities, NaN, zeros of both signs, denormals and the ends of integer ranges: the same as torch."""
+"""Infinities, NaN, signed zeros, denormals and limits of integer ranges give the same results as torch."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def array(t: Any, dtype: str) -> meta.NDArray:
     return meta.array(t.float().numpy() if dtype == "bfloat16" else t.numpy()).cast(dtype)
 
 
-def assert_same(got: meta.NDArray, wanted: Any, dtype: str) -> None:
-    assert got.dtype == str(wanted.dtype).removeprefix("torch.")
-    a, b = got.numpy().astype(np.float64), wanted.double().numpy()
+def assert_same(result: meta.NDArray, expected: Any, dtype: str) -> None:
+    assert result.dtype == str(expected.dtype).removeprefix("torch.")
+    a, b = result.numpy().astype(np.float64), expected.double().numpy()
     rtol = RELATIVE.get(dtype, 0.0)
     with np.errstate(invalid="ignore"):
-        # What torch flushes to zero may be a denormal here.
+        # A result that torch flushes to zero may be a denormal here.
         near = np.abs(a - b) <= rtol * np.abs(b) + (1e-37 if rtol else 0)
     same = near | (a == b) | (np.isnan(a) & np.isnan(b))
     assert same.all(), f"at {np.argwhere(~same)[0]}: {a[~same][:5]}, torch {b[~same][:5]}"
@@ -62,11 +62,11 @@ def assert_same(got: meta.NDArray, wanted: Any, dtype: str) -> None:
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name: str, dtype: str) -> None:
     x = torch.tensor(VALUES).to(getattr(torch, dtype))
-    wanted = getattr(torch, name)(x)
-    if dtype in HALVES and wanted.is_floating_point():
+    expected = getattr(torch, name)(x)
+    if dtype in HALVES and expected.is_floating_point():
         # Rounded once: some of torch's own kernels flush small values.
-        wanted = getattr(torch, name)(x.double()).to(x.dtype)
-    assert_same(getattr(meta, name)(array(x, dtype)), wanted, dtype)
+        expected = getattr(torch, name)(x.double()).to(x.dtype)
+    assert_same(getattr(meta, name)(array(x, dtype)), expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -168,14 +168,14 @@ PROMOTION = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfl
 
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(PROMOTION, PROMOTION)))
-def test_promotion_is_torchs(a: str, b: str) -> None:
+def test_promotion_as_in_torch(a: str, b: str) -> None:
     ours = meta.op.registry.get("maximum").infer((_type(a), _type(b)))
     assert ours.dtype == str(torch.promote_types(getattr(torch, a), getattr(torch, b))).removeprefix("torch.")
 
 
 @pytest.mark.parametrize("number", [True, 2, 2.5])
 @pytest.mark.parametrize("dtype", PROMOTION)
-def test_promotion_with_numbers_is_torchs(dtype: str, number: float) -> None:
+def test_promotion_with_numbers_as_in_torch(dtype: str, number: float) -> None:
     ours = meta.op.registry.get("maximum").infer((_type(dtype), number))
     theirs = torch.result_type(torch.zeros(1, dtype=getattr(torch, dtype)), number)
     assert ours.dtype == str(theirs).removeprefix("torch.")

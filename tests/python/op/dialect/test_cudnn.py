@@ -1,4 +1,4 @@
-"""The cuDNN dialect where there is no GPU: finding the library, why it is off, errors, and what its checkers say."""
+"""The cuDNN dialect without a GPU: search of the library, reasons to be off, errors, and checks of calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> CallInfo:
 
 @pytest.fixture(scope="module")
 def families() -> Iterator[SimpleNamespace]:
-    """The modules of the dialect, which the registry forgets afterwards: here they are off."""
+    """The modules of the dialect. Their implementations are removed afterwards, because the dialect is off here."""
     prefix = "meta.op.dialect.cudnn."
     yield SimpleNamespace(**{name: import_module(prefix + name) for name in FAMILIES})
     for registered in dispatch._implementations.values():
@@ -61,7 +61,7 @@ def families() -> Iterator[SimpleNamespace]:
 # --- finding it ------------------------------------------------------------------------------------------------------
 
 
-def test_importing_it_loads_nothing() -> None:
+def test_import_loads_no_library() -> None:
     program = "import sys, meta.op.dialect.cudnn as d; d.DIALECT.unavailable(); print(sorted(sys.modules))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"cudnn", "torch", "tvm", "numpy"} & set(eval(run.stdout))
@@ -77,8 +77,8 @@ def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypa
     assert list(library.candidates()) == [*(str(f / library.NAME) for f in folders), library.NAME]
 
 
-def test_what_was_tried_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "libcudnn-of-nobody.so.9"
+def test_a_missing_library_error_lists_the_paths_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "libcudnn-broken.so.9"
     broken.write_bytes(b"no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setattr(library, "_BUNDLES", ())
@@ -109,7 +109,7 @@ class TestProbe:
         monkeypatch.setattr(library, "find", lambda: (old, "libcudnn.so.9"))
         assert library.probe() == "libcudnn.so.9 is cuDNN 8907, at least 90000 is needed"
 
-    def test_is_asked_once(self) -> None:
+    def test_probe_runs_once(self) -> None:
         asked: list[int] = []
 
         def probe() -> str:
@@ -146,7 +146,7 @@ def test_statuses_are_named_and_explained() -> None:
     assert library.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
 
 
-def test_functions_that_a_version_lacks() -> None:
+def test_missing_functions_of_a_version() -> None:
     functions = library.bind(FakeLibrary(0))
     with pytest.raises(StatusError, match="cudnnSoftmaxForward failed with no such function in this version"):
         functions.cudnnSoftmaxForward  # noqa: B018
@@ -171,7 +171,7 @@ def test_errors_name_the_operator_and_shapes(when: str) -> None:
 # --- checkers --------------------------------------------------------------------------------------------------------
 
 
-def test_no_layout_is_made_up() -> None:
+def test_strides_and_sizes_around_an_axis() -> None:
     assert descriptors.compact((2, 3, 4)) == (12, 4, 1)
     assert descriptors.compact(()) == ()
     assert kernel.around((2, 3, 4, 5), -2) == (6, 4, 5)
@@ -187,7 +187,7 @@ def test_no_layout_is_made_up() -> None:
         (lambda: call("softmax", t(1 << 16, 1 << 15)), "2147483648 elements: cuDNN counts them in 32 bits"),
     ],
 )
-def test_calls_in_general(made: Any, reason: str | None) -> None:
+def test_checks_common_to_all_operators(made: Any, reason: str | None) -> None:
     assert kernel.unfit(made()) == reason
 
 
@@ -314,7 +314,7 @@ def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
         (lambda: call("conv2d_dw", t(64, 1, 8, 8), t(64, 16, 8, 8), (16, 1, 3, 3), padding=1), None),
     ],
 )
-def test_what_convolutions_are_too_small(made: Any, work: int | None) -> None:
+def test_crossover_limits_of_convolutions(made: Any, work: int | None) -> None:
     refusal = crossover.refusal("cudnn", made())
     assert refusal is None if work is None else str(refusal).startswith(f"{work} multiplications, too few")
 

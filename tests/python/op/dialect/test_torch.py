@@ -1,4 +1,4 @@
-"""Libraries are called for what repays the call, unless they are named."""
+"""Library kernels run for large problems, and for small ones only inside `with_dialect`."""
 
 from __future__ import annotations
 
