@@ -129,9 +129,9 @@ def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, .
         _require_elements(x.size, indices, x)
         return indices.shape
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
-    at = rules.axis_index(axis, x.ndim)
-    _require_elements(x.shape[at], indices, x)
-    return (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+    axis = rules.axis_index(axis, x.ndim)
+    _require_elements(x.shape[axis], indices, x)
+    return (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
 @declare("take_dx", schema=indexing.take_dx, amp="never")
@@ -156,15 +156,15 @@ def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
 def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
     _require_indices(indices, x)
     rules.require(x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
-    at = rules.axis_index(axis, x.ndim)
+    axis = rules.axis_index(axis, x.ndim)
     if x.ndim:
-        _require_elements(x.shape[at], indices, x)
+        _require_elements(x.shape[axis], indices, x)
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
         small = isinstance(size, int) and isinstance(count, int) and count <= size
         rules.require(
-            i == at or small or same_dim(size, count),
+            i == axis or small or same_dim(size, count),
             f"indices of shape {rules.show(indices.shape)} for x of shape {rules.show(x.shape)}",
-            f"no larger than x except along axis {at}",
+            f"no larger than x except along axis {axis}",
         )
 
 

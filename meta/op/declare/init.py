@@ -99,5 +99,5 @@ def one_hot(indices: TensorType, depth: int, dtype: str, axis: int) -> TensorTyp
         'cast it: indices.cast("int64")',
     )
     rules.require_sizes((depth,))
-    at = rules.axis_index(axis, indices.ndim + 1)
-    return indices.with_shape((*indices.shape[:at], depth, *indices.shape[at:])).with_dtype(dtype)
+    axis = rules.axis_index(axis, indices.ndim + 1)
+    return indices.with_shape((*indices.shape[:axis], depth, *indices.shape[axis:])).with_dtype(dtype)

@@ -16,8 +16,8 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     if axis is None:
         return x.with_shape((x.size * repeats,))
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "use axis=None")
-    at = rules.axis_index(axis, x.ndim)
-    return x.with_shape(tuple(d * repeats if i == at else d for i, d in enumerate(x.shape)))
+    axis = rules.axis_index(axis, x.ndim)
+    return x.with_shape(tuple(d * repeats if i == axis else d for i, d in enumerate(x.shape)))
 
 
 @declare("tile", schema=movement.tile, pattern="injective", method=True)
@@ -64,10 +64,10 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
     )
     spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0}[mode]
     for size, before, after in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True):
-        known = isinstance(size, int) and mode != "constant" and max(before, after) > 0
+        is_checked = isinstance(size, int) and mode != "constant" and max(before, after) > 0
         most = size if spare is None else size + spare
         rules.require(
-            not known or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
+            not is_checked or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
             f"pad_width ({before}, {after}) of an axis of {size} elements, mode {mode!r}",
             "something to repeat" if spare is None else f"up to {most}",
         )

@@ -51,15 +51,15 @@ def log_softmax_dx(y: TensorType, dy: TensorType, axis: int) -> TensorType:
 @declare("bias_add", schema=nn.bias_add, pattern="broadcast")
 def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
     """x plus a bias for each position of one axis, such as the channels of a convolution."""
-    at = rules.axis_index(axis, x.ndim)
+    axis = rules.axis_index(axis, x.ndim)
     rules.require(x.dtype != "bool", "'x' has dtype bool", "a numeric dtype", 'cast it: x.cast("int32")')
     rules.require_rank("bias", bias, 1)
     rules.require_same_dtype(x=x, bias=bias)
     rules.same_device(x, bias)
     rules.require(
-        x.ndim > 0 and same_dim(bias.shape[0], x.shape[at]),
+        x.ndim > 0 and same_dim(bias.shape[0], x.shape[axis]),
         f"bias has shape {rules.show(bias.shape)}, x {rules.show(x.shape)}",
-        f"as many elements as x has along axis {at}",
+        f"as many elements as x has along axis {axis}",
     )
     return x
 

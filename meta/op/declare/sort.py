@@ -28,12 +28,12 @@ def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
     their order; NaN counts as larger than every number."""
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
-    at = rules.axis_index(axis, x.ndim)
-    size = x.shape[at]
+    axis = rules.axis_index(axis, x.ndim)
+    size = x.shape[axis]
     rules.require(
         k >= 0 and not (isinstance(size, int) and k > size),
-        f"k is {k}, axis {at} of x has size {size}",
+        f"k is {k}, axis {axis} of x has size {size}",
         f"0 to {size}",
     )
-    kept = x.with_shape((*x.shape[:at], k, *x.shape[at + 1 :]))
+    kept = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
     return TupleType((kept, kept.with_dtype("int64")))

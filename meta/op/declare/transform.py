@@ -63,8 +63,8 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
     added = rules.axis_indices(axis, x.ndim + len(axis))
     sizes = list(x.shape)
-    for at in added:
-        sizes.insert(at, 1)
+    for position in added:
+        sizes.insert(position, 1)
     return x.with_shape(tuple(sizes))
 
 
@@ -73,14 +73,14 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
         return x.with_shape(tuple(d for d in x.shape if d != 1))
-    gone = rules.axis_indices(axis, x.ndim)
-    for at in gone:
+    removed = rules.axis_indices(axis, x.ndim)
+    for position in removed:
         rules.require(
-            x.ndim > 0 and same_dim(x.shape[at], 1),
-            f"axis {at} of shape {rules.show(x.shape)} is not 1",
+            x.ndim > 0 and same_dim(x.shape[position], 1),
+            f"axis {position} of shape {rules.show(x.shape)} is not 1",
             "axes of size 1",
         )
-    return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in gone))
+    return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in removed))
 
 
 @declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True)
@@ -162,30 +162,30 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike(xs)
     rules.require(head.ndim > 0, "the tensors are 0-d", "at least one axis", "use stack")
-    at = rules.axis_index(axis, head.ndim)
+    axis = rules.axis_index(axis, head.ndim)
     for i, x in enumerate(xs[1:], 1):
         fits = x.ndim == head.ndim and all(
-            d == at or same_dim(a, b) for d, (a, b) in enumerate(zip(x.shape, head.shape, strict=True))
+            d == axis or same_dim(a, b) for d, (a, b) in enumerate(zip(x.shape, head.shape, strict=True))
         )
         rules.require(
             fits,
             f"xs[{i}] has shape {rules.show(x.shape)}, xs[0] {rules.show(head.shape)}",
-            f"equal sizes except along axis {at}",
+            f"equal sizes except along axis {axis}",
         )
-    total = head.shape[at]
+    total = head.shape[axis]
     for x in xs[1:]:
-        total = total + x.shape[at]
-    return head.with_shape((*head.shape[:at], total, *head.shape[at + 1 :]))
+        total = total + x.shape[axis]
+    return head.with_shape((*head.shape[:axis], total, *head.shape[axis + 1 :]))
 
 
 @declare("stack", schema=transform.stack, pattern="injective")
 def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors of one shape along a new axis."""
     head = _alike(xs)
-    at = rules.axis_index(axis, head.ndim + 1)
+    axis = rules.axis_index(axis, head.ndim + 1)
     for i, x in enumerate(xs[1:], 1):
         rules.require_same_shape(**{"xs[0]": head, f"xs[{i}]": x})
-    return head.with_shape((*head.shape[:at], len(xs), *head.shape[at:]))
+    return head.with_shape((*head.shape[:axis], len(xs), *head.shape[axis:]))
 
 
 def _alike(xs: tuple[TensorType, ...]) -> TensorType:
@@ -203,19 +203,19 @@ def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) 
 
     Returns a tuple with one tensor per section, or one more tensor than positions."""
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
-    at = rules.axis_index(axis, x.ndim)
-    cuts = section_bounds(x.shape[at], indices_or_sections)
+    axis = rules.axis_index(axis, x.ndim)
+    cuts = section_bounds(x.shape[axis], indices_or_sections)
     sizes = [end - begin for begin, end in pairwise(cuts)]
-    return TupleType(tuple(x.with_shape((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes))
+    return TupleType(tuple(x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes))
 
 
 def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> list[Dim]:
     """The first position of each section of an axis, and the size of the axis."""
     if isinstance(indices_or_sections, tuple):
         cuts = [0, *indices_or_sections, size]
-        known = [c for c in cuts if isinstance(c, int)]
+        static = [c for c in cuts if isinstance(c, int)]
         rules.require(
-            known == sorted(known),
+            static == sorted(static),
             f"positions {indices_or_sections} on an axis of size {size}",
             f"ascending positions from 0 to {size}",
         )

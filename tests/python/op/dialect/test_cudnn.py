@@ -326,8 +326,8 @@ def test_attention(families: Any) -> None:
     assert unsuited(call(name, t(2, 5, 8), t(2, 5, 8), t(2, 5, 8))) == "dtype float32, of float16, bfloat16"
     odd = t(2, 5, 12, dtype="float16")
     assert unsuited(call(name, half, half, odd)) == "12 features of v, a multiple of 8"
-    found = families.attention.problem(call(name, half, half, half, causal=True))
-    assert (found.q, found.lse, found.causal) == ((2, 1, 5, 8), (2, 1, 5, 1), True)
+    target = families.attention.problem(call(name, half, half, half, causal=True))
+    assert (target.q, target.lse, target.causal) == ((2, 1, 5, 8), (2, 1, 5, 1), True)
 
 
 def test_convolutions_by_their_tensors(families: Any) -> None:
@@ -336,8 +336,8 @@ def test_convolutions_by_their_tensors(families: Any) -> None:
     assert (forward.x, forward.w, forward.y) == ((2, 3, 1, 9), (4, 3, 1, 3), (2, 4, 1, 5))
     assert (forward.stride, forward.before, forward.tf32) == ((1, 2), (0, 1), True)
     for made in (call("conv1d_dx", w, y, (2, 3, 9), 2, 1), call("conv1d_dw", x, y, (4, 3, 3), 2, 1)):
-        found = families.conv.problem(made, False)
-        assert (found.x, found.w, found.y) == (forward.x, forward.w, forward.y)
+        target = families.conv.problem(made, False)
+        assert (target.x, target.w, target.y) == (forward.x, forward.w, forward.y)
     turned = families.conv.problem(call("conv1d_transpose", t(2, 4, 5), w, 2, 1), True)
     assert (turned.kind, turned.x, turned.y) == ("dgrad", (2, 3, 1, 9), (2, 4, 1, 5))
     assert not families.conv.problem(
