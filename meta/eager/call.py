@@ -260,11 +260,27 @@ def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Ru
 
 def _many(kernel: Kernel, call: CallInfo) -> Runner:
     makers = [(allocation.allocator(t), t) for t in call.outputs()]
+    if len(makers) == 2 and [a.type.role for a in call.op.schema.args if a.is_tensor] == ["tensor"]:
+        return _pair(kernel, *makers)
 
     def run(*args: Any) -> tuple[NDArray, ...]:
         outs = [new() for new, _ in makers]
         kernel(*flat_data(args), *outs)
         return tuple(NDArray(out, t) for out, (_, t) in zip(outs, makers, strict=True))
+
+    return run
+
+
+def _pair(
+    kernel: Kernel, first: tuple[Callable[[], Any], TensorType], second: tuple[Callable[[], Any], TensorType]
+) -> Runner:
+    """Two results of one tensor."""
+    (new_a, type_a), (new_b, type_b) = first, second
+
+    def run(x: NDArray) -> tuple[NDArray, ...]:
+        a, b = new_a(), new_b()
+        kernel(x._data, a, b)
+        return NDArray(a, type_a), NDArray(b, type_b)
 
     return run
 

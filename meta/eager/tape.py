@@ -100,14 +100,20 @@ def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
 
 
 def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
-    node.out_types = tuple(r.type for r in results)
+    types = node.out_types = tuple([r._type for r in results])
     # `outputs` is -1 for operators whose number of results depends on the call (split): all of them count.
     flows = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
-    keeps = frozenset(flows) if rule.outputs < 0 and rule.saved_outputs else rule.saved_outputs
-    aliases = {i: results[i]._alias() for i in keeps}
-    node.outs = tuple(aliases.get(i, r.type) for i, r in enumerate(results))
-    node.versions = (*node.versions, *versions_of(aliases.values()))
-    link(node, results, [i for i in flows if dtypes.is_float(results[i].dtype)])
+    outs: list[Any] = list(types)
+    if rule.saved_outputs:
+        for i in flows if rule.outputs < 0 else rule.saved_outputs:
+            # An alias of a result that holds the node: saving that would make a cycle.
+            outs[i] = saved = results[i]._alias() if i in flows else results[i]
+            node.versions = (*node.versions, (saved, version_of(saved)))
+    node.outs = tuple(outs)
+    for i in flows:
+        if types[i].dtype in dtypes.FLOATS:
+            results[i]._node = node
+            results[i]._index = i
     return results
 
 
