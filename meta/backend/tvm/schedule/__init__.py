@@ -1,1 +1,1 @@
-"""Schedules of TIR functions."""
+"""Schedules of TIR functions: `patterns.schedule` chooses the rule, `cpu` and `gpu` hold the rules."""

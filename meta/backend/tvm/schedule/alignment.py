@@ -1,8 +1,8 @@
-"""Kernels that read and write memory at any address.
+"""CPU kernels that accept tensors at any address.
 
-TVM assumes that every buffer starts on a 64-byte boundary and so emits aligned vector moves, which fault on memory that
-does not: NumPy promises 16 bytes, a slice of an array no more than its element's size. Unaligned moves cost the same on
-aligned data, so CPU kernels assume nothing more, and memory of other libraries is shared wherever it starts.
+TVM assumes that every buffer starts on a 64-byte boundary and emits aligned vector moves, which fault on other
+addresses. NumPy guarantees 16 bytes, a slice of an array only the size of an element. Unaligned moves take equally long
+on aligned data, so CPU kernels assume element alignment, and arrays of other libraries need no copy.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 
 
-def any_alignment(func: Any) -> Any:
-    """The same function, with buffers aligned to their elements only."""
-    return tvm.structural_map(func, (tvm.BufferType, _of_element))
+def relax_alignment(func: Any) -> Any:
+    """`func` with its global buffers aligned to their elements only."""
+    return tvm.structural_map(func, (tvm.BufferType, _align_to_element))
 
 
-def _of_element(t: Any) -> Any:
-    if t.storage_scope not in ("", "global"):
-        return t
-    alignment = tvm.dtype(str(t.dtype)).itemsize
-    return tvm.buffer_type(t.storage_scope, t.dtype, t.shape, t.strides, t.elem_offset, alignment, t.offset_factor,
-                           t.layout, t.allocated_addr, t.span)  # fmt: skip
+def _align_to_element(buffer_type: Any) -> Any:
+    if buffer_type.storage_scope not in ("", "global"):
+        return buffer_type
+    alignment = tvm.dtype(str(buffer_type.dtype)).itemsize
+    return tvm.buffer_type(
+        buffer_type.storage_scope, buffer_type.dtype, buffer_type.shape, buffer_type.strides, buffer_type.elem_offset,
+        alignment, buffer_type.offset_factor, buffer_type.layout, buffer_type.allocated_addr, buffer_type.span,
+    )  # fmt: skip

@@ -1,4 +1,9 @@
-"""What schedule rules ask about the blocks of a TIR function."""
+"""Queries on the blocks of a TIR function, shared by the CPU and the GPU rules.
+
+A TIR function is a sequence of blocks, each of which computes one buffer in a loop nest. A rule reads from here which
+axes of a block are spatial and which are reduced, which loop binds which axis, and how each operand is indexed; it then
+calls primitives of TVM's `Schedule`. Nothing here changes the program, but for `fuse_loops`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from meta.backend.tvm import adapter as tvm
 SPATIAL: Final = 0
 REDUCE: Final = 2
 
-# Calls that cost about as little as an addition. Everything else is worth computing once only.
+# Calls that take a few instructions. Every other call is computed once instead of once per consumer.
 _CHEAP_CALLS: Final = frozenset(
     f"tirx.{name}"
     for name in ("if_then_else", "likely", "reinterpret", "fabs", "abs", "bitwise_and", "bitwise_or", "bitwise_xor",
@@ -22,13 +27,13 @@ _CHEAP_CALLS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A computation block with its loops, outermost first.
+    """A computation block.
 
     Attributes:
-        rv: the schedule's handle.
-        node: the `SBlock` itself.
-        kinds: for each block variable, "S" spatial, "R" reduction, "O" anything else.
-        extents: for each block variable.
+        rv: the schedule's handle (random variable) of the block.
+        node: the `SBlock`.
+        kinds: one letter per block axis: "S" spatial, "R" reduction, "O" any other kind.
+        extents: the extent of each block axis, an int if it is static.
     """
 
     rv: Any
@@ -41,83 +46,124 @@ class Block:
         return str(self.node.name_hint)
 
     @property
-    def spatial(self) -> bool:
-        """Whether nothing is reduced."""
+    def is_spatial(self) -> bool:
+        """Whether all axes are spatial."""
         return "R" not in self.kinds and "O" not in self.kinds
 
     @property
-    def reduction(self) -> bool:
-        """Whether it is a reduction with an initial value, over spatial and reduction variables alone."""
+    def is_reduction(self) -> bool:
+        """Whether the block has an initial value and reduces over at least one axis."""
         return self.node.init is not None and "R" in self.kinds and "O" not in self.kinds
 
     @property
-    def written(self) -> list[Any]:
+    def written_buffers(self) -> list[Any]:
         return [region.source for region in self.node.writes]
 
     @property
-    def read(self) -> list[Any]:
+    def read_buffers(self) -> list[Any]:
         return [region.source for region in self.node.reads]
 
+    @property
+    def element_bits(self) -> int:
+        """Bits of the widest element that the block reads or writes."""
+        return max(map(element_bits, (*self.written_buffers, *self.read_buffers)))
 
-def blocks_of(sch: Any) -> list[Block]:
+    def extents_of(self, kind: str) -> tuple[Any, ...]:
+        """The extents of the axes of one kind, "S" or "R"."""
+        return tuple(e for e, k in zip(self.extents, self.kinds, strict=True) if k == kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop around a block.
+
+    Attributes:
+        rv: the schedule's handle of the loop.
+        kind: "R" if a reduction axis of the block depends on the loop, else "S".
+        axes: positions of the block axes that depend on the loop.
+    """
+
+    rv: Any
+    kind: str
+    axes: frozenset[int]
+
+
+def list_blocks(sch: Any) -> list[Block]:
     """The blocks under the root, in order of execution."""
     root = sch.get_sblock("root")
-    return [block(sch, rv) for rv in sch.get_child_blocks(root)]
+    return [get_block(sch, rv) for rv in sch.get_child_blocks(root)]
 
 
-def buffers_of(func: Any) -> list[Any]:
-    """The buffers of a function: parameters (but for sizes, which are numbers), then what it allocates."""
+def get_block(sch: Any, rv: Any) -> Block:
+    """The block of a handle, as it is now: earlier primitives may have changed it."""
+    node = sch.get(rv)
+    kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
+    return Block(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
+
+
+def list_loops(sch: Any, block: Block) -> list[Loop]:
+    """The loops around a block, outermost first."""
+    handles = list(sch.get_loops(block.rv))
+    if not handles:
+        return []
+    bindings: list[Any] = []
+    tvm.structural_walk(
+        sch.get(handles[-1]), (tvm.SBlockRealize, lambda r: bindings.extend(r.iter_values) if not bindings else None)
+    )
+    loops: list[Loop] = []
+    for handle in handles:
+        var = sch.get(handle).loop_var
+        axes = frozenset(i for i, binding in enumerate(bindings) if uses_variable(binding, var))
+        loops.append(Loop(handle, "R" if any(block.kinds[i] == "R" for i in axes) else "S", axes))
+    return loops
+
+
+def partition_loops(loops: Sequence[Loop]) -> tuple[list[Any], list[Any]]:
+    """The handles of the spatial loops and of the reduction loops."""
+    return [loop.rv for loop in loops if loop.kind == "S"], [loop.rv for loop in loops if loop.kind == "R"]
+
+
+def list_buffers(func: Any) -> list[Any]:
+    """The buffers of a function: its tensor parameters (sizes are parameters too), then those that it allocates."""
     allocated: list[Any] = []
     tvm.structural_walk(func.body, (tvm.SBlock, lambda b: allocated.extend(b.alloc_buffers) and None))
     return [*(p for p in func.params if hasattr(p.ty, "shape")), *allocated]
 
 
-def block(sch: Any, rv: Any) -> Block:
-    """The facts about one block."""
-    node = sch.get(rv)
-    kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
-    return Block(rv, node, kinds, tuple(static(v.dom.extent) for v in node.iter_vars))
+def list_loads(block: Block) -> list[Any]:
+    """The loads in the block's body, except loads of its result (a reduction's accumulator)."""
+    results = block.written_buffers
+    loads: list[Any] = []
+
+    def visit(load: Any) -> None:
+        if not any(load.source.same_as(result) for result in results):
+            loads.append(load)
+
+    tvm.structural_walk(block.node.body, (tvm.TensorLoad, visit))
+    return loads
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop around a block: its handle, and the positions of the block variables that move with it."""
-
-    rv: Any
-    kind: str  # "R" if a reduction variable moves with it, else "S"
-    positions: frozenset[int]
+def fuse_loops(sch: Any, loops: Sequence[Any]) -> Any:
+    """Fuse adjacent loops; returns the fused loop."""
+    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
-def loops_of(sch: Any, b: Block) -> list[Loop]:
-    """The loops around a block, outermost first; which variable moves with which is read off the block's bindings."""
-    handles = list(sch.get_loops(b.rv))
-    if not handles:
-        return []
-    values: list[Any] = []
-    tvm.structural_walk(
-        sch.get(handles[-1]), (tvm.SBlockRealize, lambda r: values.extend(r.iter_values) if not values else None)
-    )
-    loops: list[Loop] = []
-    for handle in handles:
-        var = sch.get(handle).loop_var
-        positions = frozenset(i for i, value in enumerate(values) if uses(value, var))
-        loops.append(Loop(handle, "R" if any(b.kinds[i] == "R" for i in positions) else "S", positions))
-    return loops
+# Extents.
 
 
-def static(extent: Any) -> Any:
-    """An `int` where the extent is known."""
+def as_int(extent: Any) -> Any:
+    """A static extent as an `int`; a symbolic one unchanged."""
     return int(extent) if isinstance(extent, (int, tvm.IntImm)) else extent
 
 
-def same_extent(a: Any, b: Any) -> bool:
+def equal_extents(a: Any, b: Any) -> bool:
     if isinstance(a, int) or isinstance(b, int):
         return isinstance(a, int) and isinstance(b, int) and a == b
     return bool(tvm.structural_equal(a, b))
 
 
-def volume(extents: tuple[Any, ...]) -> int | None:
-    """The product of the extents, or None when one of them is symbolic."""
+def volume(extents: Sequence[Any]) -> int | None:
+    """The product of the extents, or None if one of them is symbolic."""
     total = 1
     for extent in extents:
         if not isinstance(extent, int):
@@ -126,88 +172,75 @@ def volume(extents: tuple[Any, ...]) -> int | None:
     return total
 
 
-def fused(sch: Any, loops: Sequence[Any]) -> Any:
-    """The loops as one."""
-    return sch.fuse(*loops) if len(loops) > 1 else loops[0]
-
-
-_LENGTHS: Final = {"vast": 1 << 14, "long": 1 << 8}
-"""What the names of unknown sizes begin with, and the elements that there are then at least."""
+_NAME_PREFIXES: Final = {"vast": 1 << 14, "long": 1 << 8}
+"""Prefix of a symbolic extent's name -> the lower bound that the prefix promises."""
 
 
 def size_name(size: int) -> str:
-    """How the name of a size begins that the kernel is not to know, but of about which length it is."""
-    return next((name for name, least in _LENGTHS.items() if size >= least), "n")
+    """The name prefix of the symbolic extent that replaces `size`: it tells schedules a lower bound of the size."""
+    return next((prefix for prefix, least in _NAME_PREFIXES.items() if size >= least), "n")
 
 
-def at_least(extent: Any) -> int:
-    """How many elements an axis has for certain."""
+def lower_bound(extent: Any) -> int:
+    """A static extent, or the lower bound that a symbolic extent's name promises, 0 without one."""
     if isinstance(extent, int):
         return extent
     name = str(getattr(extent, "name", ""))
-    return next((least for start, least in _LENGTHS.items() if name.startswith(start)), 0)
+    return next((least for prefix, least in _NAME_PREFIXES.items() if name.startswith(prefix)), 0)
 
 
-def bits_of(buffer: Any) -> int:
+# Bodies.
+
+
+def element_bits(buffer: Any) -> int:
     """Bits of one element."""
     return int(tvm.dtype(str(buffer.dtype)).bits)
 
 
-def expensive(b: Block) -> bool:
+def is_expensive(block: Block) -> bool:
     """Whether the block calls a function that costs more than arithmetic."""
-    found = False
+    expensive = False
 
     def visit(call: Any) -> None:
-        nonlocal found
+        nonlocal expensive
         name = getattr(call.op, "name", None)
-        found = found or (name is not None and name not in _CHEAP_CALLS)
+        expensive = expensive or (name is not None and name not in _CHEAP_CALLS)
 
-    tvm.structural_walk(b.node.body, (tvm.Call, visit))
-    return found
-
-
-def loads_of(b: Block) -> list[Any]:
-    """The loads of the block's body, those of its own result (a reduction's accumulator) left out."""
-    own = b.written
-    loads: list[Any] = []
-
-    def visit(load: Any) -> None:
-        if not any(load.source.same_as(w) for w in own):
-            loads.append(load)
-
-    tvm.structural_walk(b.node.body, (tvm.TensorLoad, visit))
-    return loads
+    tvm.structural_walk(block.node.body, (tvm.Call, visit))
+    return expensive
 
 
-def uses(expr: Any, var: Any) -> bool:
+def uses_variable(expr: Any, var: Any) -> bool:
     """Whether `expr` contains the variable."""
-    found = False
+    used = False
 
     def visit(v: Any) -> None:
-        nonlocal found
-        found = found or v.same_as(var)
+        nonlocal used
+        used = used or v.same_as(var)
 
     tvm.structural_walk(expr, (tvm.Var, visit))
-    return found
+    return used
 
 
-def elementwise(b: Block) -> bool:
-    """Whether the block is spatial and every access is at the block's own position, so that it may be flattened."""
-    if not b.spatial or len(b.node.writes) != 1:
+def is_elementwise(block: Block) -> bool:
+    """Whether the block reads each operand, of the result's shape or 0-d, at the position that it writes.
+
+    The loops of such a block can be fused into one over flat memory."""
+    if not block.is_spatial or len(block.node.writes) != 1:
         return False
-    variables = [v.var for v in b.node.iter_vars]
+    variables = [v.var for v in block.node.iter_vars]
 
-    def at_own_position(indices: Any) -> bool:
+    def is_own_position(indices: Any) -> bool:
         return len(indices) == len(variables) and all(i.same_as(v) for i, v in zip(indices, variables, strict=True))
 
-    store = b.node.body
-    if not isinstance(store, tvm.BufferStore) or not at_own_position(store.indices):
+    store = block.node.body
+    if not isinstance(store, tvm.BufferStore) or not is_own_position(store.indices):
         return False
     return all(
-        len(load.indices) == 0 or (at_own_position(load.indices) and _same_shape(load.source.shape, store.buffer.shape))
-        for load in loads_of(b)
+        len(load.indices) == 0 or (is_own_position(load.indices) and _same_shape(load.source.shape, store.buffer.shape))
+        for load in list_loads(block)
     )
 
 
 def _same_shape(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(same_extent(static(m), static(n)) for m, n in zip(a, b, strict=True))
+    return len(a) == len(b) and all(equal_extents(as_int(m), as_int(n)) for m, n in zip(a, b, strict=True))

@@ -1,8 +1,18 @@
-"""Schedules by fusion pattern.
+"""Schedules of TIR functions by fusion pattern.
 
-`schedule` turns a TIR function as TE or Relax made it into one that runs fast, on any target, without changing what
-it computes. Rules are tried from the most specific to the most general; one that does not fit says so by returning
-None or by TVM's `ScheduleError`, and the last one fits everything.
+`schedule` takes a TIR function as TE or Relax emits it, in which every block is a plain serial loop nest, and returns a
+function with the same results whose loops suit the target. On CUDA, `gpu.rules` does all of it. On the CPU the pattern
+selects a list of rules, the most specific first:
+
+| pattern | rules | loop structure |
+| --- | --- | --- |
+| elemwise, broadcast, injective | schedule_elementwise | one parallel loop with a vectorised inner loop per output |
+| reduce, softmax | schedule_rows | one parallel loop over rows; each row stays in the first-level cache |
+| out_ewise_fusable | schedule_contraction | packed operands, register tiles over cache blocks |
+| all of them, if those do not apply | schedule_separately | one loop nest per block |
+
+A rule that does not apply returns None or raises TVM's `ScheduleError`, and the next rule is tried. If no rule applies,
+the function keeps its loops.
 """
 
 from __future__ import annotations
@@ -12,16 +22,16 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.alignment import any_alignment
-from meta.backend.tvm.schedule.cpu.elementwise import elementwise
-from meta.backend.tvm.schedule.cpu.matmul import contraction, roles_of
-from meta.backend.tvm.schedule.cpu.rows import row_wise, separate
+from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
+from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
+from meta.backend.tvm.schedule.cpu.rows import schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.gpu.rules import schedule_gpu
 from meta.backend.tvm.te.math import vectorisable
 from meta.ir.pattern import PATTERNS
 
 Rule = Callable[[Any], Any]
-"""A rule schedules the `Schedule` that it is given and returns it, or returns None where it does not apply."""
+"""A rule applies primitives to a `Schedule` and returns it (or another one), or returns None if it does not apply."""
 
 
 def schedule(func: Any, pattern: str, target: Any) -> Any:
@@ -29,79 +39,82 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
 
     Args:
         func: a `PrimFunc` over buffers.
-        pattern: a hint, one of `PATTERNS`; with another value (or one that does not fit) `classify` decides.
-        target: what the function is for.
+        pattern: one of `PATTERNS`, a hint that need not fit; any other value has `classify` choose.
+        target: the TVM target.
     """
     if str(target.kind.name) == "cuda":
         return schedule_gpu(func, pattern if pattern in PATTERNS else classify(func), target)
-    func = _narrow(vectorisable(func))
-    return any_alignment(_on_cpu(func, pattern if pattern in PATTERNS else classify(func)))
-
-
-def _on_cpu(func: Any, pattern: str) -> Any:
-    for rule in _RULES.get(pattern, ()):
-        scheduled = _attempt(rule, func)
-        if scheduled is not None:
-            return scheduled
-    return _attempt(_safe, func) or func
+    func = _narrow_indices(vectorisable(func))
+    return relax_alignment(_schedule_cpu(func, pattern if pattern in PATTERNS else classify(func)))
 
 
 def classify(func: Any) -> str:
-    """The pattern of a function, by what its blocks do."""
+    """The pattern of a function, derived from its blocks."""
     try:
-        found = blocks.blocks_of(tvm.Schedule(func))
+        all_blocks = blocks.list_blocks(tvm.Schedule(func))
     except tvm.ScheduleError:
         return "opaque"
-    if not found or not all(b.spatial or b.reduction for b in found):
+    if not all_blocks or not all(b.is_spatial or b.is_reduction for b in all_blocks):
         return "opaque"
-    reductions = [b for b in found if b.reduction]
+    reductions = [b for b in all_blocks if b.is_reduction]
     if not reductions:
-        return "elemwise" if all(blocks.elementwise(b) for b in found) else "injective"
+        return "elemwise" if all(blocks.is_elementwise(b) for b in all_blocks) else "injective"
     if len(reductions) > 1:
         return "softmax"
-    return "reduce" if roles_of(reductions[0]) is None else "out_ewise_fusable"
+    return "reduce" if match_contraction(reductions[0]) is None else "out_ewise_fusable"
 
 
-def _narrow(func: Any) -> Any:
-    """`func` with 32-bit indices, if all it does fits.
-
-    TVM narrows loops by itself, but later, and then forgets which loops are marked to have their tails split off.
-    """
-    if not all(_fits(v.ty) for v in blocks.buffers_of(func)):
-        return func
-    return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
+def _schedule_cpu(func: Any, pattern: str) -> Any:
+    for rule in _RULES.get(pattern, ()):
+        scheduled = _apply(rule, func)
+        if scheduled is not None:
+            return scheduled
+    return _apply(_initialise_first, func) or func
 
 
-def _fits(buffer_type: Any) -> bool:
-    volume = blocks.volume(tuple(blocks.static(d) for d in buffer_type.shape))
-    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64")
+def _apply(rule: Rule, func: Any) -> Any:
+    """The function that the rule returns, or None if the rule does not apply or fails.
 
-
-def _attempt(rule: Rule, func: Any) -> Any:
-    """The function as the rule leaves it, or None."""
+    TVM raises ScheduleError where a primitive's condition is violated, and the other errors from internal checks."""
     try:
         sch = rule(tvm.Schedule(func, error_render_level="fast"))
     except (tvm.ScheduleError, tvm.TVMError, ValueError):
-        # Whatever TVM's primitives refuse, and its internal checks, which programs that they do not foresee run into.
         return None
     return None if sch is None else sch.mod["main"]
 
 
-def _safe(sch: Any) -> Any:
-    """Only what an extent of zero needs: reductions set their result before they look at elements, not at the first."""
-    for b in blocks.blocks_of(sch):
-        if b.reduction:
-            sch.decompose_reduction(b.rv, next(loop.rv for loop in blocks.loops_of(sch, b) if loop.kind == "R"))
+def _initialise_first(sch: Any) -> Any:
+    """Rule of last resort: every reduction writes its initial value before its loops.
+
+    TE's form writes it in the first iteration, so a reduction over no elements would leave its result unset."""
+    for block in blocks.list_blocks(sch):
+        if block.is_reduction:
+            first_reduction = next(loop.rv for loop in blocks.list_loops(sch, block) if loop.kind == "R")
+            sch.decompose_reduction(block.rv, first_reduction)
     return sch
 
 
-_SPATIAL: Final = (elementwise, row_wise, separate)
-_REDUCING: Final = (row_wise, separate)
+def _narrow_indices(func: Any) -> Any:
+    """`func` with 32-bit indices if every buffer is static, below 2**31 elements and not of a 64-bit integer dtype.
+
+    TVM narrows loops itself later in lowering, but then drops the hints on loops whose tails are to be split off."""
+    if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)):
+        return func
+    return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
+
+
+def _fits_int32(buffer_type: Any) -> bool:
+    volume = blocks.volume([blocks.as_int(d) for d in buffer_type.shape])
+    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64")
+
+
+_SPATIAL_RULES: Final = (schedule_elementwise, schedule_rows, schedule_separately)
+_REDUCTION_RULES: Final = (schedule_rows, schedule_separately)
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    "elemwise": _SPATIAL,
-    "broadcast": _SPATIAL,
-    "injective": _SPATIAL,
-    "reduce": _REDUCING,
-    "softmax": _REDUCING,
-    "out_ewise_fusable": (contraction, row_wise, separate),
+    "elemwise": _SPATIAL_RULES,
+    "broadcast": _SPATIAL_RULES,
+    "injective": _SPATIAL_RULES,
+    "reduce": _REDUCTION_RULES,
+    "softmax": _REDUCTION_RULES,
+    "out_ewise_fusable": (schedule_contraction, schedule_rows, schedule_separately),
 }

@@ -88,8 +88,8 @@ def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> l
 @pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows()], ids=repr)
 def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in scheduled(sample, monkeypatch, target):
-        assert checks.on_device(function)
-        assert checks.without_races(function)
+        assert checks.runs_on_device(function)
+        assert checks.is_race_free(function)
         library.compile_functions({"kernel": function}, target)
 
 
@@ -107,9 +107,9 @@ def test_a_loop_of_the_host_is_noticed() -> None:
     sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((8, 8), lambda i, j: x[i, j] + 1, "y")]))
     outer, inner = sch.get_loops(sch.get_sblock("y"))
     sch.bind(inner, "threadIdx.x")
-    assert not checks.on_device(sch.mod["main"])
+    assert not checks.runs_on_device(sch.mod["main"])
     sch.bind(outer, "blockIdx.x")
-    assert checks.on_device(sch.mod["main"])
+    assert checks.runs_on_device(sch.mod["main"])
 
 
 def test_a_race_is_noticed() -> None:
@@ -122,9 +122,9 @@ def test_a_race_is_noticed() -> None:
     sch.bind(sch.get_loops(sch.get_sblock("y"))[0], "blockIdx.x")
     loops = sch.get_loops(partial)
     sch.bind(loops[0], "blockIdx.x")
-    assert checks.without_races(sch.mod["main"])
+    assert checks.is_race_free(sch.mod["main"])
     sch.bind(loops[-1], "threadIdx.y")
-    assert not checks.without_races(sch.mod["main"])
+    assert not checks.is_race_free(sch.mod["main"])
 
 
 def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:

@@ -12,7 +12,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, clear_memory, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
-from meta.backend.tvm.schedule.cpu.matmul import roles_of
+from meta.backend.tvm.schedule.cpu.matmul import match_contraction
 from meta.backend.tvm.te import math as te_math
 from meta.ir.pattern import PATTERNS
 
@@ -354,15 +354,15 @@ def test_the_argument_is_not_changed_and_attributes_stay() -> None:
     assert scheduled.attrs["global_symbol"] == "mine"
 
 
-def test_roles_of_a_product() -> None:
+def test_the_axes_of_a_contraction() -> None:
     spec = TensorSpec((8, 8), "float32")
     sch = tvm.Schedule(prim_func(KernelSpec("p", _product(False, True), (spec, spec), (spec,), "opaque")))
-    (block,) = blocks.blocks_of(sch)
-    roles = roles_of(block)
-    assert roles is not None
-    assert (roles.row, roles.column) == (0, 1)
+    (block,) = blocks.list_blocks(sch)
+    contraction = match_contraction(block)
+    assert contraction is not None
+    assert (contraction.row_axis, contraction.column_axis) == (0, 1)
     sch = tvm.Schedule(prim_func(KernelSpec("s", _reduce("sum", 1), (spec,), (TensorSpec((8,), "float32"),), "reduce")))
-    assert roles_of(blocks.blocks_of(sch)[0]) is None
+    assert match_contraction(blocks.list_blocks(sch)[0]) is None
 
 
 @pytest.mark.parametrize("name", _CASES)

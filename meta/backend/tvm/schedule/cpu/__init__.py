@@ -1,1 +1,1 @@
-"""Schedules for the CPU."""
+"""CPU rules: elementwise blocks, rows (reductions, softmax, norms) and contractions."""

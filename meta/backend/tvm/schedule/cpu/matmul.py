@@ -1,4 +1,19 @@
-"""CPU schedule of contractions: matmul in every layout, and convolution."""
+"""CPU rule for contractions: matmul in every layout, and convolution.
+
+It takes one reduction block `result[..., row, ..., column] += x[row, k] * y[k, column]` of static extents, with spatial
+blocks around it, and produces
+
+    parallel over the other axes, cache blocks of rows and panels of columns
+        loop over the register tiles of a cache block
+            loop over k: add an outer product to the tile (rows unrolled, columns vectorised)
+            store the tile
+
+- The operand that moves with the column is copied into panels of one tile's width, so that each step of k reads one
+  contiguous vector. The other operand is packed likewise unless it is already contiguous along k.
+- The tile is at most 8 rows by 2 vectors: 16 accumulators of the 32 vector registers, which stay in registers for all
+  of k.
+- A cache block holds as many rows as fit in the second-level cache while all panels pass by.
+"""
 
 from __future__ import annotations
 
@@ -9,129 +24,167 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
-from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK, injective, inline_producers, unchecked
+from meta.backend.tvm.schedule.cpu.elementwise import (
+    PARALLEL_WORK,
+    disable_checks,
+    inline_producers,
+    schedule_spatial_block,
+)
 from meta.backend.tvm.te.intrinsic import dtype_of
 
-_SMALL: Final = 1 << 14  # multiplications below which packing costs more than it saves
-_BLOCK_BYTES: Final = 1 << 18  # rows that stay in the second-level cache while all columns pass by
-_ROWS: Final = 8  # rows of the register tile; with two vectors a row, 16 accumulators of 32 registers
+_MIN_PRODUCTS: Final = 1 << 14
+"""Multiplications below which packing takes longer than it saves."""
+_CACHE_BLOCK_BYTES: Final = 1 << 18
+"""Bytes of the rows of a cache block: a part of the second-level cache."""
+_TILE_ROWS: Final = (8, 6, 7, 5, 4, 3, 2)
+"""Rows of the register tile, in order of preference: the first that divides the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """Positions of the block variables that a register tile is made of, and which read operand moves with `column`."""
+    """Block axes of the register tile's rows and columns, and the read operand that moves with the columns."""
 
-    row: int
-    column: int
-    operand: int
+    row_axis: int
+    column_axis: int
+    column_operand: int
 
 
-def contraction(sch: Any) -> Any:
-    """Rule: one operand packed into panels, tiles of the result kept in registers over the whole reduction."""
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Rows and columns of a register tile, and tiles (in the direction of rows) of a cache block."""
+
+    rows: int
+    columns: int
+    tiles_per_block: int
+
+
+def schedule_contraction(sch: Any) -> Any:
+    """Rule: operands packed into panels, register tiles of the result. Needs tiles that divide rows and columns."""
     inline_producers(sch)
-    found = blocks.blocks_of(sch)
-    sums = [b for b in found if b.reduction]
-    if len(sums) != 1 or not all(b.spatial or b.reduction for b in found):
+    all_blocks = blocks.list_blocks(sch)
+    reductions = [b for b in all_blocks if b.is_reduction]
+    if len(reductions) != 1 or not all(b.is_spatial or b.is_reduction for b in all_blocks):
         return None
-    (main,) = sums
-    roles = roles_of(main)
-    work = blocks.volume(main.extents)
-    if roles is None or work is None or work < _SMALL:
+    (reduction_block,) = reductions
+    contraction = match_contraction(reduction_block)
+    products = blocks.volume(reduction_block.extents)
+    if contraction is None or products is None or products < _MIN_PRODUCTS:
         return None
-    rows, columns = main.extents[roles.row], main.extents[roles.column]
-    native = targets.lanes(blocks.bits_of(main.written[0]))
-    height = next((h for h in (_ROWS, 6, 7, 5, 4, 3, 2) if rows % h == 0), 1)
-    width = next((w for w in (2 * native, native) if columns % w == 0), None)
-    if width is None or height < 2:
+    tile = _choose_tile(reduction_block, contraction)
+    if tile is None:
         return None
-    _pack(sch, main, roles.operand, roles.column, width)
-    if not _steps_along(main, 1 - roles.operand):
-        main = next(b for b in blocks.blocks_of(sch) if b.reduction)
-        _pack(sch, main, 1 - roles.operand, roles.row, height)
-    main = next(b for b in blocks.blocks_of(sch) if b.reduction)
-    depth = blocks.volume(tuple(e for e, kind in zip(main.extents, main.kinds, strict=True) if kind == "R")) or 1
-    panels = rows // height
-    most = max(_BLOCK_BYTES * 8 // (blocks.bits_of(main.written[0]) * depth * height), 1)
-    block = next(n for n in range(min(panels, most), 0, -1) if panels % n == 0)
-    _tile(sch, main, roles, (block, height, width), work)
-    sch = unchecked(sch)
-    around = {b.name for b in found if b.spatial}
-    for b in blocks.blocks_of(sch):
-        if b.name in around:
-            injective(sch, b)
+    _pack_operand(sch, reduction_block, contraction.column_operand, contraction.column_axis, tile.columns)
+    row_operand = 1 - contraction.column_operand
+    if not _is_contiguous_along_sum(reduction_block, row_operand):
+        reduction_block = _find_reduction(sch)
+        _pack_operand(sch, reduction_block, row_operand, contraction.row_axis, tile.rows)
+    _tile_loops(sch, _find_reduction(sch), contraction, tile, parallel=products >= PARALLEL_WORK)
+    sch = disable_checks(sch)
+    spatial_names = {b.name for b in all_blocks if b.is_spatial}
+    for block in blocks.list_blocks(sch):
+        if block.name in spatial_names:
+            schedule_spatial_block(sch, block)
     return sch
 
 
-def roles_of(b: Block) -> Contraction | None:
-    """How to tile `x[row, k] * y[k, column]`, summed; None if the block is no sum of products of two operands."""
-    loads = blocks.loads_of(b)
-    if len(loads) != 2 or len(b.node.reads) != 2 or len(b.node.writes) != 1 or not b.node.writes[0].region:
+def match_contraction(block: Block) -> Contraction | None:
+    """The axes of `x[row, k] * y[k, column]`, summed over k; None if the block does not multiply two such operands."""
+    loads = blocks.list_loads(block)
+    if len(loads) != 2 or len(block.node.reads) != 2 or len(block.node.writes) != 1 or not block.node.writes[0].region:
         return None
-    spatial = [i for i, kind in enumerate(b.kinds) if kind == "S" and b.extents[i] != 1]
-    variables = [v.var for v in b.node.iter_vars]
-    moves = [{i for i in spatial if any(blocks.uses(e, variables[i]) for e in load.indices)} for load in loads]
-    result = b.node.writes[0].region[-1].min
-    column = next((i for i in spatial if variables[i].same_as(result)), None)
-    if column is None:
+    spatial_axes = [i for i, kind in enumerate(block.kinds) if kind == "S" and block.extents[i] != 1]
+    variables = [v.var for v in block.node.iter_vars]
+    load_axes = [
+        {i for i in spatial_axes if any(blocks.uses_variable(e, variables[i]) for e in load.indices)} for load in loads
+    ]
+    last_index = block.node.writes[0].region[-1].min
+    column_axis = next((i for i in spatial_axes if variables[i].same_as(last_index)), None)
+    if column_axis is None:
         return None
-    for operand in (1, 0):
-        own, other = moves[operand], moves[1 - operand]
-        rows = [i for i in spatial if i in other - own]
-        if column in own - other and rows:
-            read = next((k for k, r in enumerate(b.node.reads) if r.source.same_as(loads[operand].source)), None)
-            return None if read is None else Contraction(rows[-1], column, read)
+    for position in (1, 0):
+        own_axes, other_axes = load_axes[position], load_axes[1 - position]
+        row_axes = [i for i in spatial_axes if i in other_axes - own_axes]
+        if column_axis in own_axes - other_axes and row_axes:
+            source = loads[position].source
+            operand = next((k for k, r in enumerate(block.node.reads) if r.source.same_as(source)), None)
+            return None if operand is None else Contraction(row_axes[-1], column_axis, operand)
     return None
 
 
-def _pack(sch: Any, b: Block, operand: int, position: int, width: int) -> None:
-    """Copy an operand so that what a tile takes of it at each step of the sum is contiguous."""
-    copy = sch.reindex(b.rv, ("read", operand))
-    moved = [i for i in range(len(b.kinds)) if _moves(b, operand, i)]
-    tiled = moved.index(position)
+def _choose_tile(block: Block, contraction: Contraction) -> _Tile | None:
+    """Tile sizes that divide the extents, or None: a tail would leave the tile's loops with bounds checks."""
+    rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
+    result_bits = blocks.element_bits(block.written_buffers[0])
+    native = targets.lanes(result_bits)
+    tile_rows = next((r for r in _TILE_ROWS if rows % r == 0), None)
+    tile_columns = next((c for c in (2 * native, native) if columns % c == 0), None)
+    if tile_rows is None or tile_columns is None:
+        return None
+    depth = blocks.volume(block.extents_of("R")) or 1
+    tiles = rows // tile_rows
+    cached_tiles = max(_CACHE_BLOCK_BYTES * 8 // (result_bits * depth * tile_rows), 1)
+    tiles_per_block = next(n for n in range(min(tiles, cached_tiles), 0, -1) if tiles % n == 0)
+    return _Tile(tile_rows, tile_columns, tiles_per_block)
+
+
+def _find_reduction(sch: Any) -> Block:
+    """The only reduction block, with the axes that packing has left it."""
+    return next(b for b in blocks.list_blocks(sch) if b.is_reduction)
+
+
+def _pack_operand(sch: Any, block: Block, operand: int, axis: int, panel_width: int) -> None:
+    """Copy an operand into panels of `panel_width` along a block axis: a step of the sum reads adjacent elements."""
+    copy = sch.reindex(block.rv, ("read", operand))
+    operand_axes = [i for i in range(len(block.kinds)) if _depends_on(block, operand, i)]
+    panel_axis = operand_axes.index(axis)
 
     def panels(*indices: Any) -> list[Any]:
-        rest = [v for i, v in enumerate(indices) if i != tiled]
-        return [indices[tiled] // width, *rest, indices[tiled] % width]
+        rest = [v for i, v in enumerate(indices) if i != panel_axis]
+        return [indices[panel_axis] // panel_width, *rest, indices[panel_axis] % panel_width]
 
-    dtype = dtype_of(b.node.iter_vars[0].var)
-    layout = tvm.IndexMap.from_func(panels, ndim=len(moved), index_dtype=dtype)
-    sch.transform_layout(b.rv, ("read", operand), layout)
+    dtype = dtype_of(block.node.iter_vars[0].var)
+    layout = tvm.IndexMap.from_func(panels, ndim=len(operand_axes), index_dtype=dtype)
+    sch.transform_layout(block.rv, ("read", operand), layout)
     loops = sch.get_loops(copy)
-    outer, inner = sch.split(loops[tiled], factors=[None, width])
-    rest = [loop for i, loop in enumerate(loops) if i != tiled]
+    outer, inner = sch.split(loops[panel_axis], factors=[None, panel_width])
+    rest = [loop for i, loop in enumerate(loops) if i != panel_axis]
     sch.reorder(outer, *rest, inner)
 
 
-def _moves(b: Block, operand: int, position: int) -> bool:
-    return any(blocks.uses(e, b.node.iter_vars[position].var) for load in _loads(b, operand) for e in load.indices)
+def _depends_on(block: Block, operand: int, axis: int) -> bool:
+    """Whether an operand's indices use a block axis."""
+    variable = block.node.iter_vars[axis].var
+    return any(blocks.uses_variable(e, variable) for load in _list_loads(block, operand) for e in load.indices)
 
 
-def _steps_along(b: Block, operand: int) -> bool:
-    """Whether steps of the sum are neighbours in memory."""
-    return all(blocks.uses(load.indices[-1], b.node.iter_vars[-1].var) for load in _loads(b, operand))
+def _is_contiguous_along_sum(block: Block, operand: int) -> bool:
+    """Whether successive steps of the sum read adjacent elements of an operand."""
+    variable = block.node.iter_vars[-1].var
+    return all(blocks.uses_variable(load.indices[-1], variable) for load in _list_loads(block, operand))
 
 
-def _loads(b: Block, operand: int) -> list[Any]:
-    source = b.node.reads[operand].source
-    return [load for load in blocks.loads_of(b) if load.source.same_as(source)]
+def _list_loads(block: Block, operand: int) -> list[Any]:
+    source = block.node.reads[operand].source
+    return [load for load in blocks.list_loads(block) if load.source.same_as(source)]
 
 
-def _tile(sch: Any, b: Block, roles: Contraction, sizes: tuple[int, int, int], work: int) -> None:
-    """Loop over blocks of `sizes[0]` tiles, panels of columns, tiles, the sum, and the rows and columns of a tile."""
-    loops = blocks.loops_of(sch, b)
-    row = next(loop.rv for loop in loops if roles.row in loop.positions)
-    column = next(loop.rv for loop in loops if roles.column in loop.positions)
-    outer = [loop.rv for loop in loops if loop.kind == "S" and not {roles.row, roles.column} & loop.positions]
+def _tile_loops(sch: Any, block: Block, contraction: Contraction, tile: _Tile, parallel: bool) -> None:
+    """Order the loops: other axes, cache blocks, column panels, tiles of the cache block, the sum, rows, columns."""
+    row_axis, column_axis = contraction.row_axis, contraction.column_axis
+    loops = blocks.list_loops(sch, block)
+    row = next(loop.rv for loop in loops if row_axis in loop.axes)
+    column = next(loop.rv for loop in loops if column_axis in loop.axes)
+    outer = [loop.rv for loop in loops if loop.kind == "S" and not {row_axis, column_axis} & loop.axes]
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
-    block, row, tile_row = sch.split(row, factors=[None, *sizes[:2]])
-    column, tile_column = sch.split(column, factors=[None, sizes[2]])
-    sch.reorder(*outer, block, column, row, *reduced, tile_row, tile_column)
-    tile = sch.cache_write(b.rv, 0, "local")
-    sch.reverse_compute_at(tile, row)
+    cache_block, row, tile_row = sch.split(row, factors=[None, tile.tiles_per_block, tile.rows])
+    column, tile_column = sch.split(column, factors=[None, tile.columns])
+    sch.reorder(*outer, cache_block, column, row, *reduced, tile_row, tile_column)
+    accumulators = sch.cache_write(block.rv, 0, "local")
+    sch.reverse_compute_at(accumulators, row)
     sch.vectorize(tile_column)
     sch.unroll(tile_row)
-    sch.vectorize(sch.get_loops(tile)[-1])
-    if work >= PARALLEL_WORK:
-        sch.parallel(sch.fuse(*outer, block, column))
-    init = sch.decompose_reduction(b.rv, reduced[0])
-    sch.unroll(sch.get_loops(init)[-2])
+    sch.vectorize(sch.get_loops(accumulators)[-1])
+    if parallel:
+        sch.parallel(sch.fuse(*outer, cache_block, column))
+    initialisation = sch.decompose_reduction(block.rv, reduced[0])
+    sch.unroll(sch.get_loops(initialisation)[-2])

@@ -1,169 +1,203 @@
-"""CPU schedules of reductions, and of what works row by row: softmax, norms and their gradients."""
+"""CPU rules for reductions and for rows: softmax, norms and their gradients.
+
+`schedule_rows` takes spatial and reduction blocks whose leading spatial axes agree, and produces
+
+    parallel loop over rows
+        the passes over the row, one per block, while the row is in the first-level cache
+
+`schedule_separately` takes any spatial and reduction blocks and gives each its own loop nest. In both, a reduction is
+vectorised by the axis that it reduces:
+
+- contiguous axis: `rfactor` splits it into partial sums, one per vector lane (and in long rows over four registers, to
+  hide the latency of an addition), and a second block reduces the lanes;
+- any other axis: the columns are vectorised, in tiles of up to four registers of accumulators.
+
+The initial value is written before the loops of a reduction: that is faster than a test per element, and correct for
+reductions over no elements.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
 from meta.backend.tvm.schedule.cpu.elementwise import (
-    HINT,
     PARALLEL_WORK,
-    injective,
+    PARTITION_HINT,
+    disable_checks,
     inline_producers,
-    is_large,
-    unchecked,
+    is_parallel_work,
+    schedule_spatial_block,
 )
 
-_COLUMN_TILE: Final = 4  # vector registers of accumulators when the reduced axis is not the contiguous one
+_COLUMN_REGISTERS: Final = (4, 2, 1)
+"""Vector registers of a tile of columns, in order of preference."""
+_SUM_REGISTERS: Final = 4
+"""Vector registers of partial sums in a long row."""
+_LONG_ROW_VECTORS: Final = 32
+"""Vectors from which on a row is long."""
 
 
-def row_wise(sch: Any) -> Any:
-    """Rule: one loop over rows, in it every pass over the row while it is in the first-level cache."""
+def schedule_rows(sch: Any) -> Any:
+    """Rule: one loop over rows, in it all passes over a row. Needs a reduction and a row axis common to all blocks."""
     inline_producers(sch)
-    found = blocks.blocks_of(sch)
-    if not all(b.spatial or b.reduction for b in found) or all(b.spatial for b in found):
+    all_blocks = blocks.list_blocks(sch)
+    if not all(b.is_spatial or b.is_reduction for b in all_blocks) or all(b.is_spatial for b in all_blocks):
         return None
-    shared = _shared_rows(found)
-    if shared == 0:
+    row_axes = count_row_axes(all_blocks)
+    if row_axes == 0:
         return None
-    _schedule_passes(sch, found, shared)
-    sch = unchecked(sch)
-    found = blocks.blocks_of(sch)
-    _initialise_first(sch, found)
-    rows = [sch.get_loops(b.rv)[:shared] for b in found]
-    if len(found) > 1:
-        # `compute_at` would do the same, but loses the bound checks of split loops and so reads past the end of rows.
-        sch.merge(*(loops[-1] for loops in rows))
-    work = [blocks.volume(b.extents) for b in found]
+    _schedule_passes(sch, all_blocks, row_axes)
+    sch = disable_checks(sch)
+    all_blocks = blocks.list_blocks(sch)
+    _initialise_first(sch, all_blocks)
+    row_loops = [sch.get_loops(b.rv)[:row_axes] for b in all_blocks]
+    if len(all_blocks) > 1:
+        # `compute_at` would drop the bounds checks of split loops, and the kernel would read past the end of rows.
+        sch.merge(*(loops[-1] for loops in row_loops))
+    work = [blocks.volume(b.extents) for b in all_blocks]
     if all(w is not None for w in work) and sum(w or 0 for w in work) >= PARALLEL_WORK:
-        outer = sch.get_loops(found[0].rv)[:shared]
+        outer = sch.get_loops(all_blocks[0].rv)[:row_axes]
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
     return sch
 
 
-def separate(sch: Any) -> Any:
-    """Rule: every block by itself."""
+def schedule_separately(sch: Any) -> Any:
+    """Rule: one loop nest per block, for blocks without a common row axis."""
     inline_producers(sch)
-    found = blocks.blocks_of(sch)
-    if not all(b.spatial or b.reduction for b in found):
+    all_blocks = blocks.list_blocks(sch)
+    if not all(b.is_spatial or b.is_reduction for b in all_blocks):
         return None
-    _schedule_passes(sch, found, 0)
-    sch = unchecked(sch)
-    found = blocks.blocks_of(sch)
-    for b in found:
-        first = blocks.loops_of(sch, b)[:1]
-        if b.reduction and first and first[0].kind == "S" and is_large(b, blocks.volume(b.extents)):
-            sch.parallel(first[0].rv)
-    _initialise_first(sch, found)
+    _schedule_passes(sch, all_blocks, 0)
+    sch = disable_checks(sch)
+    all_blocks = blocks.list_blocks(sch)
+    for block in all_blocks:
+        outermost = blocks.list_loops(sch, block)[:1]
+        is_spatial_loop = bool(outermost) and outermost[0].kind == "S"
+        if block.is_reduction and is_spatial_loop and is_parallel_work(block, blocks.volume(block.extents)):
+            sch.parallel(outermost[0].rv)
+    _initialise_first(sch, all_blocks)
     return sch
 
 
-def _schedule_passes(sch: Any, found: list[Block], shared: int) -> None:
-    """Schedule what is below the `shared` row loops of each block."""
-    partials = _split_sums(sch, found)
-    for b in blocks.blocks_of(sch):
-        if b.spatial:
-            injective(sch, b, shared)
-        elif b.name in partials:
-            _lanes(sch, b, partials[b.name])
-        elif not _along_rows(b) and b.kinds.count("S") > shared:
-            _columns(sch, b, shared)
+def count_row_axes(all_blocks: Sequence[Block]) -> int:
+    """The number of leading spatial axes over which all blocks can share loops.
+
+    Such an axis has the same extent in every block, and a block reads produced values only from its own row."""
+    row_axes = min(
+        len(b.kinds) - len(b.kinds.lstrip("S")) - (b.is_reduction and not reduces_contiguous_axis(b))
+        for b in all_blocks
+    )
+    first = all_blocks[0].extents
+    produced = [buffer for b in all_blocks for buffer in b.written_buffers]
+    for axis in range(row_axes):
+        if not all(
+            blocks.equal_extents(b.extents[axis], first[axis]) and _stays_in_row(b, axis, produced) for b in all_blocks
+        ):
+            return axis
+    return row_axes
 
 
-def _initialise_first(sch: Any, found: list[Block]) -> None:
-    """Set results before the first element is looked at: faster, and right where there is no element.
-
-    Late, because the blocks that this leaves count as incomplete and bar most other primitives."""
-    for b in found:
-        if b.reduction:
-            sch.decompose_reduction(b.rv, next(loop.rv for loop in blocks.loops_of(sch, b) if loop.kind == "R"))
+def _stays_in_row(block: Block, axis: int, produced: list[Any]) -> bool:
+    """Whether the block accesses dimension `axis` of every produced buffer at its own variable of that axis."""
+    var = block.node.iter_vars[axis].var
+    regions = [*block.node.writes, *(r for r in block.node.reads if any(r.source.same_as(p) for p in produced))]
+    return all(len(r.region) > axis and r.region[axis].min.same_as(var) for r in regions)
 
 
-def _shared_rows(found: list[Block]) -> int:
-    """How many leading spatial dimensions all blocks go through alike, so that they can share those loops.
-
-    Alike: same extents, and whatever one block hands to another stays within the row.
-    """
-    shared = min(len(b.kinds) - len(b.kinds.lstrip("S")) - (b.reduction and not _along_rows(b)) for b in found)
-    first = found[0].extents
-    produced = [buffer for b in found for buffer in b.written]
-    for i in range(shared):
-        if not all(blocks.same_extent(b.extents[i], first[i]) and _stays_in_row(b, i, produced) for b in found):
-            return i
-    return shared
-
-
-def _stays_in_row(b: Block, i: int, produced: list[Any]) -> bool:
-    """Whether dimension `i` of everything that the blocks produce is accessed at the block's own variable `i`."""
-    var = b.node.iter_vars[i].var
-    regions = [*b.node.writes, *(r for r in b.node.reads if any(r.source.same_as(p) for p in produced))]
-    return all(len(r.region) > i and r.region[i].min.same_as(var) for r in regions)
-
-
-def _along_rows(b: Block) -> bool:
-    """Whether the innermost reduced variable moves along the last dimension of what is read, by one."""
-    last = b.node.iter_vars[-1].var
-    moved = [load for load in blocks.loads_of(b) if any(blocks.uses(i, last) for i in load.indices)]
-    return bool(moved) and all(
-        load.indices[-1].same_as(last) and not any(blocks.uses(i, last) for i in load.indices[:-1]) for load in moved
+def reduces_contiguous_axis(block: Block) -> bool:
+    """Whether successive steps of the innermost reduction read adjacent elements."""
+    last = block.node.iter_vars[-1].var
+    moving = [load for load in blocks.list_loads(block) if any(blocks.uses_variable(i, last) for i in load.indices)]
+    return bool(moving) and all(
+        load.indices[-1].same_as(last) and not any(blocks.uses_variable(i, last) for i in load.indices[:-1])
+        for load in moving
     )
 
 
-def _split_sums(sch: Any, found: list[Block]) -> dict[str, int]:
-    """Give each reduction along rows one accumulator per vector lane, or several; by name of the block that fills them,
-    over how many dimensions they are spread."""
-    partials: dict[str, int] = {}
-    sums = [b for b in found if b.reduction and _along_rows(b) and len(b.node.writes) == 1]
-    for b in found if sums else ():
-        # `rfactor` fails on a block beside the one that it splits which is in no loop: a result without axes.
-        if not sch.get_loops(b.rv):
-            sch.add_unit_loop(b.rv)
-    for b in sums:
-        native = targets.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
-        extent = b.extents[-1]
+def _schedule_passes(sch: Any, all_blocks: list[Block], row_axes: int) -> None:
+    """Schedule the loops of each block below its `row_axes` row loops."""
+    lane_axes = _split_sums(sch, all_blocks)
+    for block in blocks.list_blocks(sch):
+        if block.is_spatial:
+            schedule_spatial_block(sch, block, row_axes)
+        elif block.name in lane_axes:
+            _vectorize_partial_sums(sch, block, lane_axes[block.name])
+        elif not reduces_contiguous_axis(block) and block.kinds.count("S") > row_axes:
+            _vectorize_columns(sch, block, row_axes)
+
+
+def _initialise_first(sch: Any, all_blocks: list[Block]) -> None:
+    """Write the initial values before the reduction loops.
+
+    This comes late because most other primitives reject the incomplete blocks that it leaves."""
+    for block in all_blocks:
+        if block.is_reduction:
+            first_reduction = next(loop.rv for loop in blocks.list_loops(sch, block) if loop.kind == "R")
+            sch.decompose_reduction(block.rv, first_reduction)
+
+
+def _split_sums(sch: Any, all_blocks: list[Block]) -> dict[str, int]:
+    """Split each reduction of a contiguous axis into partial sums, one per vector lane of one or several registers.
+
+    Returns, by name of the block that computes the partial sums, how many trailing axes of its result hold them:
+    (lanes) or (registers, lanes)."""
+    lane_axes: dict[str, int] = {}
+    reductions = [b for b in all_blocks if b.is_reduction and reduces_contiguous_axis(b) and len(b.node.writes) == 1]
+    for block in all_blocks if reductions else ():
+        # `rfactor` fails if a neighbour of the split block has no loop, as a 0-d result has none.
+        if not sch.get_loops(block.rv):
+            sch.add_unit_loop(block.rv)
+    for block in reductions:
+        native = targets.lanes(block.element_bits)
+        extent = block.extents[-1]
         if isinstance(extent, int) and extent < 2 * native:
             continue
-        registers = 4 if isinstance(extent, int) and extent >= 32 * native and extent % (4 * native) < native else 1
-        kept = len(b.kinds.rstrip("R"))
-        *_, lane = sch.split(sch.get_loops(b.rv)[-1], factors=[None, *([registers] if registers > 1 else []), native])
-        partial = sch.rfactor(lane, kept)
-        partials[str(sch.get(partial).name_hint)] = 1
+        is_long = isinstance(extent, int) and extent >= _LONG_ROW_VECTORS * native
+        registers = _SUM_REGISTERS if is_long and extent % (_SUM_REGISTERS * native) < native else 1
+        kept_axes = len(block.kinds.rstrip("R"))
+        register_factor = [registers] if registers > 1 else []
+        *_, lane = sch.split(sch.get_loops(block.rv)[-1], factors=[None, *register_factor, native])
+        partial = sch.rfactor(lane, kept_axes)
+        lane_axes[str(sch.get(partial).name_hint)] = 1
         if registers > 1:
             # Registers before lanes: every access is one whole vector, so that LLVM keeps the sums in registers.
-            partials[str(sch.get(sch.rfactor(sch.get_loops(partial)[-2], kept)).name_hint)] = 2
-    return partials
+            partial = sch.rfactor(sch.get_loops(partial)[-2], kept_axes)
+            lane_axes[str(sch.get(partial).name_hint)] = 2
+    return lane_axes
 
 
-def _lanes(sch: Any, b: Block, spread: int) -> None:
-    """Accumulators side by side, along the last `spread` dimensions of the result: their loops innermost, the last in
-    vectors, with the tail of the row split off."""
-    loops = blocks.loops_of(sch, b)
-    accumulators = [r.min for r in b.node.writes[0].region][-spread:]
-    positions = [next(i for i, v in enumerate(b.node.iter_vars) if v.var.same_as(a)) for a in accumulators]
-    *registers, lane = (next(loop.rv for loop in loops if position in loop.positions) for position in positions)
+def _vectorize_partial_sums(sch: Any, block: Block, lane_axes: int) -> None:
+    """Move the loops over the last `lane_axes` axes of the result innermost: registers unrolled, lanes vectorised."""
+    loops = blocks.list_loops(sch, block)
+    indices = [r.min for r in block.node.writes[0].region][-lane_axes:]
+    axes = [next(i for i, v in enumerate(block.node.iter_vars) if v.var.same_as(index)) for index in indices]
+    *registers, lane = (next(loop.rv for loop in loops if axis in loop.axes) for axis in axes)
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
     sch.reorder(*reduced, *registers, lane)
     for register in registers:
         sch.unroll(register)
     sch.vectorize(lane)
-    sch.annotate(reduced[-1], HINT, 1)
+    sch.annotate(reduced[-1], PARTITION_HINT, 1)
 
 
-def _columns(sch: Any, b: Block, shared: int) -> None:
-    """The reduced axis is not the contiguous one: sum whole vectors, a tile of columns at a time."""
-    loops = blocks.loops_of(sch, b)
+def _vectorize_columns(sch: Any, block: Block, row_axes: int) -> None:
+    """Vectorise the last spatial axis: the reduced axis is not contiguous, so that columns are added as vectors.
+
+    If no tile divides the columns, LLVM vectorises the loop, with a tail."""
+    loops = blocks.list_loops(sch, block)
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
-    position = len(b.kinds.rstrip("R")) - 1
-    column = next(loop.rv for loop in loops[shared:] if position in loop.positions)
-    extent = b.extents[position]
-    native = targets.lanes(max(blocks.bits_of(buffer) for buffer in (*b.written, *b.read)))
-    width = next(
-        (w * native for w in (_COLUMN_TILE, 2, 1) if isinstance(extent, int) and extent % (w * native) == 0), None
-    )
-    if width is not None:
-        _, column = sch.split(column, factors=[None, width])
+    column_axis = len(block.kinds.rstrip("R")) - 1
+    column = next(loop.rv for loop in loops[row_axes:] if column_axis in loop.axes)
+    extent = block.extents[column_axis]
+    native = targets.lanes(block.element_bits)
+    tile_widths = (registers * native for registers in _COLUMN_REGISTERS)
+    tile_width = next((width for width in tile_widths if isinstance(extent, int) and extent % width == 0), None)
+    if tile_width is not None:
+        _, column = sch.split(column, factors=[None, tile_width])
     sch.reorder(*reduced, column)
-    if width is not None:
+    if tile_width is not None:
         sch.vectorize(column)

@@ -1,4 +1,4 @@
-"""What a CUDA schedule must hold to, as TVM does not say where it is broken: such kernels are built, and wrong."""
+"""Checks of scheduled CUDA functions: TVM compiles schedules that violate them without an error, to wrong kernels."""
 
 from __future__ import annotations
 
@@ -8,55 +8,57 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 
 
-def on_device(func: Any) -> bool:
-    """Whether no loop that touches memory is left to the host, which would start a kernel in each iteration (and none,
-    not even the one that sets the result, where there are no iterations)."""
-    touched: list[bool] = []
+def runs_on_device(func: Any) -> bool:
+    """Whether every statement that accesses memory is inside a loop bound to threads and outside loops of the host.
 
-    def visit(statement: Any, inside: bool, alone: bool) -> None:
-        """inside: of a loop bound to threads.  alone: no loop of the host is around it."""
+    TVM starts a kernel in each iteration of a host loop; a loop without iterations starts none, so that not even the
+    initial value of a reduction is written."""
+    statements_on_device: list[bool] = []
+
+    def visit(statement: Any, in_threads: bool, host_loop_free: bool) -> None:
         if isinstance(statement, tvm.For):
-            bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
-            once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
-            visit(statement.body, inside or bound, alone and (inside or bound or once))
+            is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
+            runs_once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
+            visit(statement.body, in_threads or is_bound, host_loop_free and (in_threads or is_bound or runs_once))
         elif isinstance(statement, tvm.SeqStmt):
             for part in statement.seq:
-                visit(part, inside, alone)
+                visit(part, in_threads, host_loop_free)
         elif isinstance(statement, tvm.SBlockRealize):
-            visit(statement.block.body, inside, alone)
+            visit(statement.block.body, in_threads, host_loop_free)
         elif isinstance(statement, tvm.tirx.IfThenElse):
-            visit(statement.then_case, inside, alone)
+            visit(statement.then_case, in_threads, host_loop_free)
             if statement.else_case is not None:
-                visit(statement.else_case, inside, alone)
+                visit(statement.else_case, in_threads, host_loop_free)
         else:
-            touched.append(inside and alone)
+            statements_on_device.append(in_threads and host_loop_free)
 
     visit(func.body, False, True)
-    return all(touched)
+    return all(statements_on_device)
 
 
-def without_races(func: Any) -> bool:
-    """Whether TVM sees every reduction that threads share for what it is, and not, as with some conditions on the
-    elements, for a loop whose iterations all add to one place."""
+def is_race_free(func: Any) -> bool:
+    """Whether TVM recognises every reduction that is split over threads.
+
+    It lowers a recognised one to shuffles or shared memory. One that it does not recognise, for instance because a
+    condition ties its loops together, stays a loop in which all threads add to one address."""
     try:
         lowered = tvm.s_tir.transform.LowerCrossThreadReduction()(tvm.IRModule({"main": func}))["main"]
     except (tvm.TVMError, ValueError):
-        return False  # it cannot share what this one reduces with
-    threads: list[Any] = []
-    kinds = tvm.tirx.ForKind
+        return False  # TVM has no lowering across threads for this reducer
+    thread_vars: list[Any] = []
 
-    def loop(node: Any) -> None:
-        if node.kind == kinds.THREAD_BINDING:
-            threads.append(node.loop_var)
+    def collect_thread_var(loop: Any) -> None:
+        if loop.kind == tvm.tirx.ForKind.THREAD_BINDING:
+            thread_vars.append(loop.loop_var)
 
-    tvm.structural_walk(lowered.body, (tvm.For, loop))
+    tvm.structural_walk(lowered.body, (tvm.For, collect_thread_var))
     races: list[Any] = []
 
-    def realized(node: Any) -> None:
-        reduced = [value for value, v in zip(node.iter_values, node.block.iter_vars, strict=True)
+    def collect_race(realize: Any) -> None:
+        reduced = [binding for binding, v in zip(realize.iter_values, realize.block.iter_vars, strict=True)
                    if int(v.iter_type) == blocks.REDUCE]  # fmt: skip
-        if node.block.init is not None and any(blocks.uses(value, t) for value in reduced for t in threads):
-            races.append(node)
+        if realize.block.init is not None and any(blocks.uses_variable(b, t) for b in reduced for t in thread_vars):
+            races.append(realize)
 
-    tvm.structural_walk(lowered.body, (tvm.SBlockRealize, realized))
+    tvm.structural_walk(lowered.body, (tvm.SBlockRealize, collect_race))
     return not races

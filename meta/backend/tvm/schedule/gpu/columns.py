@@ -1,5 +1,13 @@
-"""CUDA schedule of reductions over outer axes: neighbouring threads read neighbouring columns, and the rows are cut
-into parts that are reduced at the same time."""
+"""CUDA schedule of reductions of outer axes, such as the sum of each column of a matrix.
+
+One thread per column would leave most of the GPU idle, so the rows are split into parts. The structure is two kernels:
+
+    kernel 1: a thread per part and column, 8 parts by 32 columns in a block, adds its rows in a register,
+              4 loads at a time
+    kernel 2: adds the parts of each column, up to 128 in one thread, more by 32 threads
+
+Adjacent threads read adjacent columns, so that a warp reads 128 contiguous bytes of float32.
+"""
 
 from __future__ import annotations
 
@@ -9,102 +17,102 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
 
-_COLUMNS: Final = 32
-"""Columns of a block of threads: a warp reads 128 bytes of float32 at once."""
-_PARTS_TOGETHER: Final = 8
-"""Parts of a block of threads."""
-_SERIAL: Final = 4
-"""Elements, at least, that a thread adds; loads that it waits for at the same time."""
-BUSY: Final = 1 << 18
+BUSY_THREADS: Final = 1 << 18
 """Threads that keep a GPU busy."""
-_PARTS_UNKNOWN: Final = 512
-"""Parts, at most, of a sum of unknown length."""
-_PARTS: Final = 1024
-_PARTS_OF_ONE: Final = 128
-"""Parts whose results one thread adds; more are shared."""
-_SHARING: Final = 32
-"""Threads that add them then."""
+_BLOCK_COLUMNS: Final = 32
+"""Columns per block of threads: one warp."""
+_BLOCK_PARTS: Final = 8
+"""Parts per block of threads; fewer parts than these do not repay a second kernel."""
+_UNROLLED_ROWS: Final = 4
+"""Rows per step of a thread, whose loads are in flight at the same time; also the fewest rows of a part."""
+_MAX_PARTS: Final = 1024
+_MAX_SYMBOLIC_PARTS: Final = 512
+"""Parts, at most, of a reduction with symbolic extents."""
+_MAX_SERIAL_PARTS: Final = 128
+"""Parts up to which one thread per column adds the partial results."""
+_COMBINE_THREADS: Final = 32
+"""Threads per column that add more partial results than these."""
 
 
-def over_columns(b: Block) -> bool:
-    """Whether it reduces over outer axes: what moves with a reduced axis is read at the innermost position of the
-    result, by ones, or at the same place for all of them."""
-    if not b.reduction or "S" not in b.kinds:
+def reduces_outer_axes(block: Block) -> bool:
+    """Whether each operand that moves with a reduced axis is either contiguous along the innermost spatial axis of the
+    result or constant along it, and at least one is contiguous."""
+    if not block.is_reduction or "S" not in block.kinds:
         return False
-    inner = b.kinds.rindex("S")
-    if b.extents[inner] == 1:
+    column_axis = block.kinds.rindex("S")
+    if block.extents[column_axis] == 1:
         return False
-    column = b.node.iter_vars[inner].var
-    reduced = [v.var for v, kind in zip(b.node.iter_vars, b.kinds, strict=True) if kind == "R"]
-    moved = [load for load in blocks.loads_of(b) if any(blocks.uses(i, r) for i in load.indices for r in reduced)]
-    beside = [load for load in moved if load.indices[-1].same_as(column)]
-    apart = [load for load in moved if not any(blocks.uses(i, column) for i in load.indices)]
-    return bool(beside) and len(beside) + len(apart) == len(moved)
+    column = block.node.iter_vars[column_axis].var
+    reduced = [v.var for v, kind in zip(block.node.iter_vars, block.kinds, strict=True) if kind == "R"]
+    moving = [
+        load
+        for load in blocks.list_loads(block)
+        if any(blocks.uses_variable(i, r) for i in load.indices for r in reduced)
+    ]
+    contiguous = [load for load in moving if load.indices[-1].same_as(column)]
+    constant = [load for load in moving if not any(blocks.uses_variable(i, column) for i in load.indices)]
+    return bool(contiguous) and len(contiguous) + len(constant) == len(moving)
 
 
-def share_columns(sch: Any, b: Block) -> Block | None:
-    """Have a reduction over columns done in parts by many threads. Returned is the block that reduces the results of
-    the parts, to be scheduled: `b` itself where it is too short to be cut. None where nothing is left to do.
+def split_into_parts(sch: Any, block: Block) -> Block | None:
+    """Split a reduction of outer axes into parts and schedule the kernel that computes them.
 
-    Nothing is reduced across threads here: in programs of unknown sizes TVM does not see such reductions for what they
-    are, and lets the threads race."""
-    parts = _parts(b)
-    if parts < _PARTS_TOGETHER or len(b.node.writes) != 1:
-        return b
-    loops = blocks.loops_of(sch, b)
-    spatial = [loop.rv for loop in loops if loop.kind == "S"]
-    reduced = [loop.rv for loop in loops if loop.kind == "R"]
+    Returns the block that is left to schedule: the one that reduces the parts, or `block` itself if it is too short to
+    split; None if that kernel is scheduled, too. The first kernel shares no reduction between threads, because TVM does
+    not recognise such reductions at symbolic extents, and the threads would race."""
+    parts = _count_parts(block)
+    if parts < _BLOCK_PARTS or len(block.node.writes) != 1:
+        return block
+    spatial, reduced = blocks.partition_loops(blocks.list_loops(sch, block))
     sch.reorder(*spatial, *reduced)
-    part, _ = sch.split(blocks.fused(sch, reduced), factors=[parts, None])
+    part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[parts, None])
     try:
         partial = sch.rfactor(part, 0)
-    except tvm.ScheduleError:  # what is no sum, maximum or the like
-        return blocks.block(sch, b.rv)
-    _reduce_parts(sch, blocks.block(sch, partial))
-    if parts <= _PARTS_OF_ONE:
-        return blocks.block(sch, b.rv)
-    loops = blocks.loops_of(sch, blocks.block(sch, b.rv))
-    spatial = [loop.rv for loop in loops if loop.kind == "S"]
-    reduced = [loop.rv for loop in loops if loop.kind == "R"]
-    wide, column = sch.split(blocks.fused(sch, spatial), factors=[None, _COLUMNS])
-    _, row = sch.split(blocks.fused(sch, reduced), factors=[None, _SHARING])
-    sch.reorder(wide, column, row)
-    sch.bind(wide, "blockIdx.x")
+    except tvm.ScheduleError:  # TVM knows no identity element of this reducer
+        return blocks.get_block(sch, block.rv)
+    _schedule_partial_results(sch, blocks.get_block(sch, partial))
+    if parts <= _MAX_SERIAL_PARTS:
+        return blocks.get_block(sch, block.rv)
+    spatial, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
+    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, _BLOCK_COLUMNS])
+    _, row = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, _COMBINE_THREADS])
+    sch.reorder(column_block, column, row)
+    sch.bind(column_block, "blockIdx.x")
     sch.bind(column, "threadIdx.x")
     sch.bind(row, "threadIdx.y")
     return None
 
 
-def _parts(b: Block) -> int:
-    """Into how many parts a sum is cut."""
-    rows = blocks.volume(tuple(e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R"))
-    columns = blocks.volume(tuple(e for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "S"))
+def _count_parts(block: Block) -> int:
+    """The number of parts: a power of two, enough to keep the GPU busy, with at least `_UNROLLED_ROWS` rows each."""
+    rows, columns = blocks.volume(block.extents_of("R")), blocks.volume(block.extents_of("S"))
     if rows is None:
-        longest = max(blocks.at_least(e) for e, kind in zip(b.extents, b.kinds, strict=True) if kind == "R")
-        return min(longest // _SERIAL, _PARTS_UNKNOWN)
-    wanted = _PARTS_UNKNOWN if columns is None else BUSY // columns
-    return min(_power(wanted), _power(rows // _SERIAL), _PARTS)
+        longest = max(map(blocks.lower_bound, block.extents_of("R")))
+        return min(longest // _UNROLLED_ROWS, _MAX_SYMBOLIC_PARTS)
+    busy_parts = _MAX_SYMBOLIC_PARTS if columns is None else BUSY_THREADS // columns
+    return min(_floor_power_of_two(busy_parts), _floor_power_of_two(rows // _UNROLLED_ROWS), _MAX_PARTS)
 
 
-def _power(number: int) -> int:
-    """The largest power of two up to a number, 0 for 0."""
+def _floor_power_of_two(number: int) -> int:
+    """The largest power of two up to `number`; 0 for 0."""
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 
 
-def _reduce_parts(sch: Any, b: Block) -> None:
-    """A thread for each part of each column, which adds in a register."""
-    written = sch.cache_write(b.rv, 0, "local")
-    loops = blocks.loops_of(sch, blocks.block(sch, b.rv))
-    part = next(loop.rv for loop in loops if 0 in loop.positions)
-    spatial = [loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.positions]
+def _schedule_partial_results(sch: Any, block: Block) -> None:
+    """One thread per part and column, which adds in a register. The part is axis 0 of the block."""
+    result = sch.cache_write(block.rv, 0, "local")
+    loops = blocks.list_loops(sch, blocks.get_block(sch, block.rv))
+    part = next(loop.rv for loop in loops if 0 in loop.axes)
+    spatial = [loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.axes]
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
     sch.reorder(part, *spatial, *reduced)
-    high, low = sch.split(part, factors=[None, _PARTS_TOGETHER])
-    wide, column = sch.split(blocks.fused(sch, spatial), factors=[None, _COLUMNS])
-    serial, several = sch.split(blocks.fused(sch, reduced), factors=[None, _SERIAL])
-    sch.reorder(high, wide, low, column, serial, several)
-    sch.unroll(several)
-    for loop, name in ((high, "blockIdx.y"), (wide, "blockIdx.x"), (low, "threadIdx.y"), (column, "threadIdx.x")):
-        sch.bind(loop, name)
-    sch.reverse_compute_at(written, column)
-    sch.decompose_reduction(b.rv, serial)
+    part_block, part_thread = sch.split(part, factors=[None, _BLOCK_PARTS])
+    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, _BLOCK_COLUMNS])
+    serial, unrolled = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, _UNROLLED_ROWS])
+    sch.reorder(part_block, column_block, part_thread, column, serial, unrolled)
+    sch.unroll(unrolled)
+    for loop, index in ((part_block, "blockIdx.y"), (column_block, "blockIdx.x"),
+                        (part_thread, "threadIdx.y"), (column, "threadIdx.x")):  # fmt: skip
+        sch.bind(loop, index)
+    sch.reverse_compute_at(result, column)
+    sch.decompose_reduction(block.rv, serial)

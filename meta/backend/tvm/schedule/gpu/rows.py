@@ -1,0 +1,126 @@
+"""CUDA rules for rows (softmax, norms, reductions of inner axes) and for reductions to one element.
+
+Both put all blocks of the function into one kernel and keep intermediate results in shared memory:
+
+- `schedule_rows`: a block of 256 threads per row; every reduction along the row is shared by these threads.
+- `schedule_single_row`: a block of 1024 threads, for functions of one row. A single large reduction runs in two
+  kernels: 512 blocks of threads reduce a part each, and one block of threads reduces the results of the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule import blocks
+from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.cpu.rows import count_row_axes
+from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
+
+ROW_THREADS: Final = 256
+"""Threads that share the reduction of a row."""
+MAX_THREADS: Final = 1024
+"""CUDA's limit of threads per block."""
+_PARTS: Final = 512
+"""Blocks of threads that a reduction to one element is split over."""
+
+
+def schedule_rows(func: Any, target: Any) -> Any:
+    """Rule: a block of threads per row. Needs a reduction and a row axis common to all blocks."""
+    del target
+    sch = tvm.Schedule(func, error_render_level="fast")
+    inline_producers(sch)
+    all_blocks = blocks.list_blocks(sch)
+    if not all(b.is_spatial or b.is_reduction for b in all_blocks) or all(b.is_spatial for b in all_blocks):
+        return None
+    if is_single_row(all_blocks):
+        return None
+    row_axes = count_row_axes(all_blocks)
+    if row_axes == 0 or any(b.is_reduction and "S" in b.kinds[row_axes:] for b in all_blocks[:-1]):
+        return None  # a row of reduced values may exceed shared memory
+    for block in all_blocks:
+        blocks.fuse_loops(sch, sch.get_loops(block.rv)[:row_axes])
+        _bind_row(sch, sch.get_loops(block.rv)[1:], block.kinds[row_axes:], block, ROW_THREADS)
+    return _merge_rows(sch, all_blocks)
+
+
+def schedule_single_row(func: Any, target: Any) -> Any:
+    """Rule: one block of threads for reductions to one element. Needs spatial extents of 1 in all blocks."""
+    del target
+    sch = tvm.Schedule(func, error_render_level="fast")
+    inline_producers(sch)
+    all_blocks = blocks.list_blocks(sch)
+    reductions = [b for b in all_blocks if b.is_reduction]
+    if not reductions or not all(b.is_spatial or b.is_reduction for b in all_blocks) or not is_single_row(all_blocks):
+        return None
+    for block in all_blocks:
+        loops = sch.get_loops(block.rv)
+        sch.add_unit_loop(loops[0] if loops else block.rv)
+    if len(reductions) == 1 and len(reductions[0].node.writes) == 1 and _parts_divide(reductions[0]):
+        _split_into_parts(sch, reductions[0])
+    for block in all_blocks:
+        current_loops = blocks.list_loops(sch, blocks.get_block(sch, block.rv))
+        reduction_loops = sum(loop.kind == "R" for loop in current_loops)
+        kinds = "S" * (len(current_loops) - 1 - reduction_loops) + "R" * reduction_loops
+        _bind_row(sch, sch.get_loops(block.rv)[1:], kinds, block, MAX_THREADS)
+    return _merge_rows(sch, all_blocks)
+
+
+def is_single_row(all_blocks: Sequence[Block]) -> bool:
+    """Whether every spatial extent is 1."""
+    return all(extent == 1 for block in all_blocks for extent in block.extents_of("S"))
+
+
+def _parts_divide(block: Block) -> bool:
+    """Whether every thread of every part has elements: TVM leaves the result of an empty part unset."""
+    total = blocks.volume(block.extents)
+    return total is not None and total > 0 and total % (_PARTS * ROW_THREADS) == 0
+
+
+def _split_into_parts(sch: Any, block: Block) -> None:
+    """Split a reduction into parts, one per block of threads; `block` is left to reduce their results."""
+    _, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
+    part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[_PARTS, None])
+    partial = sch.rfactor(part, 0)
+    loops = blocks.list_loops(sch, blocks.get_block(sch, partial))
+    part = next(loop.rv for loop in loops if 0 in loop.axes)
+    spatial = [loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.axes]
+    reduced = [loop.rv for loop in loops if loop.kind == "R"]
+    sch.reorder(part, *spatial, *reduced)
+    sch.bind(part, "blockIdx.x")
+    _, thread = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, ROW_THREADS])
+    sch.bind(thread, "threadIdx.x")
+
+
+def _bind_row(sch: Any, loops: Any, kinds: str, block: Block, threads: int) -> None:
+    """Bind the loops of a block inside its row to threads: the spatial ones, or the reduction if there are none."""
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    if spatial and reduced:
+        sch.reorder(*spatial, *reduced)
+    reduces_to_one = (
+        reduced
+        and all(int(e) == 1 for e in block.extents[: len(spatial)] if isinstance(e, int))
+        and is_single_row([block])
+    )
+    shared_loops = reduced if reduces_to_one else spatial or reduced
+    if not shared_loops:
+        sch.bind(sch.add_unit_loop(block.rv), "threadIdx.x")
+        return
+    _, thread = sch.split(blocks.fuse_loops(sch, shared_loops), factors=[None, threads])
+    sch.bind(thread, "threadIdx.x")
+
+
+def _merge_rows(sch: Any, all_blocks: Sequence[Block]) -> Any:
+    """Merge and bind the row loops of all blocks, put intermediate results in shared memory; returns the function."""
+    params = list(sch.mod["main"].params)
+    # TVM merges plain loops only, so the row loop is bound after it is merged.
+    row_loops = [sch.get_loops(b.rv)[0] for b in all_blocks]
+    row = sch.merge(*row_loops) if len(row_loops) > 1 else row_loops[0]
+    sch.bind(row, "blockIdx.x")
+    for block in all_blocks:
+        for i, buffer in enumerate(block.written_buffers):
+            if not any(buffer.same_as(p) for p in params):
+                sch.set_scope(block.rv, i, "shared")
+    return sch.mod["main"]
