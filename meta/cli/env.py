@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from meta import __version__
 from meta.op.dispatch import DIALECTS, dialect
 
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "nvidia-cudnn-frontend")
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "cuda-bindings", "nvidia-cudnn-frontend")
+_EXTRAS = {"torch": "torch", "cuda-bindings": "cuda"}
+"""The extra that installs a package."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +47,7 @@ def _version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return f"not installed: pip install '.[{_EXTRAS[name]}]'" if name in _EXTRAS else "not installed"
 
 
 def _dialect_state(name: str, missing: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What an installed meta-tvm brings along: requirements, command, data files. check-wheel runs this on the wheel."""
+"""The installed distribution: requirements, command, data files. check-wheel runs these tests on the wheel."""
 
 import importlib
 import subprocess
@@ -11,26 +11,30 @@ from packaging.requirements import Requirement
 REQUIREMENTS = [Requirement(text) for text in metadata.requires("meta-tvm") or ()]
 
 
-def needed(extra: str = "") -> dict[str, Requirement]:
+def requirements(extra: str = "") -> dict[str, Requirement]:
     """Requirements by name: the hard ones, or those that `extra` adds."""
     return {
-        each.name.replace("_", "-"): each
-        for each in REQUIREMENTS
-        if (each.marker is None and not extra) or (each.marker is not None and each.marker.evaluate({"extra": extra}))
+        item.name.replace("_", "-"): item
+        for item in REQUIREMENTS
+        if (item.marker is None and not extra) or (item.marker is not None and item.marker.evaluate({"extra": extra}))
     }
 
 
 def test_hard_requirements_are_few() -> None:
-    """TVM, NumPy with its bfloat16, and lark, a small package in pure Python that reads Relay's text."""
-    assert set(needed()) == {"apache-tvm", "lark", "ml-dtypes", "numpy"}
+    """TVM, NumPy with its bfloat16, and small packages in pure Python."""
+    assert set(requirements()) == {"apache-tvm", "lark", "ml-dtypes", "numpy", "opt-einsum", "platformdirs"}
 
 
 def test_torch_is_an_extra() -> None:
-    assert str(needed("torch")["torch"].specifier) == "==2.13.0"
+    assert str(requirements("torch")["torch"].specifier) == "==2.13.0"
+
+
+def test_cuda_bindings_are_an_extra() -> None:
+    assert set(requirements("cuda")) == {"cuda-bindings"}
 
 
 def test_tvm_is_pinned() -> None:
-    assert str(needed()["apache-tvm"].specifier) == f"=={metadata.version('apache-tvm')}"
+    assert str(requirements()["apache-tvm"].specifier) == f"=={metadata.version('apache-tvm')}"
 
 
 @pytest.mark.parametrize(

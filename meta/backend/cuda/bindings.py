@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from meta.errors import DeviceError
+
+INSTALL: Final = "install the extra: pip install '.[cuda]'"
 
 
 @cache
@@ -16,5 +18,5 @@ def bindings(name: str) -> Any:
         return import_module(f"cuda.bindings.{name}")
     except ImportError:
         raise DeviceError(
-            "cuda", f"cuda.bindings.{name} cannot be imported", "the package cuda-bindings", "pip install cuda-bindings"
+            "cuda", f"cuda.bindings.{name} cannot be imported", "the package cuda-bindings", INSTALL
         ) from None

@@ -36,11 +36,11 @@ def library() -> Any:
 
 
 def probe() -> str | None:
-    """Why there is no CUDA here, None where there is."""
+    """Why this machine has no CUDA, with the remedy; None where it has."""
     try:
         module = library()
     except DeviceError as error:
-        return error.problem
+        return "; ".join(part for part in (error.problem, error.remedy) if part)
     status = module.cuInit(0)[0]
     if status:
         return f"the CUDA driver does not start: {error_text(status)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from meta._generated import functions as F
+import meta
 from meta.device import CPU, Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
@@ -151,7 +151,7 @@ class _Replay:
     def call(self, op: Op, args: list[Any]) -> Any:
         if op.name == "batch_norm_infer" and self.momentum and self.is_trainable(args):
             x, mean, var, w, b, eps, axis = args
-            return F.batch_norm_train(x, mean, var, w, b, self.momentum, eps, axis)[0]
+            return meta.batch_norm_train(x, mean, var, w, b, self.momentum, eps, axis)[0]
         return invoke(state(op), *args)
 
     def is_trainable(self, args: list[Any]) -> bool:

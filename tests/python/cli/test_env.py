@@ -1,6 +1,7 @@
 """`python -m meta env`: devices and dialects, on or off with the reason."""
 
 import re
+from importlib import metadata
 
 import pytest
 
@@ -15,6 +16,19 @@ def test_lists_every_dialect_with_its_state(capsys: pytest.CaptureFixture[str]) 
         line = next(line for line in reversed(lines) if re.match(rf"  {name} ", line))
         off = dialect(name).unavailable()
         assert (f"off: {off}" if off else f"on, plevel {dialect(name).plevel}") in line
+
+
+def test_names_the_extra_of_a_missing_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    main(["env"])
+    out = capsys.readouterr().out
+    assert re.search(r"cuda-bindings +not installed: pip install '\.\[cuda\]'", out)
+    assert re.search(r"numpy +not installed\n", out)
 
 
 def test_reports_why_a_device_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

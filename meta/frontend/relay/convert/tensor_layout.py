@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 
 SPATIAL_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -21,7 +21,7 @@ def spatial_rank(call: OpCall) -> int:
 
 def permuted(x: Any, source: str, target: str) -> Any:
     """x with its axes, named by `source`, in the order of `target`."""
-    return x if source == target else F.transpose(x, tuple(source.index(letter) for letter in target))
+    return x if source == target else meta.transpose(x, tuple(source.index(letter) for letter in target))
 
 
 def is_permutation(source: str, target: str) -> bool:
@@ -59,8 +59,8 @@ def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
             size = size * x.shape[i]
         order += places
         shape.append(size)
-    moved = x if order == list(range(x.ndim)) else F.transpose(x, tuple(order))
-    return moved if tuple(shape) == moved.shape else F.reshape(moved, tuple(shape))
+    moved = x if order == list(range(x.ndim)) else meta.transpose(x, tuple(order))
+    return moved if tuple(shape) == moved.shape else meta.reshape(moved, tuple(shape))
 
 
 def _split(call: OpCall, x: Any, plain: str, parts: list[tuple[str, int]]) -> Any:
@@ -79,6 +79,6 @@ def _split(call: OpCall, x: Any, plain: str, parts: list[tuple[str, int]]) -> An
         for i, factor in factors:
             places[letter, i] = len(shape)
             shape.append(factor)
-    x = x if tuple(shape) == x.shape else F.reshape(x, tuple(shape))
+    x = x if tuple(shape) == x.shape else meta.reshape(x, tuple(shape))
     order = tuple(places[letter, i] for i, (letter, _) in enumerate(parts))
-    return x if order == tuple(range(len(order))) else F.transpose(x, order)
+    return x if order == tuple(range(len(order))) else meta.transpose(x, order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.dtype import is_float, is_int
 from meta.frontend.relay.convert.call import OpCall, operand, operands
 from meta.frontend.relay.convert.table import converter
@@ -14,15 +14,15 @@ from meta.frontend.relay.convert.table import converter
 def divide(call: OpCall) -> Any:
     """Relay truncates quotients of integers."""
     x, y = operands(call)
-    return F.divide(x, y) if is_float(call.args[0].dtype) else F.trunc_divide(x, y)
+    return meta.divide(x, y) if is_float(call.args[0].dtype) else meta.trunc_divide(x, y)
 
 
 @converter("where")
 def where(call: OpCall) -> Any:
     condition, x, y = call.tensors(3)
     if condition.dtype != "bool":
-        condition = F.not_equal(condition, 0)
-    return F.where(condition, operand(x, y), operand(y, x))
+        condition = meta.not_equal(condition, 0)
+    return meta.where(condition, operand(x, y), operand(y, x))
 
 
 @converter("fixed_point_multiply")
@@ -35,12 +35,12 @@ def fixed_point_multiply(call: OpCall) -> Any:
 def fixed_point(call: OpCall, x: Any, multiplier: int, shift: int) -> Any:
     if not is_int(x.dtype):
         call.refuse(f"the dtype {x.dtype}", "integers")
-    wide = F.cast(x, "int64")
+    wide = meta.cast(x, "int64")
     if shift > 0:
-        wide = F.left_shift(wide, shift)
+        wide = meta.left_shift(wide, shift)
     right = 31 - min(shift, 0)
-    product = F.add(F.multiply(wide, multiplier), 1 << (right - 1))
-    return F.cast(F.right_shift(product, right), x.dtype)
+    product = meta.add(meta.multiply(wide, multiplier), 1 << (right - 1))
+    return meta.cast(meta.right_shift(product, right), x.dtype)
 
 
 @converter("fixed_point_multiply_per_axis")
@@ -49,10 +49,10 @@ def fixed_point_multiply_per_axis(call: OpCall) -> Any:
     x, *factors = call.tensors(4)
     axes = [a % x.ndim for a in call.sizes("axes")]
     shape = tuple(d if i in axes else 1 for i, d in enumerate(x.shape))
-    multiplier, left, right = (F.cast(F.reshape(v, shape), "int64") for v in factors)
-    wide = F.cast(x, "int64")
+    multiplier, left, right = (meta.cast(meta.reshape(v, shape), "int64") for v in factors)
+    wide = meta.cast(x, "int64")
     if call.flag("is_lshift_required"):
-        wide = F.left_shift(wide, left)
-    total_right = F.add(right, 31) if call.flag("is_rshift_required") else 31
-    half = F.left_shift(1, F.subtract(total_right, 1)) if call.flag("is_rshift_required") else 1 << 30
-    return F.cast(F.right_shift(F.add(F.multiply(wide, multiplier), half), total_right), x.dtype)
+        wide = meta.left_shift(wide, left)
+    total_right = meta.add(right, 31) if call.flag("is_rshift_required") else 31
+    half = meta.left_shift(1, meta.subtract(total_right, 1)) if call.flag("is_rshift_required") else 1 << 30
+    return meta.cast(meta.right_shift(meta.add(meta.multiply(wide, multiplier), half), total_right), x.dtype)

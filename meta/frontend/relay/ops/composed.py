@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
@@ -40,7 +40,7 @@ def grid_sample(call: OpCall) -> Any:
 def searchsorted(call: OpCall) -> Any:
     sequence, values = call.tensors(2)
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
-    return F.cast(places(sequence, values, call.flag("right")), dtype)
+    return meta.cast(places(sequence, values, call.flag("right")), dtype)
 
 
 @converter("vision.roi_align")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.dtype import category, is_int, itemsize
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted, spatial_rank
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
-_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_TRANSPOSE = {1: F.conv1d_transpose, 2: F.conv2d_transpose, 3: F.conv3d_transpose}
+_CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
+_TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 
 
 def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
@@ -24,7 +24,7 @@ def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
     wider = category(out) >= category(dtype) and itemsize(out) >= itemsize(dtype)
     if not wider:
         call.refuse(f"out_dtype {out} for operands of {dtype}", "a dtype at least as wide")
-    return tuple(F.cast(t, out) for t in tensors)
+    return tuple(meta.cast(t, out) for t in tensors)
 
 
 def _check_kernel_size(call: OpCall, w: Any, layout: str) -> None:
@@ -74,7 +74,7 @@ def convolved(call: OpCall, x: Any, w: Any) -> Any:
 def _depthwise(x: Any, w: Any, groups: int) -> Any:
     """Kernels of depthwise convolutions, (channels, multiplier, ...) in Relay, as (channels * multiplier, 1, ...)."""
     if groups > 1 and groups == x.shape[1] == w.shape[0] and w.shape[1] != 1:
-        return F.reshape(w, (w.shape[0] * w.shape[1], 1, *w.shape[2:]))
+        return meta.reshape(w, (w.shape[0] * w.shape[1], 1, *w.shape[2:]))
     return w
 
 
@@ -129,7 +129,7 @@ def conv2d_backward_weight(call: OpCall) -> Any:
     groups = call.int("groups", 1)
     call.get("channels")
     shape = (dy.shape[1], x.shape[1] // groups, *call.sizes("kernel_size"))
-    dw = F.conv2d_dw(x, dy, shape, *_window(call, 2), groups)
+    dw = meta.conv2d_dw(x, dy, shape, *_window(call, 2), groups)
     return convert_layout(call, dw, "OIHW", kernel_layout)
 
 
@@ -164,5 +164,5 @@ def batch_matmul(call: OpCall) -> Any:
 def product(x: Any, w: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     """The matrix product; `dense` for a layer: a matrix of weights, transposed."""
     if not transpose_a and transpose_b and w.ndim == 2 and not is_int(x.dtype):
-        return F.dense(x, w)
-    return F.matmul(x, w, transpose_a, transpose_b)
+        return meta.dense(x, w)
+    return meta.matmul(x, w, transpose_a, transpose_b)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.dim import product
 from meta.dtype import is_float, is_int
 from meta.frontend.relay.convert.call import OpCall
@@ -57,7 +57,7 @@ def sliced(call: OpCall, x: Any, begin: Any, end: Any, strides: Any, axes: tuple
     used = max((i + 1 for i, s in enumerate(full) if s != (0, WHOLE, 1)), default=0)
     if not used:
         return x
-    return F.strided_slice(x, *(tuple(s[k] for s in full[:used]) for k in range(3)))
+    return meta.strided_slice(x, *(tuple(s[k] for s in full[:used]) for k in range(3)))
 
 
 def _end(size: Any, end: int, step: int) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def _end(size: Any, end: int, step: int) -> tuple[int, int]:
 @converter("strided_set")
 def strided_set(call: OpCall) -> Any:
     x, v, begin, end, strides = call.tensors(5)
-    return F.strided_set(x, v, call.ints(begin, "begin"), call.ints(end, "end"), call.ints(strides, "strides"))
+    return meta.strided_set(x, v, call.ints(begin, "begin"), call.ints(end, "end"), call.ints(strides, "strides"))
 
 
 @converter("slice_like")
@@ -81,7 +81,7 @@ def slice_like(call: OpCall) -> Any:
     end = list(x.shape)
     for axis in axes:
         end[axis] = like.shape[axis]
-    return x if tuple(end) == x.shape else F.strided_slice(x, (0,) * x.ndim, tuple(end))
+    return x if tuple(end) == x.shape else meta.strided_slice(x, (0,) * x.ndim, tuple(end))
 
 
 # --- gathers -------------------------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ def take(call: OpCall) -> Any:
     mode = call.only("mode", "clip", "wrap", "fast")
     batch = call.int("batch_dims")
     mode = "clip" if mode == "fast" else mode
-    indices = indices if is_int(indices.dtype) else F.cast(indices, "int64")
+    indices = indices if is_int(indices.dtype) else meta.cast(indices, "int64")
     if not batch:
-        return F.take(x, indices, None if axis is None else int(axis), mode)
+        return meta.take(x, indices, None if axis is None else int(axis), mode)
     if axis is None:
         call.refuse("batch_dims without an axis", "an axis")
     return _take_batched(x, indices, int(axis) % x.ndim, mode, batch % x.ndim)
@@ -109,44 +109,44 @@ def _take_batched(x: Any, indices: Any, axis: int, mode: str, batch: int) -> Any
     size, lead = x.shape[axis], x.shape[:batch]
     count = int(product(lead))
     order = (*range(batch), axis, *(i for i in range(batch, x.ndim) if i != axis))
-    moved = F.transpose(x, order)
+    moved = meta.transpose(x, order)
     rest = moved.shape[batch + 1 :]
-    table = F.reshape(moved, (count * size, *rest))
-    row = F.cast(indices, "int64")
-    row = F.mod(row, size) if mode == "wrap" else F.clip(row, 0, size - 1)
-    first_rows = F.multiply(F.arange(0, count, 1, "int64"), size)
-    start = F.reshape(first_rows, (*lead, *(1,) * (indices.ndim - batch)))
-    taken = F.take(table, F.add(row, start), 0, "clip")
+    table = meta.reshape(moved, (count * size, *rest))
+    row = meta.cast(indices, "int64")
+    row = meta.mod(row, size) if mode == "wrap" else meta.clip(row, 0, size - 1)
+    first_rows = meta.multiply(meta.arange(0, count, 1, "int64"), size)
+    start = meta.reshape(first_rows, (*lead, *(1,) * (indices.ndim - batch)))
+    taken = meta.take(table, meta.add(row, start), 0, "clip")
     inner = indices.ndim - batch
     before = axis - batch  # axes of x between the batch and the axis; in `taken` they follow the axes of the indices
     first = batch + inner
     back = (*range(batch), *range(first, first + before), *range(batch, first), *range(first + before, taken.ndim))
-    return F.transpose(taken, back) if before else taken
+    return meta.transpose(taken, back) if before else taken
 
 
 @converter("gather")
 def gather(call: OpCall) -> Any:
     x, indices = call.tensors(2)
-    return F.gather(x, call.int("axis"), indices)
+    return meta.gather(x, call.int("axis"), indices)
 
 
 def _from_end(indices: Any, size: Any) -> Any:
     """Indices, with negative ones counted from the end."""
-    return F.where(F.less(indices, 0), F.add(indices, size), indices)
+    return meta.where(meta.less(indices, 0), meta.add(indices, size), indices)
 
 
 @converter("gather_nd")
 def gather_nd(call: OpCall) -> Any:
     x, indices = call.tensors(2)
     call.get("index_rank")  # the number of coordinates, which is in the shape of the indices
-    return F.gather_nd(x, indices, call.int("batch_dims"))
+    return meta.gather_nd(x, indices, call.int("batch_dims"))
 
 
 @converter("argwhere")
 def argwhere(call: OpCall) -> Any:
     """The number of rows depends on values."""
     (x,) = call.tensors(1)
-    return F.cast(F.argwhere(x), "int32")
+    return meta.cast(meta.argwhere(x), "int32")
 
 
 @converter("adv_index")
@@ -154,8 +154,10 @@ def adv_index(call: OpCall) -> Any:
     """x indexed by tensors that broadcast together, as in NumPy."""
     x, *indices = call.tuple()
     shape = np.broadcast_shapes(*(i.shape for i in indices))
-    spread = [F.broadcast_to(_from_end(F.cast(i, "int64"), x.shape[axis]), shape) for axis, i in enumerate(indices)]
-    return F.gather_nd(x, F.stack(spread, 0))
+    spread = [
+        meta.broadcast_to(_from_end(meta.cast(i, "int64"), x.shape[axis]), shape) for axis, i in enumerate(indices)
+    ]
+    return meta.gather_nd(x, meta.stack(spread, 0))
 
 
 # --- scatters ------------------------------------------------------------------------------------------------------
@@ -172,21 +174,21 @@ def scatter(call: OpCall) -> Any:
     indices = _from_end(indices, x.shape[axis])
     if reduction == "mean":
         return _scattered_mean(x, axis, indices, src)
-    return F.scatter_elements(x, axis, indices, src, reduction)
+    return meta.scatter_elements(x, axis, indices, src, reduction)
 
 
 def _scattered_mean(x: Any, axis: int, indices: Any, src: Any) -> Any:
     """The mean of each element of x and all values scattered to it."""
-    total = F.scatter_elements(x, axis, indices, src, "add")
-    count = F.scatter_elements(F.ones_like(x), axis, indices, F.ones_like(src), "add")
-    return F.divide(total, count) if is_float(x.dtype) else F.trunc_divide(total, count)
+    total = meta.scatter_elements(x, axis, indices, src, "add")
+    count = meta.scatter_elements(meta.ones_like(x), axis, indices, meta.ones_like(src), "add")
+    return meta.divide(total, count) if is_float(x.dtype) else meta.trunc_divide(total, count)
 
 
 @converter("scatter_nd")
 def scatter_nd(call: OpCall) -> Any:
     x, indices, src = call.tensors(3)
     mode = call.only("mode", "update", "add", "mul", "min", "max")
-    return F.scatter_nd(x, indices, src, mode)
+    return meta.scatter_nd(x, indices, src, mode)
 
 
 @converter("sparse_to_dense", "dyn.sparse_to_dense")
@@ -200,14 +202,14 @@ def sparse_to_dense(call: OpCall) -> Any:
         shape = call.sizes("output_shape")
     default = call.maybe_number(rest[0]) if rest else 0
     rank = len(shape)
-    blank = F.broadcast_to(rest[0], shape) if default is None else F.full(shape, default, values.dtype)
+    blank = meta.broadcast_to(rest[0], shape) if default is None else meta.full(shape, default, values.dtype)
     if indices.ndim == 2:
-        coordinates = F.transpose(indices, (1, 0))
+        coordinates = meta.transpose(indices, (1, 0))
     else:
-        coordinates = F.reshape(indices, (1, -1)) if rank == 1 else F.reshape(indices, (rank, 1))
+        coordinates = meta.reshape(indices, (1, -1)) if rank == 1 else meta.reshape(indices, (rank, 1))
     count = coordinates.shape[1]
-    values = F.broadcast_to(F.reshape(values, (1,)) if not values.ndim else values, (count,))
-    return F.scatter_nd(blank, coordinates, values, "update")
+    values = meta.broadcast_to(meta.reshape(values, (1,)) if not values.ndim else values, (count,))
+    return meta.scatter_nd(blank, coordinates, values, "update")
 
 
 @converter("unravel_index")
@@ -215,29 +217,31 @@ def unravel_index(call: OpCall) -> Any:
     """Coordinates of indices into a flattened tensor."""
     indices, shape = call.tensors(2)
     if fold(shape, call.builder) is None:
-        return _unravelled(indices, F.cast(shape, indices.dtype))
+        return _unravelled(indices, meta.cast(shape, indices.dtype))
     sizes = call.ints(shape, "shape")
     rows: list[Any] = []
     for i, size in enumerate(sizes):
         stride = int(np.prod(sizes[i + 1 :], dtype="int64"))
-        rows.append(F.mod(F.floor_divide(indices, stride), size))
-    return F.stack(rows, 0)
+        rows.append(meta.mod(meta.floor_divide(indices, stride), size))
+    return meta.stack(rows, 0)
 
 
 def _unravelled(indices: Any, shape: Any) -> Any:
     """`unravel_index` for a shape that the program computes."""
     strides = row_major_strides(shape)
     column = (shape.shape[0], *(1,) * indices.ndim)
-    return F.mod(F.floor_divide(F.expand_dims(indices, 0), F.reshape(strides, column)), F.reshape(shape, column))
+    return meta.mod(
+        meta.floor_divide(meta.expand_dims(indices, 0), meta.reshape(strides, column)), meta.reshape(shape, column)
+    )
 
 
 def row_major_strides(shape: Any) -> Any:
     """The number of elements between neighbours along each axis, for a shape in a tensor."""
-    return F.cast(F.flip(F.cumprod(F.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
+    return meta.cast(meta.flip(meta.cumprod(meta.flip(shape, (0,)), 0, True), (0,)), shape.dtype)
 
 
 @converter("invert_permutation")
 def invert_permutation(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    order = F.arange(0, x.shape[0], 1, x.dtype)
-    return F.scatter_elements(F.zeros_like(x), 0, x, order, "update")
+    order = meta.arange(0, x.shape[0], 1, x.dtype)
+    return meta.scatter_elements(meta.zeros_like(x), 0, x, order, "update")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
@@ -24,7 +24,7 @@ def _shape(call: OpCall, args: tuple[Any, ...]) -> tuple[int, ...]:
 @converter("zeros", "ones", "dyn.zeros", "dyn.ones")
 def filled(call: OpCall) -> Any:
     shape = _shape(call, call.tensors(0, 1))
-    return (F.zeros if call.name.endswith("zeros") else F.ones)(shape, _dtype(call))
+    return (meta.zeros if call.name.endswith("zeros") else meta.ones)(shape, _dtype(call))
 
 
 @converter("full", "dyn.full")
@@ -32,19 +32,19 @@ def full(call: OpCall) -> Any:
     value, *rest = call.tensors(1, 2)
     shape, dtype = _shape(call, tuple(rest)), _dtype(call, value.dtype)
     number = call.maybe_number(value)
-    return F.broadcast_to(as_dtype(value, dtype), shape) if number is None else F.full(shape, number, dtype)
+    return meta.broadcast_to(as_dtype(value, dtype), shape) if number is None else meta.full(shape, number, dtype)
 
 
 @converter("zeros_like", "ones_like")
 def filled_like(call: OpCall) -> Any:
-    return (F.zeros_like if call.name == "zeros_like" else F.ones_like)(*call.tensors(1))
+    return (meta.zeros_like if call.name == "zeros_like" else meta.ones_like)(*call.tensors(1))
 
 
 @converter("full_like")
 def full_like(call: OpCall) -> Any:
     x, value = call.tensors(2)
     number = call.maybe_number(value)
-    return F.broadcast_to(as_dtype(value, x.dtype), x.shape) if number is None else F.full_like(x, number)
+    return meta.broadcast_to(as_dtype(value, x.dtype), x.shape) if number is None else meta.full_like(x, number)
 
 
 @converter("arange")
@@ -53,7 +53,7 @@ def arange(call: OpCall) -> Any:
     start, stop, step = (call.number(v, "a bound") for v in call.tensors(3))
     for name in ("start", "stop", "step"):
         call.get(name)
-    return F.arange(start, stop, step, _dtype(call))
+    return meta.arange(start, stop, step, _dtype(call))
 
 
 @converter("one_hot", "dyn.one_hot")
@@ -64,7 +64,7 @@ def one_hot(call: OpCall) -> Any:
     dtype = _dtype(call)
     axis = call.int("axis", -1)
     if (on, off) == (1, 0):
-        return F.one_hot(indices, depth, dtype, axis)
-    hot = F.one_hot(indices, depth, "bool", axis)
+        return meta.one_hot(indices, depth, dtype, axis)
+    hot = meta.one_hot(indices, depth, "bool", axis)
     pairs = zip(values[:2], (on, off), strict=True)
-    return F.where(hot, *(as_dtype(v, dtype) if n is None else F.full(hot.shape, n, dtype) for v, n in pairs))
+    return meta.where(hot, *(as_dtype(v, dtype) if n is None else meta.full(hot.shape, n, dtype) for v, n in pairs))

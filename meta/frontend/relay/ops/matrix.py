@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 
@@ -12,7 +12,7 @@ from meta.frontend.relay.convert.table import converter
 def _row_and_column(x: Any) -> tuple[Any, Any]:
     """The row (rows, 1) and the column (columns,) of each element of matrices."""
     rows, columns = x.shape[-2:]
-    return F.expand_dims(F.arange(0, rows, 1, "int64"), (1,)), F.arange(0, columns, 1, "int64")
+    return meta.expand_dims(meta.arange(0, rows, 1, "int64"), (1,)), meta.arange(0, columns, 1, "int64")
 
 
 @converter("matrix_set_diag")
@@ -25,25 +25,25 @@ def matrix_set_diag(call: OpCall) -> Any:
     if k1 > k2:
         call.refuse(f"diagonals {k1} to {k2}", "an ascending range")
     row, column = _row_and_column(x)
-    along = F.minimum(row, column)
-    index = F.subtract(column, row)
+    along = meta.minimum(row, column)
+    index = meta.subtract(column, row)
     if k1 != k2:
         longest = diagonal.shape[-1]
-        for right, part in zip(aligned, (F.greater(index, 0), F.less(index, 0)), strict=True):
+        for right, part in zip(aligned, (meta.greater(index, 0), meta.less(index, 0)), strict=True):
             if right:
-                along = F.where(part, F.add(along, F.subtract(longest, _length(x, index))), along)
-        line = F.clip(F.subtract(k2, index), 0, k2 - k1)
-        along = F.add(F.multiply(line, longest), F.clip(along, 0, longest - 1))
-        diagonal = F.reshape(diagonal, (*diagonal.shape[:-2], (k2 - k1 + 1) * longest))
-    spread = F.take(diagonal, along, diagonal.ndim - 1, "clip")
-    chosen = F.logical_and(F.greater_equal(index, k1), F.less_equal(index, k2))
-    return F.where(chosen, spread, x)
+                along = meta.where(part, meta.add(along, meta.subtract(longest, _length(x, index))), along)
+        line = meta.clip(meta.subtract(k2, index), 0, k2 - k1)
+        along = meta.add(meta.multiply(line, longest), meta.clip(along, 0, longest - 1))
+        diagonal = meta.reshape(diagonal, (*diagonal.shape[:-2], (k2 - k1 + 1) * longest))
+    spread = meta.take(diagonal, along, diagonal.ndim - 1, "clip")
+    chosen = meta.logical_and(meta.greater_equal(index, k1), meta.less_equal(index, k2))
+    return meta.where(chosen, spread, x)
 
 
 def _length(x: Any, index: Any) -> Any:
     """The number of elements of diagonals."""
     rows, columns = x.shape[-2:]
-    return F.minimum(F.add(F.minimum(index, 0), rows), F.subtract(columns, F.maximum(index, 0)))
+    return meta.minimum(meta.add(meta.minimum(index, 0), rows), meta.subtract(columns, meta.maximum(index, 0)))
 
 
 @converter("trilu")
@@ -51,11 +51,11 @@ def trilu(call: OpCall) -> Any:
     x, k = call.tensors(2)
     upper, diagonal = call.flag("upper", True), call.maybe_number(k)
     if diagonal is not None:
-        return F.triu(x, int(diagonal)) if upper else F.tril(x, int(diagonal))
+        return meta.triu(x, int(diagonal)) if upper else meta.tril(x, int(diagonal))
     row, column = _row_and_column(x)
-    distance, limit = F.subtract(column, row), F.cast(F.reshape(k, ()), "int64")
-    kept = F.greater_equal(distance, limit) if upper else F.less_equal(distance, limit)
-    return F.where(kept, x, 0)
+    distance, limit = meta.subtract(column, row), meta.cast(meta.reshape(k, ()), "int64")
+    kept = meta.greater_equal(distance, limit) if upper else meta.less_equal(distance, limit)
+    return meta.where(kept, x, 0)
 
 
 @converter("sequence_mask")
@@ -64,10 +64,10 @@ def sequence_mask(call: OpCall) -> Any:
     two is the batch."""
     x, lengths = call.tensors(2)
     axis = call.only("axis", 0, 1)
-    steps = F.arange(0, x.shape[axis], 1, lengths.dtype)
-    time = F.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
-    length = F.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
-    return F.where(F.less(time, length), x, call.float("mask_value", 0.0))
+    steps = meta.arange(0, x.shape[axis], 1, lengths.dtype)
+    time = meta.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
+    length = meta.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
+    return meta.where(meta.less(time, length), x, call.float("mask_value", 0.0))
 
 
 @converter("reverse_sequence")
@@ -75,8 +75,10 @@ def reverse_sequence(call: OpCall) -> Any:
     """Each sequence with its first `length` elements reversed."""
     x, lengths = call.tensors(2)
     time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
-    order = F.arange(0, x.shape[time], 1, "int64")
-    steps = F.reshape(order, tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))
-    length = F.reshape(F.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim)))
-    index = F.where(F.less(steps, length), F.subtract(F.subtract(length, 1), steps), steps)
-    return F.gather(x, time, F.broadcast_to(index, x.shape))
+    order = meta.arange(0, x.shape[time], 1, "int64")
+    steps = meta.reshape(order, tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))
+    length = meta.reshape(
+        meta.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim))
+    )
+    index = meta.where(meta.less(steps, length), meta.subtract(meta.subtract(length, 1), steps), steps)
+    return meta.gather(x, time, meta.broadcast_to(index, x.shape))

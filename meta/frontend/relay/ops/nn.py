@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 
@@ -15,19 +15,19 @@ _MAX_NEIGHBOURS = 255
 @converter("nn.softmax", "nn.fast_softmax")
 def softmax(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.softmax(x, call.int("axis", -1))
+    return meta.softmax(x, call.int("axis", -1))
 
 
 @converter("nn.log_softmax")
 def log_softmax(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.log_softmax(x, call.int("axis", -1))
+    return meta.log_softmax(x, call.int("axis", -1))
 
 
 @converter("nn.bias_add")
 def bias_add(call: OpCall) -> Any:
     x, bias = call.tensors(2)
-    return F.bias_add(x, bias, call.int("axis", 1))
+    return meta.bias_add(x, bias, call.int("axis", 1))
 
 
 @converter("nn.dropout")
@@ -53,7 +53,7 @@ def batch_norm(call: OpCall) -> Any:
     x, gamma, beta, mean, var = call.tensors(5)
     scale, center = call.flag("scale", True), call.flag("center", True)
     axis, eps = call.int("axis", 1), call.float("epsilon", 1e-5)
-    y = F.batch_norm_infer(x, mean, var, gamma if scale else None, beta if center else None, eps, axis)
+    y = meta.batch_norm_infer(x, mean, var, gamma if scale else None, beta if center else None, eps, axis)
     return (y, mean, var)
 
 
@@ -62,13 +62,13 @@ def layer_norm(call: OpCall) -> Any:
     x, gamma, beta = call.tensors(3)
     scale, center = call.flag("scale", True), call.flag("center", True)
     axis, eps = call.int("axis", -1), call.float("epsilon", 1e-5)
-    return F.layer_norm(x, gamma if scale else None, beta if center else None, (axis,), eps)
+    return meta.layer_norm(x, gamma if scale else None, beta if center else None, (axis,), eps)
 
 
 def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, shape: tuple[Any, ...]) -> Any:
     if call.flag("scale", True):
-        y = F.multiply(y, F.reshape(gamma, shape))
-    return F.add(y, F.reshape(beta, shape)) if call.flag("center", True) else y
+        y = meta.multiply(y, meta.reshape(gamma, shape))
+    return meta.add(y, meta.reshape(beta, shape)) if call.flag("center", True) else y
 
 
 @converter("nn.instance_norm")
@@ -77,7 +77,7 @@ def instance_norm(call: OpCall) -> Any:
     x, gamma, beta = call.tensors(3)
     axis = call.int("axis", 1) % x.ndim
     axes = tuple(i for i in range(1, x.ndim) if i != axis)
-    y = F.layer_norm(x, None, None, axes, call.float("epsilon", 1e-5))
+    y = meta.layer_norm(x, None, None, axes, call.float("epsilon", 1e-5))
     return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
 
 
@@ -87,9 +87,9 @@ def group_norm(call: OpCall) -> Any:
     x, gamma, beta = call.tensors(3)
     groups, axis = call.int("num_groups"), call.int("axis", 1) % x.ndim
     channels = x.shape[axis]
-    split = F.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
+    split = meta.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
     axes = tuple(i for i in range(1, split.ndim) if i != axis)
-    y = F.reshape(F.layer_norm(split, None, None, axes, call.float("epsilon", 1e-5)), x.shape)
+    y = meta.reshape(meta.layer_norm(split, None, None, axes, call.float("epsilon", 1e-5)), x.shape)
     return _affine(call, y, gamma, beta, tuple(d if i == axis else 1 for i, d in enumerate(x.shape)))
 
 
@@ -98,8 +98,8 @@ def l2_normalize(call: OpCall) -> Any:
     """x / sqrt(max(sum(x * x), eps))."""
     (x,) = call.tensors(1)
     axes = call.axes() or tuple(range(x.ndim))
-    total = F.sum(F.square(x), axes, True)
-    return F.divide(x, F.sqrt(F.maximum(total, call.float("eps"))))
+    total = meta.sum(meta.square(x), axes, True)
+    return meta.divide(x, meta.sqrt(meta.maximum(total, call.float("eps"))))
 
 
 @converter("nn.lrn")
@@ -109,17 +109,17 @@ def lrn(call: OpCall) -> Any:
     size, axis = call.int("size", 5), call.int("axis", 1) % x.ndim
     if not 0 < size <= _MAX_NEIGHBOURS or size % 2 == 0:
         call.refuse(f"size is {size}", f"an odd number up to {_MAX_NEIGHBOURS}")
-    squares = F.square(x)
+    squares = meta.square(x)
     width = [0] * (2 * x.ndim)
     width[2 * axis] = width[2 * axis + 1] = size // 2
-    padded = F.pad(squares, tuple(width), 0.0)
+    padded = meta.pad(squares, tuple(width), 0.0)
     total: Any = None
     for i in range(size):
         begin = (*(0,) * axis, i)
-        part = F.strided_slice(padded, begin, (*x.shape[:axis], i + x.shape[axis]))
-        total = part if total is None else F.add(total, part)
-    scale = F.add(F.multiply(total, call.float("alpha", 1e-4) / size), call.float("bias", 2.0))
-    return F.divide(x, F.power(scale, call.float("beta", 0.75)))
+        part = meta.strided_slice(padded, begin, (*x.shape[:axis], i + x.shape[axis]))
+        total = part if total is None else meta.add(total, part)
+    scale = meta.add(meta.multiply(total, call.float("alpha", 1e-4) / size), call.float("bias", 2.0))
+    return meta.divide(x, meta.power(scale, call.float("beta", 0.75)))
 
 
 @converter("nn.pad")
@@ -128,17 +128,17 @@ def pad(call: OpCall) -> Any:
     width = tuple(int(v) for pair in call.get("pad_width") for v in pair)
     mode = call.only("pad_mode", "constant", "edge", "reflect")
     if mode != "constant":
-        return F.pad(x, width, mode=mode)
+        return meta.pad(x, width, mode=mode)
     if any(v < 0 for v in width):
         call.refuse(f"pad_width {call.get('pad_width')}", "widths from 0")
     value = call.maybe_number(fill[0]) if fill else call.float("pad_value", 0.0)
-    return _padded_with(x, width, fill[0]) if value is None else F.pad(x, width, value)
+    return _padded_with(x, width, fill[0]) if value is None else meta.pad(x, width, value)
 
 
 def _padded_with(x: Any, width: tuple[int, ...], value: Any) -> Any:
     """Padding with a value that the program computes."""
-    inside = F.pad(F.ones_like(x, "bool"), width, False)
-    return F.where(inside, F.pad(x, width, 0), F.cast(value, x.dtype))
+    inside = meta.pad(meta.ones_like(x, "bool"), width, False)
+    return meta.where(inside, meta.pad(x, width, 0), meta.cast(value, x.dtype))
 
 
 @converter("dyn.nn.pad")
@@ -147,16 +147,16 @@ def dyn_pad(call: OpCall) -> Any:
     width = call.ints(widths, "pad_width")
     mode = call.only("pad_mode", "constant", "edge", "reflect")
     if mode != "constant":
-        return F.pad(x, width, mode=mode)
+        return meta.pad(x, width, mode=mode)
     number = call.maybe_number(value)
-    return _padded_with(x, width, value) if number is None else F.pad(x, width, number)
+    return _padded_with(x, width, value) if number is None else meta.pad(x, width, number)
 
 
 @converter("nn.mirror_pad")
 def mirror_pad(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     width = tuple(int(v) for pair in call.get("pad_width") for v in pair)
-    return F.pad(x, width, mode="reflect" if call.only("mode", "SYMMETRIC", "REFLECT") == "REFLECT" else "symmetric")
+    return meta.pad(x, width, mode="reflect" if call.only("mode", "SYMMETRIC", "REFLECT") == "REFLECT" else "symmetric")
 
 
 @converter("nn.dilate")
@@ -167,26 +167,26 @@ def dilate(call: OpCall) -> Any:
     shape = tuple((d - 1) * s + 1 if d else 0 for d, s in zip(x.shape, steps, strict=True))
     if shape == x.shape:
         return x
-    blank = F.full(shape, value, x.dtype)
-    return F.strided_set(blank, x, (0,) * x.ndim, shape, steps)
+    blank = meta.full(shape, value, x.dtype)
+    return meta.strided_set(blank, x, (0,) * x.ndim, shape, steps)
 
 
 @converter("nn.cross_entropy")
 def cross_entropy(call: OpCall) -> Any:
     """-sum(target * log(p)) / batch."""
     p, target = call.tensors(2)
-    return F.divide(F.negative(F.sum(F.multiply(F.log(p), target))), float(p.shape[0]))
+    return meta.divide(meta.negative(meta.sum(meta.multiply(meta.log(p), target))), float(p.shape[0]))
 
 
 @converter("nn.cross_entropy_with_logits")
 def cross_entropy_with_logits(call: OpCall) -> Any:
     """-sum(target * x) / batch, of logarithms of probabilities."""
     x, target = call.tensors(2)
-    return F.divide(F.negative(F.sum(F.multiply(x, target))), float(x.shape[0]))
+    return meta.divide(meta.negative(meta.sum(meta.multiply(x, target))), float(x.shape[0]))
 
 
 @converter("nn.nll_loss")
 def nll_loss(call: OpCall) -> Any:
     x, target, weight = call.tensors(3)
     reduction = call.only("reduction", "mean", "sum", "none")
-    return F.nll_loss(x, F.cast(target, "int64"), weight, reduction, call.int("ignore_index", -100))
+    return meta.nll_loss(x, meta.cast(target, "int64"), weight, reduction, call.int("ignore_index", -100))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import operands
 from meta.frontend.relay.convert.table import Converter, converter
 from meta.op.registry import get
@@ -31,7 +31,7 @@ OPERATORS = {
 
 def one_operator(name: str) -> Converter:
     """The converter that calls the operator `name` of one or two tensors."""
-    function: Any = getattr(F, name)
+    function: Any = getattr(meta, name)
     if len(get(name).schema.args) == 1:
         return lambda call: function(*call.tensors(1))
     return lambda call: function(*operands(call))

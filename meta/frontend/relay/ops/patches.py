@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
@@ -27,13 +27,13 @@ def _sides(padding: tuple[int, ...]) -> tuple[int, int, int, int]:
 def _bordered(x: Any, padding: tuple[int, ...], value: float) -> Any:
     top, left, bottom, right = _sides(padding)
     width = (0, 0, 0, 0, top, bottom, left, right)
-    return F.pad(x, width, value) if any(width) else x
+    return meta.pad(x, width, value) if any(width) else x
 
 
 def _windows(x: Any, starts: tuple[Any, Any], offsets: tuple[Any, Any]) -> Any:
     """x[n, c, start + offset] along both spatial axes: (n, c, starts, offsets, starts, offsets)."""
     index = [constant(np.add.outer(s, o)) for s, o in zip(starts, offsets, strict=True)]
-    return F.take(F.take(x, index[0], 2), index[1], 4)
+    return meta.take(meta.take(x, index[0], 2), index[1], 4)
 
 
 @converter("image.dilation2d")
@@ -53,8 +53,8 @@ def dilation2d(call: OpCall) -> Any:
     sizes = zip(padded.shape[2:], offsets, stride, strict=True)
     starts = [np.arange(0, size - offset[-1], step) for size, offset, step in sizes]
     here = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
-    weight = F.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
-    y = convert_layout(call, F.max(F.add(here, weight), (3, 5)), "NCHW", layout)
+    weight = meta.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
+    y = convert_layout(call, meta.max(meta.add(here, weight), (3, 5)), "NCHW", layout)
     return as_dtype(y, out)
 
 
@@ -80,10 +80,10 @@ def correlation(call: OpCall) -> Any:
     other = _windows(b, (moves, moves), (centres[0], centres[1]))
     here = np.zeros(1, "int64")
     first = _windows(a, (here, here), (centres[0], centres[1]))
-    match = F.mean(F.multiply(first, other) if multiply else F.abs(F.subtract(first, other)), (1,))
-    channels = F.transpose(match, (0, 1, 3, 2, 4))
-    maps = F.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(c) for c in centres)))
-    return F.avg_pool2d(maps, (kernel, kernel), (stride, stride))
+    match = meta.mean(meta.multiply(first, other) if multiply else meta.abs(meta.subtract(first, other)), (1,))
+    channels = meta.transpose(match, (0, 1, 3, 2, 4))
+    maps = meta.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(c) for c in centres)))
+    return meta.avg_pool2d(maps, (kernel, kernel), (stride, stride))
 
 
 @converter("image.crop_and_resize")
@@ -93,23 +93,26 @@ def crop_and_resize(call: OpCall) -> Any:
     layout = call.text("layout", "NCHW") or "NCHW"
     method = call.only("method", "bilinear", "nearest_neighbor")
     outside, out = call.float("extrapolation_value", 0.0), call.text("out_dtype")
-    x = F.transpose(convert_layout(call, x, layout, "NCHW"), (0, 2, 3, 1))
-    x = x if is_float(x.dtype) else F.cast(x, "float32")
-    y1, x1, y2, x2 = (F.squeeze(part, (1,)) for part in F.split(boxes, 4, 1))
+    x = meta.transpose(convert_layout(call, x, layout, "NCHW"), (0, 2, 3, 1))
+    x = x if is_float(x.dtype) else meta.cast(x, "float32")
+    y1, x1, y2, x2 = (meta.squeeze(part, (1,)) for part in meta.split(boxes, 4, 1))
     height, width = call.sizes("crop_size")
     rows = _spread(y1, y2, height, x.shape[1])
     columns = _spread(x1, x2, width, x.shape[2])
     shape = (boxes.shape[0], height, width)
-    points = [F.broadcast_to(F.expand_dims(rows, 2), shape), F.broadcast_to(F.expand_dims(columns, 1), shape)]
-    image = F.broadcast_to(F.reshape(F.cast(images, "int64"), (-1, 1, 1)), shape)
+    points = [
+        meta.broadcast_to(meta.expand_dims(rows, 2), shape),
+        meta.broadcast_to(meta.expand_dims(columns, 1), shape),
+    ]
+    image = meta.broadcast_to(meta.reshape(meta.cast(images, "int64"), (-1, 1, 1)), shape)
 
     def pick(corner: list[Any]) -> Any:
-        return F.gather_nd(x, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(x, meta.stack([image, *(meta.cast(c, "int64") for c in corner)], 0))
 
     nearest = method == "nearest_neighbor"
     sampled = pick([rounded(p) for p in points]) if nearest else interpolated(points, pick)
-    sampled = F.where(F.expand_dims(_inside(points, x.shape[1:3]), 3), sampled, outside)
-    y = convert_layout(call, F.transpose(sampled, (0, 3, 1, 2)), "NCHW", layout)
+    sampled = meta.where(meta.expand_dims(_inside(points, x.shape[1:3]), 3), sampled, outside)
+    y = convert_layout(call, meta.transpose(sampled, (0, 3, 1, 2)), "NCHW", layout)
     return as_dtype(y, out or y.dtype)
 
 
@@ -117,10 +120,11 @@ def _spread(first: Any, last: Any, count: int, size: int) -> Any:
     """Coordinates (r, count) from the first to the last; a single coordinate lies in the middle."""
     scale = float(size - 1)
     if count == 1:
-        return F.expand_dims(F.multiply(F.add(first, last), 0.5 * scale), 1)
-    steps = F.multiply(F.arange(0, count, 1, first.dtype), scale / (count - 1))
-    return F.add(
-        F.expand_dims(F.multiply(first, scale), 1), F.multiply(F.expand_dims(F.subtract(last, first), 1), steps)
+        return meta.expand_dims(meta.multiply(meta.add(first, last), 0.5 * scale), 1)
+    steps = meta.multiply(meta.arange(0, count, 1, first.dtype), scale / (count - 1))
+    return meta.add(
+        meta.expand_dims(meta.multiply(first, scale), 1),
+        meta.multiply(meta.expand_dims(meta.subtract(last, first), 1), steps),
     )
 
 
@@ -128,9 +132,9 @@ def _inside(points: list[Any], spatial: tuple[int, ...], open_end: bool = False)
     """Whether coordinates lie between 0 and the last index (open_end: below the size)."""
     parts: list[Any] = []
     for a, size in zip(points, spatial, strict=True):
-        below = F.less(a, float(size)) if open_end else F.less_equal(a, float(size - 1))
-        parts.append(F.logical_and(F.greater_equal(a, 0.0), below))
-    return F.logical_and(parts[0], parts[1])
+        below = meta.less(a, float(size)) if open_end else meta.less_equal(a, float(size - 1))
+        parts.append(meta.logical_and(meta.greater_equal(a, 0.0), below))
+    return meta.logical_and(parts[0], parts[1])
 
 
 @converter("nn.deformable_conv2d")
@@ -156,23 +160,26 @@ def deformable_conv2d(call: OpCall) -> Any:
     height, width = offset.shape[2:]
     shape = (batch * parts, kh * kw, height, width)
     call.check_size(*shape[1:])
-    moves = F.reshape(offset, (batch * parts, kh * kw, 2, height, width))
+    moves = meta.reshape(offset, (batch * parts, kh * kw, 2, height, width))
     window = np.mgrid[0:kh, 0:kw].reshape(2, -1, 1, 1) * np.reshape(dilation, (2, 1, 1, 1))
     origins = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))
     start = window + origins - np.reshape((top, left), (2, 1, 1, 1))
-    points = [F.add(F.squeeze(m, (2,)), constant(start[i].astype(x.dtype))) for i, m in enumerate(F.split(moves, 2, 2))]
-    split_up = F.reshape(x, (batch * parts, channels // parts, *spatial))
-    moved = F.transpose(split_up, (0, 2, 3, 1))
-    image = F.broadcast_to(F.reshape(F.arange(0, batch * parts, 1, "int64"), (-1, 1, 1, 1)), shape)
+    points = [
+        meta.add(meta.squeeze(m, (2,)), constant(start[i].astype(x.dtype)))
+        for i, m in enumerate(meta.split(moves, 2, 2))
+    ]
+    split_up = meta.reshape(x, (batch * parts, channels // parts, *spatial))
+    moved = meta.transpose(split_up, (0, 2, 3, 1))
+    image = meta.broadcast_to(meta.reshape(meta.arange(0, batch * parts, 1, "int64"), (-1, 1, 1, 1)), shape)
 
     def pick(corner: list[Any]) -> Any:
-        return F.gather_nd(moved, F.stack([image, *(F.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(moved, meta.stack([image, *(meta.cast(c, "int64") for c in corner)], 0))
 
-    inside = F.expand_dims(_inside(points, tuple(spatial), open_end=True), 4)
+    inside = meta.expand_dims(_inside(points, tuple(spatial), open_end=True), 4)
     # Axes: batch * parts, kh * kw, height, width, and the channels of a part.
-    sampled = F.where(inside, interpolated(points, pick), 0)
-    columns = F.reshape(
-        F.transpose(sampled, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)
+    sampled = meta.where(inside, interpolated(points, pick), 0)
+    columns = meta.reshape(
+        meta.transpose(sampled, (0, 4, 1, 2, 3)), (batch, groups, channels // groups * kh * kw, height * width)
     )
-    weights = F.reshape(w, (1, groups, filters // groups, channels // groups * kh * kw))
-    return F.reshape(F.matmul(weights, columns), (batch, filters, height, width))
+    weights = meta.reshape(w, (1, groups, filters // groups, channels // groups * kh * kw))
+    return meta.reshape(meta.matmul(weights, columns), (batch, filters, height, width))

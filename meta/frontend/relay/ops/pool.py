@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.dim import product
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 
-_MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-_AVG = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_MAX_ADAPTIVE = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}
-_AVG_ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+_MAX = {1: meta.max_pool1d, 2: meta.max_pool2d, 3: meta.max_pool3d}
+_AVG = {1: meta.avg_pool1d, 2: meta.avg_pool2d, 3: meta.avg_pool3d}
+_MAX_ADAPTIVE = {1: meta.adaptive_max_pool1d, 2: meta.adaptive_max_pool2d, 3: meta.adaptive_max_pool3d}
+_AVG_ADAPTIVE = {1: meta.adaptive_avg_pool1d, 2: meta.adaptive_avg_pool2d, 3: meta.adaptive_avg_pool3d}
 
 
 def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
@@ -52,7 +52,7 @@ def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value:
     if all(max(padding[i], padding[rank + i]) < spans[i] for i in range(rank)):
         return x, padding
     width = [0, 0, 0, 0, *(v for i in range(rank) for v in (padding[i], padding[rank + i]))]
-    return F.pad(x, tuple(width), value), (0,) * (2 * rank)
+    return meta.pad(x, tuple(width), value), (0,) * (2 * rank)
 
 
 @converter("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
@@ -88,10 +88,10 @@ def _averaged(pool: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
         return pool(x, *window, include)
     size = float(np.prod(window[0]))
     total, count = (
-        F.cast(F.round(F.multiply(pool(v, *window, True), size)), "int64")
-        for v in (F.cast(x, "float64"), F.ones_like(x, "float64"))
+        meta.cast(meta.round(meta.multiply(pool(v, *window, True), size)), "int64")
+        for v in (meta.cast(x, "float64"), meta.ones_like(x, "float64"))
     )
-    return F.cast(F.trunc_divide(total, int(size) if include else count), x.dtype)
+    return meta.cast(meta.trunc_divide(total, int(size) if include else count), x.dtype)
 
 
 @converter("nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d", "nn.global_max_pool1d",
@@ -104,11 +104,11 @@ def global_pool(call: OpCall) -> Any:
         call.refuse(f"layout {layout!r} for rank {x.ndim}", f"a permutation of {plain!r}")
     axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
     if "max" in call.name:
-        y = F.max(x, axes, True)
+        y = meta.max(x, axes, True)
     elif is_float(x.dtype):
-        y = F.mean(x, axes, True)
+        y = meta.mean(x, axes, True)
     else:
-        y = F.cast(F.trunc_divide(F.sum(x, axes, True), int(product(x.shape[a] for a in axes))), x.dtype)
+        y = meta.cast(meta.trunc_divide(meta.sum(x, axes, True), int(product(x.shape[a] for a in axes))), x.dtype)
     return convert_layout(call, y, layout, call.text("out_layout") or layout)
 
 
@@ -129,8 +129,10 @@ def adaptive_pool(call: OpCall) -> Any:
     else:
         call.check_size(*size)
         count = constant(_bin_sizes(x.shape[2:], size))
-        total = F.round(F.multiply(_AVG_ADAPTIVE[rank](F.cast(x, "float64"), size), F.cast(count, "float64")))
-        y = F.cast(F.trunc_divide(F.cast(total, "int64"), count), x.dtype)
+        total = meta.round(
+            meta.multiply(_AVG_ADAPTIVE[rank](meta.cast(x, "float64"), size), meta.cast(count, "float64"))
+        )
+        y = meta.cast(meta.trunc_divide(meta.cast(total, "int64"), count), x.dtype)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 
@@ -148,8 +150,8 @@ def max_pool_grad(call: OpCall) -> Any:
     dy, x, layout, window = _gradient(call)
     call.flag("ceil_mode")
     kernel, stride, padding, dilation = window
-    _, indices = F.max_pool2d_with_indices(x, kernel, stride, padding, dilation, False)
-    dx = F.max_pool2d_dx(dy, indices, x.shape, kernel, stride, padding, dilation, False)
+    _, indices = meta.max_pool2d_with_indices(x, kernel, stride, padding, dilation, False)
+    dx = meta.max_pool2d_dx(dy, indices, x.shape, kernel, stride, padding, dilation, False)
     return permuted(dx, "NCHW", layout)
 
 
@@ -157,7 +159,7 @@ def max_pool_grad(call: OpCall) -> Any:
 def avg_pool_grad(call: OpCall) -> Any:
     dy, x, layout, window = _gradient(call)
     kernel, stride, padding, dilation = window
-    dx = F.avg_pool2d_dx(dy, x.shape, kernel, stride, padding, dilation, False, call.flag("count_include_pad"))
+    dx = meta.avg_pool2d_dx(dy, x.shape, kernel, stride, padding, dilation, False, call.flag("count_include_pad"))
     return permuted(dx, "NCHW", layout)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.table import converter
@@ -26,7 +26,7 @@ def _along(call: OpCall, value: Any, subject: str, x: Any, axis: int, constant_o
     """A scale or zero point, of x or of each element of an axis of x, shaped to broadcast: an array if it is constant,
     else (unless `constant_only`) a tensor."""
     if not constant_only and fold(value, call.builder) is None:
-        return value if value.size == 1 else F.reshape(value, _row(x, axis, value.size))
+        return value if value.size == 1 else meta.reshape(value, _row(x, axis, value.size))
     folded = call.constant(value, subject)
     if folded.size == 1:
         return folded.reshape(())
@@ -40,7 +40,7 @@ def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
 def _scalar_or_tensor(value: Any, dtype: str) -> Any:
     """A scale or zero point as an operand: a number if it is one, else a tensor."""
     if isinstance(value, Symbol):
-        return F.cast(F.reshape(value, ()) if value.size == 1 else value, dtype)
+        return meta.cast(meta.reshape(value, ()) if value.size == 1 else value, dtype)
     value = value.astype(dtype)
     return value.item() if value.ndim == 0 else constant(value)
 
@@ -49,7 +49,7 @@ def _saturated(x: Any, dtype: str) -> Any:
     if dtype == "int32" and x.dtype == "int32":
         return x
     low, high = (int(v) for v in (np.iinfo(dtype).min, np.iinfo(dtype).max))
-    return F.cast(clipped(x, low, high), dtype)
+    return meta.cast(clipped(x, low, high), dtype)
 
 
 @converter("qnn.quantize")
@@ -61,11 +61,11 @@ def quantize(call: OpCall) -> Any:
 
 
 def _quantized(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
-    y = rounded(F.divide(x, _scalar_or_tensor(scale, "float32")))
+    y = rounded(meta.divide(x, _scalar_or_tensor(scale, "float32")))
     if _may_shift(zero):
-        y = F.add(y, _scalar_or_tensor(zero, "float32"))
+        y = meta.add(y, _scalar_or_tensor(zero, "float32"))
     low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
-    return F.cast(F.clip(y, low, high), dtype)
+    return meta.cast(meta.clip(y, low, high), dtype)
 
 
 @converter("qnn.dequantize")
@@ -82,13 +82,13 @@ def _may_shift(zero: Any) -> bool:
 
 
 def _dequantized(x: Any, scale: Any, zero: Any) -> Any:
-    return F.multiply(F.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
+    return meta.multiply(meta.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
 
 
 def _shifted(x: Any, zero: Any) -> Any:
     """x - zero point, in 32 bits."""
     wide = as_dtype(x, "int32")
-    return F.subtract(wide, _scalar_or_tensor(zero, "int32")) if _may_shift(zero) else wide
+    return meta.subtract(wide, _scalar_or_tensor(zero, "int32")) if _may_shift(zero) else wide
 
 
 @converter("qnn.requantize")
@@ -105,7 +105,7 @@ def requantize(call: OpCall) -> Any:
 
 def _requantized(x: Any, ratio: np.ndarray[Any, Any], zero: int, dtype: str, nearest: bool = False) -> Any:
     y = scaled(x, ratio, nearest)
-    return _saturated(F.add(y, zero) if zero else y, dtype)
+    return _saturated(meta.add(y, zero) if zero else y, dtype)
 
 
 def scaled(x: Any, ratio: np.ndarray[Any, Any], nearest: bool = False) -> Any:
@@ -116,18 +116,18 @@ def scaled(x: Any, ratio: np.ndarray[Any, Any], nearest: bool = False) -> Any:
     multiplier = np.array([m for m, _ in parts], "int64").reshape(ratio.shape)
     left = np.array([max(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
     right = np.array([31 - min(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
-    wide = F.cast(x, "int64")
+    wide = meta.cast(x, "int64")
     if left.any():
-        wide = F.left_shift(wide, _scalar_or_tensor(left, "int64"))
+        wide = meta.left_shift(wide, _scalar_or_tensor(left, "int64"))
     half = np.left_shift(np.ones_like(right), right - 1)
-    wide = F.multiply(wide, _scalar_or_tensor(multiplier, "int64"))
+    wide = meta.multiply(wide, _scalar_or_tensor(multiplier, "int64"))
     if nearest:
         below = _scalar_or_tensor(half - 1, "int64")
         above = _scalar_or_tensor(half, "int64")
-        wide = F.where(F.less(wide, 0), F.add(wide, below), F.add(wide, above))
+        wide = meta.where(meta.less(wide, 0), meta.add(wide, below), meta.add(wide, above))
     else:
-        wide = F.add(wide, _scalar_or_tensor(half, "int64"))
-    return F.cast(F.right_shift(wide, _scalar_or_tensor(right, "int64")), "int32")
+        wide = meta.add(wide, _scalar_or_tensor(half, "int64"))
+    return meta.cast(meta.right_shift(wide, _scalar_or_tensor(right, "int64")), "int32")
 
 
 def _fixed_point(value: float) -> tuple[int, int]:
@@ -150,8 +150,8 @@ def add(call: OpCall) -> Any:
     for value, s, z in ((x, x_scale, x_zero), (y, y_scale, y_zero)):
         ratio = np.float64(np.float32(call.number(s, "scale"))) / out_scale
         terms.append(scaled(_shifted(value, np.asarray(call.number(z, "zero_point"))), np.asarray(ratio)))
-    total: Any = (F.add if call.name == "qnn.add" else F.subtract)(*terms)
-    return _saturated(F.add(total, out_zero) if out_zero else total, x.dtype)
+    total: Any = (meta.add if call.name == "qnn.add" else meta.subtract)(*terms)
+    return _saturated(meta.add(total, out_zero) if out_zero else total, x.dtype)
 
 
 @converter("qnn.mul")
@@ -163,7 +163,7 @@ def mul(call: OpCall) -> Any:
     b = _shifted(y, np.asarray(call.number(y_zero, "rhs_zero_point")))
     joint = np.float32(call.number(x_scale, "lhs_scale")) * np.float32(call.number(y_scale, "rhs_scale"))
     ratio = np.asarray(np.float64(joint) / float(call.number(scale, "output_scale")))
-    return _requantized(F.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
+    return _requantized(meta.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
 
 
 @converter("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.batch_matmul")
@@ -194,13 +194,13 @@ def concatenate(call: OpCall) -> Any:
         same = s == out_scale and z == out_zero
         y = x if same else _requantized(_shifted(x, np.asarray(z)), np.asarray(s / out_scale), int(out_zero), x.dtype)
         parts.append(y)
-    return F.concatenate(parts, call.int("axis"))
+    return meta.concatenate(parts, call.int("axis"))
 
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
-    "tanh": F.tanh, "exp": F.exp, "sqrt": F.sqrt, "rsqrt": F.rsqrt, "erf": F.erf, "sigmoid": F.sigmoid, "log": F.log,
-    "abs": F.abs,
-    "hardswish": lambda x: F.multiply(x, F.divide(F.clip(F.add(x, 3.0), 0.0, 6.0), 6.0)),
+    "tanh": meta.tanh, "exp": meta.exp, "sqrt": meta.sqrt, "rsqrt": meta.rsqrt, "erf": meta.erf,
+    "sigmoid": meta.sigmoid, "log": meta.log, "abs": meta.abs,
+    "hardswish": lambda x: meta.multiply(x, meta.divide(meta.clip(meta.add(x, 3.0), 0.0, 6.0), 6.0)),
 }  # fmt: skip
 
 
@@ -216,6 +216,6 @@ def unary(call: OpCall) -> Any:
 @converter("qnn.leaky_relu")
 def leaky_relu(call: OpCall) -> Any:
     x, scale, zero, out_scale, out_zero = call.tensors(5)
-    y = F.leaky_relu(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")),
+    y = meta.leaky_relu(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")),
                      call.float("alpha"))  # fmt: skip
     return _quantized(y, call.constant(out_scale, "scale"), call.constant(out_zero, "zero_point"), x.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.dim import product
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
@@ -35,8 +35,8 @@ def _reduction(function: Callable[..., Any], result: str = "") -> Callable[[OpCa
 
 
 for _name, _function, _dtype in (
-    ("sum", F.sum, ""), ("mean", F.mean, ""), ("prod", F.prod, ""), ("max", F.max, ""), ("min", F.min, ""),
-    ("all", F.all, "bool"), ("any", F.any, "bool"),
+    ("sum", meta.sum, ""), ("mean", meta.mean, ""), ("prod", meta.prod, ""), ("max", meta.max, ""),
+    ("min", meta.min, ""), ("all", meta.all, "bool"), ("any", meta.any, "bool"),
 ):  # fmt: skip
     converter(_name)(_reduction(_function, _dtype))
 
@@ -44,7 +44,7 @@ for _name, _function, _dtype in (
 @converter("logsumexp")
 def logsumexp(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.logsumexp(x, reduced_axes(call, x.ndim), call.flag("keepdims"))
+    return meta.logsumexp(x, reduced_axes(call, x.ndim), call.flag("keepdims"))
 
 
 @converter("variance")
@@ -52,11 +52,11 @@ def variance(call: OpCall) -> Any:
     """The mean squared distance from the mean, which is the second argument."""
     x, mean = call.tensors(2)
     axes, keepdims = reduced_axes(call, x.ndim), call.flag("keepdims")
-    squares = F.square(F.subtract(x, mean))
+    squares = meta.square(meta.subtract(x, mean))
     if not call.flag("unbiased"):
-        return F.mean(squares, axes, keepdims)
+        return meta.mean(squares, axes, keepdims)
     count = int(product(x.shape[a] for a in axes))
-    return F.divide(F.sum(squares, axes, keepdims), float(max(count - 1, 1)))
+    return meta.divide(meta.sum(squares, axes, keepdims), float(max(count - 1, 1)))
 
 
 @converter("argmax", "argmin")
@@ -64,23 +64,23 @@ def arg_reduce(call: OpCall) -> Any:
     """The index of the extreme element in the flattened reduced axes."""
     (x,) = call.tensors(1)
     axes, keepdims = reduced_axes(call, x.ndim), call.flag("keepdims")
-    function: Callable[..., Any] = F.argmax if call.name == "argmax" else F.argmin
+    function: Callable[..., Any] = meta.argmax if call.name == "argmax" else meta.argmin
     count, last = product(x.shape[a] for a in axes), call.flag("select_last_index")
     kept = [a for a in range(x.ndim) if a not in axes]
     shape = tuple(x.shape[a] for a in kept)
     flat = x
     if len(axes) != 1 or axes[0] != x.ndim - 1:
-        flat = F.transpose(x, (*kept, *axes)) if (*kept, *axes) != tuple(range(x.ndim)) else x
-        flat = F.reshape(flat, (*shape, count))
+        flat = meta.transpose(x, (*kept, *axes)) if (*kept, *axes) != tuple(range(x.ndim)) else x
+        flat = meta.reshape(flat, (*shape, count))
     if last:
-        flat = F.flip(flat, (-1,))
+        flat = meta.flip(flat, (-1,))
     index = function(flat, -1)
     if last:
-        index = F.subtract(count - 1, index)
-    index = F.cast(index, "int32")
+        index = meta.subtract(count - 1, index)
+    index = meta.cast(index, "int32")
     if not keepdims:
         return index
-    return F.reshape(index, tuple(1 if a in axes else d for a, d in enumerate(x.shape)))
+    return meta.reshape(index, tuple(1 if a in axes else d for a, d in enumerate(x.shape)))
 
 
 @converter("cumsum", "cumprod")
@@ -90,6 +90,6 @@ def scan(call: OpCall) -> Any:
     axis, dtype = call.get("axis"), dtype_of(call.text("dtype") or x.dtype, call.place)
     exclusive = call.flag("exclusive")
     if axis is None:
-        x, axis = F.reshape(x, (-1,)), 0
-    y = (F.cumsum if call.name == "cumsum" else F.cumprod)(as_dtype(x, dtype), int(axis), exclusive)
+        x, axis = meta.reshape(x, (-1,)), 0
+    y = (meta.cumsum if call.name == "cumsum" else meta.cumprod)(as_dtype(x, dtype), int(axis), exclusive)
     return as_dtype(y, dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.conv import product
@@ -14,9 +14,9 @@ from meta.frontend.relay.ops.indexing import row_major_strides
 
 def _rows(indptr: Any, count: int) -> Any:
     """The row of each of `count` elements, int64."""
-    position = F.expand_dims(F.arange(0, count, 1, "int64"), 0)
-    ends = F.expand_dims(F.cast(F.strided_slice(indptr, (1,), indptr.shape), "int64"), 1)
-    return F.sum(F.cast(F.less_equal(ends, position), "int64"), (0,))
+    position = meta.expand_dims(meta.arange(0, count, 1, "int64"), 0)
+    ends = meta.expand_dims(meta.cast(meta.strided_slice(indptr, (1,), indptr.shape), "int64"), 1)
+    return meta.sum(meta.cast(meta.less_equal(ends, position), "int64"), (0,))
 
 
 def _dense(call: OpCall, data: Any, indices: Any, indptr: Any, columns: int) -> Any:
@@ -27,12 +27,12 @@ def _dense(call: OpCall, data: Any, indices: Any, indptr: Any, columns: int) -> 
     block = data.shape[1:]
     if block and columns % block[1]:
         call.refuse(f"blocks {block} in rows of {columns}", "a block width that divides the row")
-    coordinates = F.stack([_rows(indptr, data.shape[0]), F.cast(indices, "int64")], 0)
+    coordinates = meta.stack([_rows(indptr, data.shape[0]), meta.cast(indices, "int64")], 0)
     if not block:
-        return F.scatter_nd(F.zeros((rows, columns), data.dtype), coordinates, data, "add")
-    blank = F.zeros((rows, columns // block[1], *block), data.dtype)
-    blocks = F.scatter_nd(blank, coordinates, data, "add")
-    return F.reshape(F.transpose(blocks, (0, 2, 1, 3)), (rows * block[0], columns))
+        return meta.scatter_nd(meta.zeros((rows, columns), data.dtype), coordinates, data, "add")
+    blank = meta.zeros((rows, columns // block[1], *block), data.dtype)
+    blocks = meta.scatter_nd(blank, coordinates, data, "add")
+    return meta.reshape(meta.transpose(blocks, (0, 2, 1, 3)), (rows * block[0], columns))
 
 
 @converter("nn.sparse_dense")
@@ -46,7 +46,7 @@ def sparse_dense(call: OpCall) -> Any:
 @converter("nn.sparse_add")
 def sparse_add(call: OpCall) -> Any:
     x, data, indices, indptr = call.tensors(4)
-    return F.add(x, _dense(call, data, indices, indptr, x.shape[1]))
+    return meta.add(x, _dense(call, data, indices, indptr, x.shape[1]))
 
 
 @converter("nn.sparse_transpose")
@@ -56,21 +56,21 @@ def sparse_transpose(call: OpCall) -> Any:
     if data.ndim != 1:
         call.refuse(f"elements of shape {data.shape}", "shape (n,)")
     size, count = indptr.shape[0] - 1, data.shape[0]
-    order = F.argsort(indices, 0)
-    rows = F.take(_rows(indptr, count), order, 0)
-    columns = F.expand_dims(F.arange(0, size + 1, 1, indices.dtype), 1)
-    starts = F.sum(F.cast(F.less(F.expand_dims(indices, 0), columns), "int64"), (1,))
-    return F.take(data, order, 0), F.cast(rows, indices.dtype), F.cast(starts, indptr.dtype)
+    order = meta.argsort(indices, 0)
+    rows = meta.take(_rows(indptr, count), order, 0)
+    columns = meta.expand_dims(meta.arange(0, size + 1, 1, indices.dtype), 1)
+    starts = meta.sum(meta.cast(meta.less(meta.expand_dims(indices, 0), columns), "int64"), (1,))
+    return meta.take(data, order, 0), meta.cast(rows, indices.dtype), meta.cast(starts, indptr.dtype)
 
 
 @converter("sparse_reshape")
 def sparse_reshape(call: OpCall) -> Any:
     """The coordinates (n, rank) of elements in another shape, in which one size may be -1, and that shape."""
     indices, old, new = call.tensors(3)
-    product_of_others = F.prod(F.where(F.equal(new, -1), F.ones_like(new), new))
-    inferred = F.floor_divide(F.prod(F.cast(old, "int64")), F.cast(product_of_others, "int64"))
-    shape = F.where(F.equal(new, -1), F.cast(inferred, new.dtype), new)
-    flat = F.sum(F.multiply(indices, row_major_strides(F.cast(old, indices.dtype))), (1,), True)
-    wide = F.cast(shape, indices.dtype)
-    coordinates = F.mod(F.floor_divide(F.cast(flat, indices.dtype), row_major_strides(wide)), wide)
+    product_of_others = meta.prod(meta.where(meta.equal(new, -1), meta.ones_like(new), new))
+    inferred = meta.floor_divide(meta.prod(meta.cast(old, "int64")), meta.cast(product_of_others, "int64"))
+    shape = meta.where(meta.equal(new, -1), meta.cast(inferred, new.dtype), new)
+    flat = meta.sum(meta.multiply(indices, row_major_strides(meta.cast(old, indices.dtype))), (1,), True)
+    wide = meta.cast(shape, indices.dtype)
+    coordinates = meta.mod(meta.floor_divide(meta.cast(flat, indices.dtype), row_major_strides(wide)), wide)
     return coordinates, shape

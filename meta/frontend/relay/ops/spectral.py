@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 
@@ -29,12 +29,12 @@ def dft(call: OpCall) -> Any:
     points = real.shape[-1]
     _check_points(call, points)
     cosine, sine = _waves(points, points, real.dtype)
-    sine = sine if inverse else F.negative(sine)
+    sine = sine if inverse else meta.negative(sine)
     out = (
-        F.subtract(F.matmul(real, cosine), F.matmul(imaginary, sine)),
-        F.add(F.matmul(real, sine), F.matmul(imaginary, cosine)),
+        meta.subtract(meta.matmul(real, cosine), meta.matmul(imaginary, sine)),
+        meta.add(meta.matmul(real, sine), meta.matmul(imaginary, cosine)),
     )
-    return tuple(F.divide(x, float(points)) for x in out) if inverse else out
+    return tuple(meta.divide(x, float(points)) for x in out) if inverse else out
 
 
 @converter("stft")
@@ -51,11 +51,11 @@ def stft(call: OpCall) -> Any:
     count = max((x.shape[1] - points) // hop + 1, 0)
     call.check_size(count, points)
     positions = np.arange(count)[:, None] * hop + np.arange(points)
-    frames = F.multiply(F.take(x, constant(positions), 1), window)
+    frames = meta.multiply(meta.take(x, constant(positions), 1), window)
     cosine, sine = _waves(points // 2 + 1 if onesided else points, points, x.dtype)
-    parts = F.stack([F.matmul(frames, cosine), F.negative(F.matmul(frames, sine))], -1)
-    out = F.transpose(parts, (0, 2, 1, 3))
-    return F.divide(out, math.sqrt(points)) if normalized else out
+    parts = meta.stack([meta.matmul(frames, cosine), meta.negative(meta.matmul(frames, sine))], -1)
+    out = meta.transpose(parts, (0, 2, 1, 3))
+    return meta.divide(out, math.sqrt(points)) if normalized else out
 
 
 def _check_points(call: OpCall, points: Any) -> None:

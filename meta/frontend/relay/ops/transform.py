@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
 from meta.frontend.relay.convert.call import OpCall, constant
@@ -40,12 +40,12 @@ def reverse_reshape(call: OpCall) -> Any:
     if any(d < -1 for d in wanted):
         call.refuse(f"newshape is {wanted}", "sizes, 0 or -1")
     shape = new_shape(call, tuple(reversed(x.shape)), tuple(reversed(wanted)), call.flag("allowzero"))
-    return F.reshape(x, tuple(reversed(shape)))
+    return meta.reshape(x, tuple(reversed(shape)))
 
 
 def reshaped(call: OpCall, x: Any, wanted: tuple[int, ...], allow_zero: bool = False) -> Any:
     shape = new_shape(call, x.shape, wanted, allow_zero)
-    return x if shape == x.shape else F.reshape(x, shape)
+    return x if shape == x.shape else meta.reshape(x, shape)
 
 
 def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
@@ -107,13 +107,13 @@ def reshape_like(call: OpCall) -> Any:
         return begin + ndim * (begin < 0), last + ndim * (last < 0)
 
     (a, b), (c, d) = span("lhs", x.ndim), span("rhs", like.ndim)
-    return F.reshape(x, (*x.shape[:a], *like.shape[c:d], *x.shape[b:]))
+    return meta.reshape(x, (*x.shape[:a], *like.shape[c:d], *x.shape[b:]))
 
 
 @converter("nn.batch_flatten")
 def batch_flatten(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.reshape(x, (x.shape[0], product(x.shape[1:])))
+    return meta.reshape(x, (x.shape[0], product(x.shape[1:])))
 
 
 @converter("expand_dims")
@@ -134,26 +134,26 @@ def expanded(x: Any, axis: int, count: int) -> Any:
     if not 0 < count <= _MAX_AXES:
         raise TypeInferenceError("expand_dims", f"num_newaxis is {count}", f"at most {_MAX_AXES}")
     first = axis if axis >= 0 else axis + x.ndim + 1
-    return F.expand_dims(x, tuple(range(first, first + count)))
+    return meta.expand_dims(x, tuple(range(first, first + count)))
 
 
 @converter("squeeze")
 def squeeze(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.squeeze(x, call.axes())
+    return meta.squeeze(x, call.axes())
 
 
 @converter("dyn.squeeze")
 def dyn_squeeze(call: OpCall) -> Any:
     x, axis = call.tensors(2)
-    return F.squeeze(x, call.ints(axis, "axis"))
+    return meta.squeeze(x, call.ints(axis, "axis"))
 
 
 @converter("transpose")
 def transpose(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     axes = call.axes("axes")
-    return F.transpose(x, axes or None)
+    return meta.transpose(x, axes or None)
 
 
 @converter("layout_transform")
@@ -169,26 +169,26 @@ def broadcast_to(call: OpCall) -> Any:
     call.text("dtype")
     if rest:
         shape = call.ints(rest[0], "shape")
-    return F.broadcast_to(x, shape if shape is not None else call.sizes("shape"))
+    return meta.broadcast_to(x, shape if shape is not None else call.sizes("shape"))
 
 
 @converter("dyn.broadcast_to")
 def dyn_broadcast_to(call: OpCall) -> Any:
     x, shape = call.tensors(2)
     call.text("dtype")
-    return F.broadcast_to(x, call.ints(shape, "shape"))
+    return meta.broadcast_to(x, call.ints(shape, "shape"))
 
 
 @converter("broadcast_to_like")
 def broadcast_to_like(call: OpCall) -> Any:
     x, like = call.tensors(2)
-    return F.broadcast_to_like(x, like)
+    return meta.broadcast_to_like(x, like)
 
 
 @converter("collapse_sum_like")
 def collapse_sum_like(call: OpCall) -> Any:
     x, like = call.tensors(2)
-    return x if x.shape == like.shape else F.sum_to(x, like.shape)
+    return x if x.shape == like.shape else meta.sum_to(x, like.shape)
 
 
 @converter("collapse_sum_to")
@@ -196,17 +196,17 @@ def collapse_sum_to(call: OpCall) -> Any:
     x, *rest = call.tensors(1, 2)
     shape = call.axes("shape")
     call.text("dtype")
-    return F.sum_to(x, call.ints(rest[0], "shape") if rest else shape or ())
+    return meta.sum_to(x, call.ints(rest[0], "shape") if rest else shape or ())
 
 
 @converter("concatenate")
 def concatenate(call: OpCall) -> Any:
-    return F.concatenate(call.tuple(), call.int("axis"))
+    return meta.concatenate(call.tuple(), call.int("axis"))
 
 
 @converter("stack")
 def stack(call: OpCall) -> Any:
-    return F.stack(call.tuple(), call.int("axis"))
+    return meta.stack(call.tuple(), call.int("axis"))
 
 
 @converter("split")
@@ -215,32 +215,32 @@ def split(call: OpCall) -> Any:
     sections = call.get("indices_or_sections")
     if isinstance(sections, int) and sections > _MAX_PARTS:
         call.refuse(f"indices_or_sections is {sections}", f"at most {_MAX_PARTS}")
-    return F.split(x, sections, call.int("axis"))
+    return meta.split(x, sections, call.int("axis"))
 
 
 @converter("repeat")
 def repeat(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     axis = call.get("axis")
-    return F.repeat(x, call.int("repeats"), None if axis is None else int(axis))
+    return meta.repeat(x, call.int("repeats"), None if axis is None else int(axis))
 
 
 @converter("tile")
 def tile(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.tile(x, call.sizes("reps"))
+    return meta.tile(x, call.sizes("reps"))
 
 
 @converter("dyn.tile")
 def dyn_tile(call: OpCall) -> Any:
     x, reps = call.tensors(2)
-    return F.tile(x, call.ints(reps, "reps"))
+    return meta.tile(x, call.ints(reps, "reps"))
 
 
 @converter("reverse")
 def reverse(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.flip(x, (call.int("axis"),))
+    return meta.flip(x, (call.int("axis"),))
 
 
 @converter("meshgrid")
@@ -256,8 +256,8 @@ def meshgrid(call: OpCall) -> Any:
         sizes[axis] = vector.size
     out: list[Any] = []
     for vector, axis in zip(vectors, axes, strict=True):
-        row = F.reshape(vector, tuple(d if i == axis else 1 for i, d in enumerate(sizes)))
-        out.append(F.broadcast_to(row, tuple(sizes)))
+        row = meta.reshape(vector, tuple(d if i == axis else 1 for i, d in enumerate(sizes)))
+        out.append(meta.broadcast_to(row, tuple(sizes)))
     return tuple(out)
 
 
@@ -267,7 +267,7 @@ def shape_of(call: OpCall) -> Any:
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
     if is_static(x.shape):
         return constant(np.asarray(x.shape, dtype))
-    shape = F.stack([_size(x, axis, dtype) for axis in range(x.ndim)], 0)
+    shape = meta.stack([_size(x, axis, dtype) for axis in range(x.ndim)], 0)
     call.shapes[shape.atom] = x.shape
     return shape
 
@@ -277,8 +277,8 @@ def _size(x: Any, axis: int, dtype: str) -> Any:
     if isinstance(x.shape[axis], int):
         return constant(np.asarray(x.shape[axis], dtype))
     others = tuple(i for i in range(x.ndim) if i != axis)
-    row = F.ones_like(x, "int64")
-    return F.cast(F.sum(F.max(row, others) if others else row), dtype)
+    row = meta.ones_like(x, "int64")
+    return meta.cast(meta.sum(meta.max(row, others) if others else row), dtype)
 
 
 @converter("ndarray_size")
@@ -286,7 +286,7 @@ def ndarray_size(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     dtype = dtype_of(call.text("dtype", "int32"), call.place)
     if not is_static(x.shape):
-        return F.cast(F.sum(F.ones_like(x, "int64")), dtype)
+        return meta.cast(meta.sum(meta.ones_like(x, "int64")), dtype)
     return constant(np.asarray(x.size, dtype))
 
 
@@ -294,20 +294,20 @@ def ndarray_size(call: OpCall) -> Any:
 def space_and_depth(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     block, layout = call.int("block_size", 1), call.only("layout", "NCHW", "NHWC")
-    x = x if layout == "NCHW" else F.transpose(x, (0, 3, 1, 2))
+    x = x if layout == "NCHW" else meta.transpose(x, (0, 3, 1, 2))
     n, c, h, w = x.shape
     if call.name == "nn.space_to_depth":
-        x = F.transpose(F.reshape(x, (n, c, h // block, block, w // block, block)), (0, 3, 5, 1, 2, 4))
-        out = F.reshape(x, (n, c * block * block, h // block, w // block))
+        x = meta.transpose(meta.reshape(x, (n, c, h // block, block, w // block, block)), (0, 3, 5, 1, 2, 4))
+        out = meta.reshape(x, (n, c * block * block, h // block, w // block))
     else:
         mode = call.only("mode", "DCR", "CRD")
         channels = c // (block * block)
         if mode == "DCR":
-            x = F.transpose(F.reshape(x, (n, block, block, channels, h, w)), (0, 3, 4, 1, 5, 2))
+            x = meta.transpose(meta.reshape(x, (n, block, block, channels, h, w)), (0, 3, 4, 1, 5, 2))
         else:
-            x = F.transpose(F.reshape(x, (n, channels, block, block, h, w)), (0, 1, 4, 2, 5, 3))
-        out = F.reshape(x, (n, channels, h * block, w * block))
-    return out if layout == "NCHW" else F.transpose(out, (0, 2, 3, 1))
+            x = meta.transpose(meta.reshape(x, (n, channels, block, block, h, w)), (0, 1, 4, 2, 5, 3))
+        out = meta.reshape(x, (n, channels, h * block, w * block))
+    return out if layout == "NCHW" else meta.transpose(out, (0, 2, 3, 1))
 
 
 @converter("nn.space_to_batch_nd")
@@ -317,14 +317,14 @@ def space_to_batch_nd(call: OpCall) -> Any:
     blocks = call.sizes("block_shape")
     paddings = tuple(tuple(map(int, p)) for p in call.get("paddings"))
     width = [(0, 0), *paddings, *[(0, 0)] * (x.ndim - 1 - len(blocks))]
-    x = F.pad(x, tuple(v for pair in width for v in pair), call.float("pad_value", 0.0))
+    x = meta.pad(x, tuple(v for pair in width for v in pair), call.float("pad_value", 0.0))
     count, rest = len(blocks), x.shape[1 + len(blocks) :]
     sizes = [x.shape[1 + i] // b for i, b in enumerate(blocks)]
     split_up = [v for size, b in zip(sizes, blocks, strict=True) for v in (size, b)]
-    x = F.reshape(x, (x.shape[0], *split_up, *rest))
+    x = meta.reshape(x, (x.shape[0], *split_up, *rest))
     order = [*(2 + 2 * i for i in range(count)), 0, *(1 + 2 * i for i in range(count))]
-    x = F.transpose(x, (*order, *range(1 + 2 * count, x.ndim)))
-    return F.reshape(x, (product(x.shape[: count + 1]), *sizes, *rest))
+    x = meta.transpose(x, (*order, *range(1 + 2 * count, x.ndim)))
+    return meta.reshape(x, (product(x.shape[: count + 1]), *sizes, *rest))
 
 
 @converter("nn.batch_to_space_nd")
@@ -335,14 +335,14 @@ def batch_to_space_nd(call: OpCall) -> Any:
     count, rest = len(blocks), x.shape[1 + len(blocks) :]
     batch = x.shape[0] // product(blocks)
     spatial = x.shape[1 : 1 + count]
-    x = F.reshape(x, (*blocks, batch, *spatial, *rest))
+    x = meta.reshape(x, (*blocks, batch, *spatial, *rest))
     order = [count, *(v for i in range(count) for v in (count + 1 + i, i))]
-    x = F.transpose(x, (*order, *range(2 * count + 1, x.ndim)))
+    x = meta.transpose(x, (*order, *range(2 * count + 1, x.ndim)))
     sizes = [size * b for size, b in zip(spatial, blocks, strict=True)]
-    x = F.reshape(x, (batch, *sizes, *rest))
+    x = meta.reshape(x, (batch, *sizes, *rest))
     begin = (0, *(c[0] for c in crops))
     end = (x.shape[0], *(size - c[1] for size, c in zip(sizes, crops, strict=True)))
-    return x if not any(map(any, crops)) else F.strided_slice(x, begin, end)
+    return x if not any(map(any, crops)) else meta.strided_slice(x, begin, end)
 
 
 @converter("nn.fifo_buffer")
@@ -350,5 +350,5 @@ def fifo_buffer(call: OpCall) -> Any:
     """The buffer with x appended and as many elements removed at its start."""
     x, buffer = call.tensors(2)
     axis = call.int("axis") % x.ndim
-    joined = F.concatenate((buffer, x), axis)
-    return F.strided_slice(joined, (*(0,) * axis, x.shape[axis]), joined.shape[: axis + 1])
+    joined = meta.concatenate((buffer, x), axis)
+    return meta.strided_slice(joined, (*(0,) * axis, x.shape[axis]), joined.shape[: axis + 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from meta._generated import functions as F
+import meta
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
@@ -16,14 +16,16 @@ from meta.frontend.relay.convert.type_mapping import dtype_of
 def rounding(call: OpCall) -> Any:
     """Integers stay."""
     (x,) = call.tensors(1)
-    function: Callable[[Any], Any] = {"ceil": F.ceil, "floor": F.floor, "round": rounded, "trunc": F.trunc}[call.name]
+    function: Callable[[Any], Any] = {"ceil": meta.ceil, "floor": meta.floor, "round": rounded, "trunc": meta.trunc}[
+        call.name
+    ]
     return function(x) if is_float(x.dtype) else x
 
 
 def rounded(x: Any) -> Any:
     """The nearest integer, halves away from zero (`llvm.round`); meta's `round` rounds halves to even."""
-    whole = F.trunc(x)
-    return F.where(F.greater_equal(F.abs(F.subtract(x, whole)), 0.5), F.add(whole, F.sign(x)), whole)
+    whole = meta.trunc(x)
+    return meta.where(meta.greater_equal(meta.abs(meta.subtract(x, whole)), 0.5), meta.add(whole, meta.sign(x)), whole)
 
 
 @converter("debug", "annotation.stop_fusion", "annotation.cast_hint", "annotation.checkpoint",
@@ -38,7 +40,7 @@ def identity(call: OpCall) -> Any:
 @converter("cast")
 def cast(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    y = F.cast(x, dtype_of(call.text("dtype"), call.place))
+    y = meta.cast(x, dtype_of(call.text("dtype"), call.place))
     if x.atom in call.shapes:
         call.shapes[y.atom] = call.shapes[x.atom]
     return y
@@ -46,13 +48,13 @@ def cast(call: OpCall) -> Any:
 
 def as_dtype(x: Any, dtype: str) -> Any:
     """x cast to `dtype`; x if it has that dtype."""
-    return x if x.dtype == dtype else F.cast(x, dtype)
+    return x if x.dtype == dtype else meta.cast(x, dtype)
 
 
 @converter("cast_like")
 def cast_like(call: OpCall) -> Any:
     x, like = call.tensors(2)
-    return F.cast(x, like.dtype)
+    return meta.cast(x, like.dtype)
 
 
 @converter("clip")
@@ -65,24 +67,24 @@ def clip(call: OpCall) -> Any:
 def clipped(x: Any, low: float, high: float) -> Any:
     """x between two bounds, which are rounded towards zero and limited to its range if it is an integer tensor."""
     if is_float(x.dtype):
-        return F.clip(x, low, high)
+        return meta.clip(x, low, high)
     limits = {"uint8": (0, 255), "bool": (0, 1)}.get(x.dtype)
     if limits is None:
         bits = int(x.dtype.removeprefix("int"))
         limits = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    return F.clip(x, int(max(low, limits[0])), int(min(high, limits[1])))
+    return meta.clip(x, int(max(low, limits[0])), int(min(high, limits[1])))
 
 
 @converter("bitwise_not")
 def bitwise_not(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.logical_not(x) if x.dtype == "bool" else F.bitwise_not(x)
+    return meta.logical_not(x) if x.dtype == "bool" else meta.bitwise_not(x)
 
 
 @converter("nn.leaky_relu")
 def leaky_relu(call: OpCall) -> Any:
     (x,) = call.tensors(1)
-    return F.leaky_relu(x, call.float("alpha", 0.25))
+    return meta.leaky_relu(x, call.float("alpha", 0.25))
 
 
 @converter("nn.prelu")
@@ -91,8 +93,8 @@ def prelu(call: OpCall) -> Any:
     x, alpha = call.tensors(2)
     axis = call.int("axis", 1) % x.ndim
     shape = tuple(d if i == axis else 1 for i, d in enumerate(x.shape))
-    slope = F.reshape(F.broadcast_to(alpha, (x.shape[axis],)) if alpha.size == 1 else alpha, shape)
-    return F.where(F.greater(x, 0), x, F.multiply(x, slope))
+    slope = meta.reshape(meta.broadcast_to(alpha, (x.shape[axis],)) if alpha.size == 1 else alpha, shape)
+    return meta.where(meta.greater(x, 0), x, meta.multiply(x, slope))
 
 
 @converter("device_copy", "on_device")

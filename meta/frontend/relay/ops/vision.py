@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meta._generated import functions as F
+import meta
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.ops.unary import rounded
@@ -43,34 +43,34 @@ def multibox_transform_loc(call: OpCall) -> Any:
         call.refuse("keep_background", "False")
     batch, _, count = scores.shape
     variances = call.floats("variances", (0.1, 0.1, 0.2, 0.2))
-    likely = F.strided_slice(scores, (0, 1), scores.shape[:2])
-    best = F.max(likely, (1,))
-    kind = F.cast(F.argmax(likely, 1), scores.dtype)
-    corners = _moved(F.reshape(moves, (batch, count, 4)), anchors, variances, call.flag("clip", True))
-    parts = [F.stack([kind, best], -1), corners]
-    return _first(F.concatenate(parts, -1), F.greater_equal(best, call.float("threshold", 0.01)))[:2]
+    likely = meta.strided_slice(scores, (0, 1), scores.shape[:2])
+    best = meta.max(likely, (1,))
+    kind = meta.cast(meta.argmax(likely, 1), scores.dtype)
+    corners = _moved(meta.reshape(moves, (batch, count, 4)), anchors, variances, call.flag("clip", True))
+    parts = [meta.stack([kind, best], -1), corners]
+    return _first(meta.concatenate(parts, -1), meta.greater_equal(best, call.float("threshold", 0.01)))[:2]
 
 
 def _moved(moves: Any, anchors: Any, variances: tuple[float, ...], clip: bool) -> Any:
     """Anchors moved and scaled by the predictions of a network."""
-    low, high = F.split(anchors, 2, 2)
-    size, centre = F.subtract(high, low), F.divide(F.add(low, high), 2.0)
-    scaled = F.multiply(moves, constant(np.asarray(variances, moves.dtype)))
-    shift, scale = F.split(scaled, 2, 2)
-    middle = F.add(F.multiply(shift, size), centre)
-    half = F.divide(F.multiply(F.exp(scale), size), 2.0)
-    corners = F.concatenate([F.subtract(middle, half), F.add(middle, half)], 2)
-    return F.clip(corners, 0.0, 1.0) if clip else corners
+    low, high = meta.split(anchors, 2, 2)
+    size, centre = meta.subtract(high, low), meta.divide(meta.add(low, high), 2.0)
+    scaled = meta.multiply(moves, constant(np.asarray(variances, moves.dtype)))
+    shift, scale = meta.split(scaled, 2, 2)
+    middle = meta.add(meta.multiply(shift, size), centre)
+    half = meta.divide(meta.multiply(meta.exp(scale), size), 2.0)
+    corners = meta.concatenate([meta.subtract(middle, half), meta.add(middle, half)], 2)
+    return meta.clip(corners, 0.0, 1.0) if clip else corners
 
 
 def _first(rows: Any, selected: Any) -> tuple[Any, Any, Any]:
     """The selected rows (batch, n, ...) in order, then rows of -1; their number, int32; their indices, int32."""
-    count = F.sum(F.cast(selected, "int32"), (1,))
-    order = F.argsort(F.cast(F.logical_not(selected), "int32"), 1)
-    here = F.less(F.arange(0, selected.shape[1], 1, "int32"), F.expand_dims(F.cast(count, "int32"), 1))
-    index = F.where(here, F.cast(order, "int32"), -1)
-    moved = F.gather_nd(rows, F.expand_dims(order, 0), 1)
-    return F.where(F.expand_dims(here, -1), moved, -1), F.cast(count, "int32"), index
+    count = meta.sum(meta.cast(selected, "int32"), (1,))
+    order = meta.argsort(meta.cast(meta.logical_not(selected), "int32"), 1)
+    here = meta.less(meta.arange(0, selected.shape[1], 1, "int32"), meta.expand_dims(meta.cast(count, "int32"), 1))
+    index = meta.where(here, meta.cast(order, "int32"), -1)
+    moved = meta.gather_nd(rows, meta.expand_dims(order, 0), 1)
+    return meta.where(meta.expand_dims(here, -1), moved, -1), meta.cast(count, "int32"), index
 
 
 @converter("vision.get_valid_counts")
@@ -80,16 +80,16 @@ def get_valid_counts(call: OpCall) -> Any:
     score, kind = call.int("score_index", 1), call.int("id_index", 0)
     attribute = call.get("score_threshold")
     threshold = rest[0] if rest else call.tensor(0.0 if attribute is None else attribute, x.dtype)
-    valid = F.greater(_column(x, score), F.cast(threshold, x.dtype))
+    valid = meta.greater(_column(x, score), meta.cast(threshold, x.dtype))
     if kind >= 0:
-        valid = F.logical_and(valid, F.greater_equal(_column(x, kind), 0))
+        valid = meta.logical_and(valid, meta.greater_equal(_column(x, kind), 0))
     boxes, count, index = _first(x, valid)
     return count, boxes, index
 
 
 def _column(x: Any, index: int) -> Any:
     """x[:, :, index]"""
-    return F.squeeze(F.strided_slice(x, (0, 0, index), (*x.shape[:2], index + 1)), (2,))
+    return meta.squeeze(meta.strided_slice(x, (0, 0, index), (*x.shape[:2], index + 1)), (2,))
 
 
 @converter("vision.non_max_suppression")
@@ -106,39 +106,41 @@ def non_max_suppression(call: OpCall) -> Any:
     if threshold <= 0:
         call.refuse(f"iou_threshold is {threshold}", "a threshold above 0")
     score = _ranked(_column(x, score_index), valid, top)
-    corners = F.strided_slice(x, (0, 0, start), (*x.shape[:2], start + 4))
-    low, high = F.split(F.cast(corners, "float64"), 2, 2)
-    boxes = F.concatenate([F.minimum(low, high), F.maximum(low, high)], 2)
+    corners = meta.strided_slice(x, (0, 0, start), (*x.shape[:2], start + 4))
+    low, high = meta.split(meta.cast(corners, "float64"), 2, 2)
+    boxes = meta.concatenate([meta.minimum(low, high), meta.maximum(low, high)], 2)
     if class_index >= 0:
         kind = _column(x, class_index)
-        score = F.where(F.less(kind, 0), 0.0, score)
-        boxes = boxes if forced else _apart(boxes, F.cast(kind, "float64"))
+        score = meta.where(meta.less(kind, 0), 0.0, score)
+        boxes = boxes if forced else _apart(boxes, meta.cast(kind, "float64"))
     # Relay suppresses at the threshold, `non_max_suppression` above it.
     least = float(np.nextafter(np.float32(threshold), np.float32(0)))
-    selected, count = F.non_max_suppression(boxes, F.cast(score, "float64"), least, 0.0, limit if limit >= 0 else None)
-    kept = F.greater_equal(selected, 0)
+    selected, count = meta.non_max_suppression(
+        boxes, meta.cast(score, "float64"), least, 0.0, limit if limit >= 0 else None
+    )
+    kept = meta.greater_equal(selected, 0)
     if not call.flag("return_indices", True):
-        rows = F.gather_nd(x, F.expand_dims(F.maximum(selected, 0), 0), 1)
-        return F.where(F.expand_dims(kept, -1), rows, -1)
-    original = F.gather(indices, 1, F.maximum(selected, 0))
-    return F.where(kept, F.cast(original, "int32"), -1), F.expand_dims(F.cast(count, "int32"), 1)
+        rows = meta.gather_nd(x, meta.expand_dims(meta.maximum(selected, 0), 0), 1)
+        return meta.where(meta.expand_dims(kept, -1), rows, -1)
+    original = meta.gather(indices, 1, meta.maximum(selected, 0))
+    return meta.where(kept, meta.cast(original, "int32"), -1), meta.expand_dims(meta.cast(count, "int32"), 1)
 
 
 def _ranked(score: Any, valid: Any, top: int) -> Any:
     """Scores, with 0 for boxes after the valid ones and for boxes below the best `top`."""
-    here = F.less(F.arange(0, score.shape[1], 1, "int32"), F.expand_dims(F.cast(valid, "int32"), 1))
-    score = F.where(here, score, 0)
+    here = meta.less(meta.arange(0, score.shape[1], 1, "int32"), meta.expand_dims(meta.cast(valid, "int32"), 1))
+    score = meta.where(here, score, 0)
     if not 0 < top < score.shape[1]:
         return score
-    order = F.argsort(score, 1, True)
-    rank = F.argsort(order, 1)
-    return F.where(F.less(rank, top), score, 0)
+    order = meta.argsort(score, 1, True)
+    rank = meta.argsort(order, 1)
+    return meta.where(meta.less(rank, top), score, 0)
 
 
 def _apart(boxes: Any, kind: Any) -> Any:
     """Boxes moved so that those of different classes do not overlap."""
-    span = F.add(F.subtract(F.max(boxes), F.min(boxes)), 1.0)
-    return F.add(boxes, F.expand_dims(F.multiply(kind, span), 2))
+    span = meta.add(meta.subtract(meta.max(boxes), meta.min(boxes)), 1.0)
+    return meta.add(boxes, meta.expand_dims(meta.multiply(kind, span), 2))
 
 
 @converter("vision.roi_pool")
@@ -147,25 +149,31 @@ def roi_pool(call: OpCall) -> Any:
     x, rois = call.tensors(2)
     call.only("layout", "NCHW")
     size, scale = call.sizes("pooled_size"), call.float("spatial_scale")
-    batch, *corners = (F.squeeze(part, (1,)) for part in F.split(rois, 5, 1))
-    x1, y1, x2, y2 = (F.cast(rounded(F.multiply(c, scale)), "int64") for c in corners)
-    images = F.take(x, F.cast(batch, "int64"), 0)
+    batch, *corners = (meta.squeeze(part, (1,)) for part in meta.split(rois, 5, 1))
+    x1, y1, x2, y2 = (meta.cast(rounded(meta.multiply(c, scale)), "int64") for c in corners)
+    images = meta.take(x, meta.cast(batch, "int64"), 0)
     lowest = float(np.finfo(x.dtype).min)
     columns = _bins(x1, x2, size[1], x.shape[3], rois.dtype)
-    inside = F.expand_dims(columns, (1, 2))
-    wide = F.max(F.where(inside, F.expand_dims(images, 3), lowest), (4,))
-    rows = F.expand_dims(_bins(y1, y2, size[0], x.shape[2], rois.dtype), (1, 4))
-    pooled = F.max(F.where(rows, F.expand_dims(wide, 2), lowest), (3,))
-    some = F.logical_and(F.expand_dims(F.any(rows, (3,)), ()), F.expand_dims(F.any(columns, (2,)), (1, 2)))
-    return F.where(some, pooled, 0)
+    inside = meta.expand_dims(columns, (1, 2))
+    wide = meta.max(meta.where(inside, meta.expand_dims(images, 3), lowest), (4,))
+    rows = meta.expand_dims(_bins(y1, y2, size[0], x.shape[2], rois.dtype), (1, 4))
+    pooled = meta.max(meta.where(rows, meta.expand_dims(wide, 2), lowest), (3,))
+    some = meta.logical_and(
+        meta.expand_dims(meta.any(rows, (3,)), ()), meta.expand_dims(meta.any(columns, (2,)), (1, 2))
+    )
+    return meta.where(some, pooled, 0)
 
 
 def _bins(first: Any, last: Any, bins: int, size: int, dtype: str) -> Any:
     """Whether the elements (r, bins, size) of an axis lie in the bins of each region."""
-    length = F.cast(F.maximum(F.add(F.subtract(last, first), 1), 1), dtype)
-    width = F.expand_dims(F.divide(length, float(bins)), 1)
-    steps = F.arange(0, bins, 1, dtype)
-    begin = F.add(F.cast(F.floor(F.multiply(steps, width)), "int64"), F.expand_dims(first, 1))
-    end = F.add(F.cast(F.ceil(F.multiply(F.add(steps, 1.0), width)), "int64"), F.expand_dims(first, 1))
-    position = F.arange(0, size, 1, "int64")
-    return F.logical_and(F.greater_equal(position, F.expand_dims(begin, 2)), F.less(position, F.expand_dims(end, 2)))
+    length = meta.cast(meta.maximum(meta.add(meta.subtract(last, first), 1), 1), dtype)
+    width = meta.expand_dims(meta.divide(length, float(bins)), 1)
+    steps = meta.arange(0, bins, 1, dtype)
+    begin = meta.add(meta.cast(meta.floor(meta.multiply(steps, width)), "int64"), meta.expand_dims(first, 1))
+    end = meta.add(
+        meta.cast(meta.ceil(meta.multiply(meta.add(steps, 1.0), width)), "int64"), meta.expand_dims(first, 1)
+    )
+    position = meta.arange(0, size, 1, "int64")
+    return meta.logical_and(
+        meta.greater_equal(position, meta.expand_dims(begin, 2)), meta.less(position, meta.expand_dims(end, 2))
+    )

@@ -130,7 +130,7 @@ def test_why_there_is_no_cuda(install: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert driver.probe() == "there is no CUDA driver here: libcuda.so.1 not found"
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     forget()
-    assert driver.probe() == "cuda.bindings.driver cannot be imported"
+    assert driver.probe() == "cuda.bindings.driver cannot be imported; install the extra: pip install '.[cuda]'"
 
 
 def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,8 @@ def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setitem(sys.modules, f"cuda.bindings.{name}", None)
     forget()
     text = (
-        r"\[cuda\] cuda\.bindings\.{} cannot be imported; expected the package cuda-bindings; pip install cuda-bindings"
+        r"\[cuda\] cuda\.bindings\.{} cannot be imported; expected the package cuda-bindings; "
+        r"install the extra: pip install '\.\[cuda\]'"
     )
     with pytest.raises(DeviceError, match=text.format("driver")):
         driver.new_stream()
