@@ -1,4 +1,4 @@
-"""The contract with TVM: every name of it that the code uses exists, in the version that is supported."""
+"""The contract with TVM: every name of TVM that the code uses exists in the supported version."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ def _loaded() -> None:
     tvm.load()
 
 
-def test_every_attribute_taken_of_a_tvm_module_exists() -> None:
+def test_every_used_attribute_of_a_tvm_module_exists() -> None:
     modules = {name for name, where in tvm.NAMES.items() if ":" not in where} | {"relax_transform", "transform"}
     broken: list[str] = []
     for folder in ("meta/backend", "meta/op/dialect/tvm", "meta/vm", "meta/frontend"):
         for path in sorted((_ROOT / folder).rglob("*.py")):
             tree = ast.parse(path.read_text("utf-8"))
-            broken += [f"{path.relative_to(_ROOT)}: {chain}" for chain in _chains(tree, modules) if not _exists(chain)]
+            broken += [
+                f"{path.relative_to(_ROOT)}: {chain}" for chain in _find_chains(tree, modules) if not _exists(chain)
+            ]
     assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
 
 
-def _chains(tree: ast.AST, modules: set[str]) -> set[str]:
-    """Dotted names that start at a TVM module that the file takes from the adapter: `te.compute`, `topi.nn.dense`."""
-    local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter itself
+def _find_chains(tree: ast.AST, modules: set[str]) -> set[str]:
+    """Dotted names that start with a TVM module imported from the adapter: `te.compute`, `topi.nn.dense`."""
+    local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "meta.backend.tvm":
             local |= {alias.asname or alias.name: "" for alias in node.names if alias.name == "adapter"}
         if isinstance(node, ast.ImportFrom) and node.module == "meta.backend.tvm.adapter":
             local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in modules}
-    found: set[str] = set()
+    chains: set[str] = set()
     for node in ast.walk(tree):
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -58,8 +60,8 @@ def _chains(tree: ast.AST, modules: set[str]) -> set[str]:
             continue
         full = [local[node.id], *parts] if local[node.id] else parts
         if full[0] in modules:
-            found.add(".".join(full))
-    return found
+            chains.add(".".join(full))
+    return chains
 
 
 def _exists(chain: str) -> bool:
@@ -68,18 +70,16 @@ def _exists(chain: str) -> bool:
         if not hasattr(value, part):
             return False
         value = getattr(value, part)
-        if i and not isinstance(
-            value, (type(ast), tvm.Lazy)
-        ):  # attributes of objects and classes are not TVM's module layout
+        if i and not isinstance(value, (type(ast), tvm.Lazy)):  # the contract covers attributes of modules only
             return True
     return True
 
 
-def test_the_supported_version_is_the_one_installed() -> None:
+def test_the_installed_version_is_supported() -> None:
     assert tvm.version.startswith(tvm.SUPPORTED)
 
 
-def test_an_unknown_name_says_so() -> None:
+def test_an_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         _ = tvm.no_such_name
 

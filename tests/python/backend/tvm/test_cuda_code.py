@@ -1,4 +1,4 @@
-"""CUDA source is generated without a GPU: every operator has a schedule that leaves no loop to the host."""
+"""CUDA source of every operator, generated without a GPU: no loop is left to the host, and no threads race."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_mem
 
 
 @pytest.fixture(name="target")
-def _target_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A GPU to generate code for; the code is not compiled further."""
+def _gpu_target(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A GPU target; NVRTC is replaced, so that code is generated and not compiled."""
     tvm.load()
     gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=targets.target("cpu"))
     monkeypatch.setattr(targets, "target", lambda kind: gpu)
@@ -41,53 +41,53 @@ def _target_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         tvm.register_global_func(COMPILER, before, override=True)
 
 
-def on_cuda(argument: Any) -> Any:
+def to_cuda(argument: Any) -> Any:
     if isinstance(argument, TensorType):
         return tensor_type(argument.shape, argument.dtype, CUDA)
-    return tuple(map(on_cuda, argument)) if isinstance(argument, tuple) else argument
+    return tuple(map(to_cuda, argument)) if isinstance(argument, tuple) else argument
 
 
 def loop_widths(func: Any) -> set[str]:
-    """The dtypes of a function's loops; those of hand-written ones, which are not divided, left out."""
-    found: set[str] = set()
+    """The dtypes of a function's loop extents; none for hand-written loops, which are not split."""
+    widths: set[str] = set()
     if str(func.body.block.name_hint) == "root":
-        tvm.structural_walk(func, (tvm.For, lambda loop: found.add(str(loop.extent.ty.dtype))))
-    return found
+        tvm.structural_walk(func, (tvm.For, lambda loop: widths.add(str(loop.extent.ty.dtype))))
+    return widths
 
 
-def scheduled(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> list[Any]:
-    """The functions of the TVM kernels for a sample row on CUDA, for calls and in programs; none where TVM has no part
-    in it."""
+def schedule_sample(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> list[Any]:
+    """The scheduled functions of a sample's TVM kernels on CUDA, for eager calls and for programs; none if TVM does not
+    implement the call."""
     call = make_call(sample, sample.run_dtypes(())[0])
-    types = tuple(on_cuda(as_type(a)) for a in call.to_meta().bound_arguments())
+    types = tuple(to_cuda(as_type(a)) for a in call.to_meta().bound_arguments())
     if "device" in call.op.schema.names:
         types = tuple(CUDA if a == device("cpu") else a for a in types)
     out = call.op.declare(*types)
     info = CallInfo(call.op, types, out, CUDA)
-    found = [i for i in implementations(call.op) if i.dialect.name == "tvm" and not isinstance(out, Value)]
-    if call.op.view or not found or found[0].refusal(info):
+    candidates = [i for i in implementations(call.op) if i.dialect.name == "tvm" and not isinstance(out, Value)]
+    if call.op.view or not candidates or candidates[0].refusal(info):
         return []
-    made: list[Any] = []
+    functions: list[Any] = []
 
     def build(spec: KernelSpec) -> Any:
         func = prim_func(spec)
-        if spec.index == "int32":  # mixed with loops of 64 bits, reductions came out wrong
+        if spec.index == "int32":  # TVM miscompiled reductions with loops of both widths
             assert loop_widths(func) <= {"int32"}
-        made.append(patterns.schedule(func, spec.pattern, target))
+        functions.append(patterns.schedule(func, spec.pattern, target))
         return lambda *_: None
 
     monkeypatch.setattr(shape_generic, "build", build)
     monkeypatch.setattr(shape_generic, "_constant", lambda value, t: None)
-    shape_generic.kernel(found[0].payload, info)
-    if made:  # in programs the sizes are known, and fused functions have no pattern
-        static = shape_generic.spec(found[0].payload, info, symbolic=False)
-        made.append(patterns.schedule(prim_func(static), "", target))
-    return made
+    shape_generic.kernel(candidates[0].payload, info)
+    if functions:  # programs have static sizes, and their fused functions have no declared pattern
+        static = shape_generic.spec(candidates[0].payload, info, symbolic=False)
+        functions.append(patterns.schedule(prim_func(static), "", target))
+    return functions
 
 
 @pytest.mark.parametrize("sample", [row for row in samples() if row in first_rows()], ids=repr)
 def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
-    for function in scheduled(sample, monkeypatch, target):
+    for function in schedule_sample(sample, monkeypatch, target):
         assert checks.runs_on_device(function)
         assert checks.is_race_free(function)
         library.compile_functions({"kernel": function}, target)
@@ -96,13 +96,13 @@ def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, targ
 @pytest.mark.parametrize(
     "sample", [e for row in samples() if row in first_rows() for e in empty_variants(row)[:1]], ids=repr
 )
-def test_code_for_no_elements(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
-    for function in scheduled(sample, monkeypatch, target):
+def test_code_for_empty_operands(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
+    for function in schedule_sample(sample, monkeypatch, target):
         library.compile_functions({"kernel": function}, target)
 
 
-def test_a_loop_of_the_host_is_noticed() -> None:
-    """TVM starts such a kernel in each iteration, and where there are none, nobody sets the result."""
+def test_a_host_loop_is_detected() -> None:
+    """TVM would start a kernel in each iteration, and none if there are no iterations."""
     x = tvm.te.placeholder((8, 8), "float32", "x")
     sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((8, 8), lambda i, j: x[i, j] + 1, "y")]))
     outer, inner = sch.get_loops(sch.get_sblock("y"))
@@ -112,8 +112,8 @@ def test_a_loop_of_the_host_is_noticed() -> None:
     assert checks.runs_on_device(sch.mod["main"])
 
 
-def test_a_race_is_noticed() -> None:
-    """TVM does not see a reduction across threads where a condition ties the loops together, and lets them race."""
+def test_a_race_is_detected() -> None:
+    """TVM does not recognise a reduction across threads if a condition ties its loops together; the threads race."""
     x = tvm.te.placeholder((1000, 64), "float32", "x")
     k = tvm.te.reduce_axis((0, 1000), "k")
     sch = tvm.Schedule(tvm.create_prim_func([x, tvm.te.compute((64,), lambda j: tvm.te.sum(x[k, j], k), "y")]))
@@ -127,8 +127,8 @@ def test_a_race_is_noticed() -> None:
     assert not checks.is_race_free(sch.mod["main"])
 
 
-def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
-    """What is built for an operator on CUDA: for these sizes, or for every one."""
+def kernel_spec(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
+    """The specification of an operator's kernel on CUDA, for static sizes or for symbolic ones."""
     op = get(name)
     args = (*tensors, *(arg.default for arg in op.schema.args[len(tensors) :]))
     info = CallInfo(op, args, op.declare(*args), CUDA)
@@ -136,24 +136,24 @@ def spec_of(name: str, *tensors: TensorType, static: bool) -> KernelSpec:
     return shape_generic.spec(payload, info, symbolic=not static)
 
 
-def code_of(spec: KernelSpec, target: Any) -> str:
-    """The CUDA code of a kernel."""
+def generate_code(spec: KernelSpec, target: Any) -> str:
+    """The CUDA source of a kernel."""
     module = library.compile_functions({"kernel": patterns.schedule(prim_func(spec), spec.pattern, target)}, target)
     source = "".join(m.inspect_source() for m in module.imports)
     return str(source[source.rindex('extern "C"') :])
 
 
-@pytest.mark.parametrize(("rows", "static", "each"), [(8192, True, 8), (64, True, 2), (8, True, 1), (64, False, 4)])
-def test_how_many_elements_a_thread_computes(rows: int, static: bool, each: int, target: Any) -> None:
-    code = code_of(spec_of("exp", tensor_type((rows, 8192), "bfloat16", CUDA), static=static), target)
-    assert re.search(rf"blockIdx\.x\)? \* {256 * each}\)", code)
-    assert len(re.findall(r"^ *exp_ptr\[.*\] = ", code, re.MULTILINE)) == each
+@pytest.mark.parametrize(("rows", "static", "elements"), [(8192, True, 8), (64, True, 2), (8, True, 1), (64, False, 4)])
+def test_elements_per_thread(rows: int, static: bool, elements: int, target: Any) -> None:
+    code = generate_code(kernel_spec("exp", tensor_type((rows, 8192), "bfloat16", CUDA), static=static), target)
+    assert re.search(rf"blockIdx\.x\)? \* {256 * elements}\)", code)
+    assert len(re.findall(r"^ *exp_ptr\[.*\] = ", code, re.MULTILINE)) == elements
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_both_sides_of_a_choice_are_read_before_its_condition(static: bool, target: Any) -> None:
+def test_both_sides_of_a_selection_are_loaded_before_its_condition(static: bool, target: Any) -> None:
     x, mask = (tensor_type((512, 512), dtype, CUDA) for dtype in ("float32", "bool"))
-    code = code_of(spec_of("where", mask, x, x, static=static), target)
+    code = generate_code(kernel_spec("where", mask, x, x, static=static), target)
     assert "?" in code
     assert "else" not in code
 
@@ -163,10 +163,10 @@ INDICES = [("bias_add", "float32", "int32"), ("bias_add", "int64", "int64"), ("s
 
 
 @pytest.mark.parametrize(("op", "dtype", "index"), INDICES)
-def test_indices_of_kernels_for_every_size(op: str, dtype: str, index: str, target: Any) -> None:
-    """32 bits, but where operands have more, and in reductions over columns."""
+def test_index_width_of_shape_generic_kernels(op: str, dtype: str, index: str, target: Any) -> None:
+    """32 bits, except with operands of int64 and in reductions of outer axes."""
     x, bias = (tensor_type(shape, dtype, CUDA) for shape in ((64, 32, 8), (32,)))
-    spec = spec_of(op, *(x, bias)[: 2 if op == "bias_add" else 1], static=False)
+    spec = kernel_spec(op, *(x, bias)[: 2 if op == "bias_add" else 1], static=False)
     assert spec.index == index
     if index == "int32":
-        assert "(int64_t)blockIdx" not in code_of(spec, target)
+        assert "(int64_t)blockIdx" not in generate_code(spec, target)

@@ -1,4 +1,4 @@
-"""Kernels are built right, once, and come back from disk."""
+"""Kernels compute the right values, are built once and are loaded from disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MN = TensorSpec(("m", "n"), "float32")
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("META_CACHE", raising=False)
     clear_memory()
@@ -77,14 +77,14 @@ kernel(tvm.from_dlpack(x), tvm.from_dlpack(torch.from_numpy(y)))
 """
 
 
-@pytest.mark.skipif(library.linker() is None, reason="bitcode is compiled when it is loaded, which takes all of TVM")
+@pytest.mark.skipif(library.linker() is None, reason="bitcode is compiled when it is loaded, by all of TVM")
 def test_a_cached_kernel_runs_without_loading_tvm() -> None:
-    pytest.importorskip("torch", reason="that torch is not loaded says little where it is not installed")
+    pytest.importorskip("torch", reason="the test checks that torch is not loaded")
     subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
     subprocess.run([sys.executable, "-c", _WARM], check=True, cwd=_ROOT)
 
 
-# What kernels compute.
+# Results of kernels.
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (4, 4), (17, 33)])
@@ -123,20 +123,20 @@ def test_scalars_attributes_lists_and_unused_inputs() -> None:
     np.testing.assert_array_equal(_run(spec, x, x, np.float32(2), np.float32(9)), np.full((2, 5), 12, np.float32))
 
 
-def test_the_compute_can_ask_for_the_result_type() -> None:
-    seen: list[Any] = []
+def test_a_compute_can_take_the_result_types() -> None:
+    result_types: list[Any] = []
 
     def broadcast(x: Any, *, out: tuple[TensorSpec, ...]) -> Any:
-        seen.append(out)
+        result_types.append(out)
         return tvm.te.compute(out[0].shape, lambda i, j: x[j], name="y")
 
     spec = _spec("broadcast", compute=broadcast, args=(TensorSpec(("n",), "float32"),), pattern="broadcast")
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(_run(spec, x, shape=(2, 3)), np.stack([x, x]))
-    assert seen[0][0].dtype == "float32"
+    assert result_types[0][0].dtype == "float32"
 
 
-def test_results_that_are_inputs_or_each_other_get_their_own_memory() -> None:
+def test_results_that_are_inputs_or_each_other_are_copied() -> None:
     def twice(x: Any) -> Any:
         y = _add_one(x)
         return x, y, y
@@ -145,11 +145,11 @@ def test_results_that_are_inputs_or_each_other_get_their_own_memory() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     outs = [tvm.tensor(np.zeros_like(x)) for _ in range(3)]
     kernel(tvm.tensor(x), *outs)
-    for out, want in zip(outs, (x, x + 1, x + 1), strict=True):
-        np.testing.assert_array_equal(out.numpy(), want)
+    for out, expected in zip(outs, (x, x + 1, x + 1), strict=True):
+        np.testing.assert_array_equal(out.numpy(), expected)
 
 
-def test_memory_at_any_address() -> None:
+def test_tensors_at_any_address() -> None:
     kernel = build(_spec(args=(TensorSpec((64,), "float32"),), outs=(TensorSpec((64,), "float32"),)))
     for offset in (0, 4, 20, 60):
         raw = np.zeros(1024, np.uint8)
@@ -161,19 +161,19 @@ def test_memory_at_any_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("out", "message"),
     [
         ((_MN, _MN), r"\[add_one\] the TE compute returned 1 tensors, the declaration says 2"),
         ((TensorSpec(("m", "n"), "int32"),), "returned float32 as result 0, the declaration says int32"),
         ((TensorSpec(("m",), "float32"),), r"returned shape \[.*\] as result 0, the declaration says \['m'\]"),
     ],
 )
-def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         prim_func(_spec(outs=out))
 
 
-def test_a_compute_may_ask_for_the_kind_of_device() -> None:
+def test_a_compute_can_take_the_device_kind() -> None:
     def compute(x: Any, kind: str) -> Any:
         return tvm.te.compute(x.shape, lambda *i: x(*i), name=kind)
 
@@ -181,17 +181,17 @@ def test_a_compute_may_ask_for_the_kind_of_device() -> None:
         assert f'sblock("{kind}")' in str(prim_func(replace(_spec(), compute=compute, target=kind)).script())
 
 
-def test_a_call_with_the_wrong_shape_is_refused() -> None:
+def test_a_call_with_the_wrong_shape_is_rejected() -> None:
     kernel = build(_spec())
     with pytest.raises(ValueError, match="shape"):
         kernel(tvm.tensor(np.zeros((2, 3), np.float32)), tvm.tensor(np.zeros((3, 3), np.float32)))
 
 
-# The caches.
+# Caches.
 
 
 class _Compilations:
-    """Counts what is compiled."""
+    """Records the symbols of each compiled module."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.modules: list[list[str]] = []
@@ -213,7 +213,7 @@ def _entries(tmp_path: Path, suffix: str = "") -> list[Path]:
     return sorted(path for path in (tmp_path / "cache").rglob(f"*{suffix}") if path.is_file())
 
 
-def test_memory_then_disk_then_compiler(compilations: _Compilations) -> None:
+def test_a_kernel_comes_from_memory_then_disk_then_the_compiler(compilations: _Compilations) -> None:
     kernel = build(_spec())
     assert build(_spec()) is kernel
     assert len(compilations.modules) == 1
@@ -226,7 +226,7 @@ def test_memory_then_disk_then_compiler(compilations: _Compilations) -> None:
     assert len(compilations.modules) == 3
 
 
-def test_without_a_key_the_compute_itself_is_the_key(compilations: _Compilations, tmp_path: Path) -> None:
+def test_without_a_key_the_compute_is_the_key(compilations: _Compilations, tmp_path: Path) -> None:
     def add_two(x: Any) -> Any:
         return tvm.te.compute(x.shape, lambda *i: x(*i) + 2.0, name="y")
 
@@ -249,7 +249,7 @@ def test_missing_kernels_are_built_in_one_module(compilations: _Compilations, tm
     assert len(compilations.modules) == 2
 
 
-def test_threads_that_want_one_kernel_build_it_once(compilations: _Compilations) -> None:
+def test_threads_that_need_one_kernel_build_it_once(compilations: _Compilations) -> None:
     barrier, kernels = threading.Barrier(8), [None] * 8
 
     def work(i: int) -> None:
@@ -280,15 +280,15 @@ def test_damaged_entries_are_rebuilt(compilations: _Compilations, tmp_path: Path
     for count, path in enumerate(files, start=2):
         clear_memory()
         damaged = path.read_bytes()[:-7]
-        path.unlink()  # a new file: this process may still have the old one mapped
+        path.unlink()  # writing in place would change the file that this process may have mapped
         path.write_bytes(damaged)
         np.testing.assert_array_equal(_run(_spec(), x), x + 1)
         assert len(compilations.modules) == count
 
 
 @pytest.mark.skipif(library.linker() is None, reason="without a linker there are no libraries")
-def test_a_valid_entry_that_is_no_library_is_rebuilt(compilations: _Compilations, tmp_path: Path) -> None:
-    # Another process makes the entries: a library that this one has loaded once would stay loaded.
+def test_a_valid_entry_without_a_library_is_rebuilt(compilations: _Compilations, tmp_path: Path) -> None:
+    # Another process writes the entries, because a library stays loaded in the process that built it.
     subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
     for path in _entries(tmp_path, ".so"):
         DiskCache(tmp_path / "cache").put(path.stem, b"\x7fELF, but not really", ".so")
@@ -297,7 +297,7 @@ def test_a_valid_entry_that_is_no_library_is_rebuilt(compilations: _Compilations
     assert len(compilations.modules) == 1
 
 
-def test_what_another_process_built_is_loaded(compilations: _Compilations) -> None:
+def test_kernels_of_another_process_are_loaded(compilations: _Compilations) -> None:
     subprocess.run([sys.executable, "-c", _WORKER], check=True, cwd=_ROOT)
     n = TensorSpec(("n",), "float32")
     x = np.ones(9, np.float32)
@@ -311,9 +311,7 @@ def _scale(x: Any, factor: int) -> Any:
     return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
 
 
-def test_another_machine_or_version_builds_its_own(
-    compilations: _Compilations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_machine_or_version_builds_again(compilations: _Compilations, monkeypatch: pytest.MonkeyPatch) -> None:
     build(_spec())
     clear_memory()
     monkeypatch.setattr(targets, "identity", lambda kind: "another processor")
@@ -321,18 +319,18 @@ def test_another_machine_or_version_builds_its_own(
     assert len(compilations.modules) == 2
 
 
-def test_the_identity_names_what_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = targets.identity("cpu")
-    assert here == targets.identity.__wrapped__("cpu")
+def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = targets.identity("cpu")
+    assert identity == targets.identity.__wrapped__("cpu")
     monkeypatch.setattr(targets, "processor", lambda: "another")
-    assert here != targets.identity.__wrapped__("cpu")
+    assert identity != targets.identity.__wrapped__("cpu")
     monkeypatch.undo()
     monkeypatch.setattr(targets, "version", lambda package: "0.0")
-    assert here != targets.identity.__wrapped__("cpu")
+    assert identity != targets.identity.__wrapped__("cpu")
 
 
-def test_sources_of_gpus_are_not_in_the_identity_of_the_cpu() -> None:
-    """The CPU's sources reach those of GPUs in two places: where `patterns` and `target` tell devices apart."""
+def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
+    """Sources for the CPU import those for GPUs in two places: `patterns` and `target`, which select by device."""
     backend = Path(targets.__file__).parents[1]
     gpu = {p.relative_to(backend).parent.as_posix() for p in {*targets.lowering("cuda")} - {*targets.lowering("cpu")}}
     assert gpu == {"tvm/schedule/gpu", "cuda"}
@@ -346,8 +344,8 @@ def test_sources_of_gpus_are_not_in_the_identity_of_the_cpu() -> None:
     assert reached == {("patterns", "meta.backend.tvm.schedule.gpu.rules"), ("target", "meta.backend.cuda")}
 
 
-def test_sources_of_lowering_are_in_the_identity_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel's key adds the operator's family: an edit for GPUs leaves it alone."""
+def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The identity covers them. A source key covers the operator's family, so that an edit for GPUs keeps it."""
     read: list[Path] = []
     contents = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), contents(path))[1])

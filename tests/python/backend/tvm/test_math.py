@@ -1,4 +1,4 @@
-"""The vectorisable functions agree with exact values on every kind of float."""
+"""The vectorisable functions agree with exact values for normal, denormal, infinite and NaN floats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EDGES = np.array(
 
 
 def _inputs(count: int = 1 << 16) -> np.ndarray[Any, Any]:
-    """Edge cases, random bit patterns (every magnitude, NaN, denormals), and the ranges where most happens."""
+    """Edge cases, random bit patterns (every magnitude, NaN, denormals), and the ranges of typical values."""
     rng = np.random.default_rng(7)
     bits = rng.integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
     near = rng.uniform(-5, 5, count).astype(np.float32)
@@ -58,15 +58,15 @@ def test_float32_is_within_2e7_everywhere(name: str) -> None:
     x = _inputs()
     with np.errstate(all="ignore"):
         exact = _EXACT[name](x.astype(np.float64))
-        want = exact.astype(np.float32)
-    got = _apply(name, x)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
-    np.testing.assert_array_equal(np.signbit(got)[~np.isnan(want)], np.signbit(want)[~np.isnan(want)])
-    finite = np.isfinite(want)
+        expected = exact.astype(np.float32)
+    actual = _apply(name, x)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(actual), np.isinf(expected))
+    np.testing.assert_array_equal(np.signbit(actual)[~np.isnan(expected)], np.signbit(expected)[~np.isnan(expected)])
+    finite = np.isfinite(expected)
     # Below the smallest normal number a float has fewer digits; there the error is absolute.
     scale = np.maximum(np.abs(exact[finite]), 2.0**-126)
-    assert np.max(np.abs(got[finite] - exact[finite]) / scale) < 2e-7
+    assert np.max(np.abs(actual[finite] - exact[finite]) / scale) < 2e-7
 
 
 def test_exp_reaches_denormals_and_the_last_binade() -> None:
@@ -80,33 +80,33 @@ def test_exp_nonpositive() -> None:
     x = x[~(x > 0)]
     with np.errstate(all="ignore"):
         exact = np.exp(x.astype(np.float64))
-    got = _apply("exp_nonpositive", x)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+    actual = _apply("exp_nonpositive", x)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(x))
     ordinary = x >= -87
-    assert np.max(np.abs(got[ordinary] / exact[ordinary] - 1)) < 2e-7
-    assert (got[x < -87.1] == 0).all()
+    assert np.max(np.abs(actual[ordinary] / exact[ordinary] - 1)) < 2e-7
+    assert (actual[x < -87.1] == 0).all()
     assert _apply("exp_nonpositive", np.array([-np.inf, 0.0], np.float32)).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("name", _EXACT)
-def test_float64_is_exact_to_its_own_precision(name: str) -> None:
+def test_float64_is_exact_to_float64_precision(name: str) -> None:
     x = np.concatenate([np.random.default_rng(3).uniform(-20, 20, 3000), [0.0, 1e-12, -1e-12, np.inf, -np.inf, np.nan]])
     with np.errstate(all="ignore"):
-        want = _EXACT[name](x)
-    np.testing.assert_allclose(_apply(name, x, "float64"), want, rtol=4e-15, atol=0)
+        expected = _EXACT[name](x)
+    np.testing.assert_allclose(_apply(name, x, "float64"), expected, rtol=4e-15, atol=0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", _EXACT)
 def test_halves_are_computed_in_float32(name: str, dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16")
     half = np.dtype(np.float16) if dtype == "float16" else np.dtype(ml_dtypes.bfloat16)
     x = np.random.default_rng(5).uniform(-4, 4, 500).astype(half)
     with np.errstate(all="ignore"):
-        want = _EXACT[name](x.astype(np.float64)).astype(np.float32)
-    got = _apply(name, x, dtype).astype(np.float32)
-    # One rounding to the half type, of a value that is right to float32.
-    np.testing.assert_allclose(got, want, rtol=0.51 * float(ml_dtypes.finfo(half).eps), atol=1e-7)
+        expected = _EXACT[name](x.astype(np.float64)).astype(np.float32)
+    actual = _apply(name, x, dtype).astype(np.float32)
+    # A value correct to float32 is rounded once, to the half type.
+    np.testing.assert_allclose(actual, expected, rtol=0.51 * float(ml_dtypes.finfo(half).eps), atol=1e-7)
 
 
 @pytest.mark.parametrize(("name", "scale"), [("gelu", 0.7071067811865476), ("gelu_tanh", 0.0)])
@@ -117,12 +117,12 @@ def test_gelu(name: str, scale: float) -> None:
     np.testing.assert_allclose(_apply(name, x), 0.5 * v * (1 + inner), rtol=3e-7, atol=4e-7)
 
 
-def test_integers_are_refused() -> None:
+def test_integers_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"\[exp\] got an expression of dtype int32"):
         te_math.exp(tvm.tirx.const(1, "int32"))
 
 
-def test_tvm_intrinsics_in_any_compute_become_ours() -> None:
+def test_tvm_intrinsics_become_operators_of_meta() -> None:
     x = tvm.te.placeholder((64,), "float32", name="x")
     y = tvm.te.compute((64,), lambda i: tvm.tirx.exp(x[i]) + tvm.tirx.tanh(x[i]), name="y")
     text = te_math.vectorisable(tvm.create_prim_func([x, y])).script()
@@ -131,7 +131,7 @@ def test_tvm_intrinsics_in_any_compute_become_ours() -> None:
     assert "T.exp" not in text
 
 
-def test_expansion_leaves_no_call_and_vectorises() -> None:
+def test_expansions_are_vectorised_and_call_no_library() -> None:
     x = tvm.te.placeholder((1 << 12,), "float32", name="x")
     y = tvm.te.compute((1 << 12,), lambda i: te_math.tanh(x[i]), name="y")
     func = patterns.schedule(tvm.create_prim_func([x, y]), "elemwise", targets.target("cpu"))
@@ -142,7 +142,7 @@ def test_expansion_leaves_no_call_and_vectorises() -> None:
     assert "call float @expf" not in text
 
 
-def test_other_targets_get_their_own_intrinsics() -> None:
+def test_other_targets_use_the_intrinsics_of_tvm() -> None:
     x = tvm.te.placeholder((8,), "float32", name="x")
     y = tvm.te.compute((8,), lambda i: te_math.erf(te_math.exp(x[i])), name="y")
     module = tvm.build_tir(tvm.IRModule({"main": tvm.create_prim_func([x, y])}), tvm.Target("c"))

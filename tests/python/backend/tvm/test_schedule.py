@@ -1,4 +1,4 @@
-"""Schedules never change results, whatever the extents, and have the loops that make them fast."""
+"""Schedules keep results for all extents, and produce the loop structure that makes them fast."""
 
 from __future__ import annotations
 
@@ -21,27 +21,23 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture(autouse=True)
 def _no_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Kernels come from the schedules as they are now."""
+    """The disk cache is off, so that every kernel is built."""
     monkeypatch.setenv("META_CACHE", "0")
     yield
     clear_memory()
 
 
-# Computes, as operators write them.
+# Computes like those of operators.
 
 
 def _chain(x: Any) -> Any:
     doubled = tvm.te.compute(x.shape, lambda *i: x(*i) * 2.0, name="doubled")
-    bent = tvm.te.compute(x.shape, lambda *i: te_math.tanh(doubled(*i)), name="bent")
-    return tvm.te.compute(x.shape, lambda *i: tvm.te.max(bent(*i), 0.0), name="y")
-
-
-def _add_row(x: Any, row: Any) -> Any:
-    return tvm.te.compute(x.shape, lambda i, j: te_math.exp(x[i, j]) + row[j], name="y")
+    tanh = tvm.te.compute(x.shape, lambda *i: te_math.tanh(doubled(*i)), name="tanh")
+    return tvm.te.compute(x.shape, lambda *i: tvm.te.max(tanh(*i), 0.0), name="y")
 
 
 def _outer_of_expensive(x: Any) -> Any:
-    """The exponential of a row, used by many rows: not to be computed again in each."""
+    """The exponential of a row, which every row of the result reads."""
     e = tvm.te.compute((x.shape[1],), lambda j: tvm.te.exp(x[0, j]), name="e")
     return tvm.te.compute(x.shape, lambda i, j: e[j] + x[i, j], name="y")
 
@@ -59,7 +55,7 @@ def _softmax_of_columns(x: Any) -> Any:
 
 
 def _norm(x: Any) -> Any:
-    """Mean and standard deviation are results too."""
+    """Rows normalised by mean and standard deviation, which are results too."""
     m, n = x.shape
     k1, k2 = tvm.te.reduce_axis((0, n), "k1"), tvm.te.reduce_axis((0, n), "k2")
     size = n.astype("float32")
@@ -89,7 +85,7 @@ def _reduce(kind: str, axis: Any, keepdims: bool = False) -> Callable[[Any], Any
 
 
 def _row_sums_of_transpose(x: Any) -> Any:
-    """What a row of the result needs is spread over all rows of the intermediate: rows must not share a loop."""
+    """A row of the result reads all rows of the intermediate, so rows must not share a loop."""
     n = x.shape[0]
     doubled = tvm.te.compute((n, n), lambda i, j: tvm.te.exp(x[i, j]), name="doubled")
     k = tvm.te.reduce_axis((0, n), "k")
@@ -122,26 +118,26 @@ _SHAPES = [(1, 1), (4, 4), (3, 17), (17, 3), (33, 64), (5, 1000), (40, 1024), (1
 _EMPTY = [(0, 5), (5, 0), (0, 0)]
 
 
-def _check(case: _Case, shape: tuple[int, ...], symbolic: bool) -> None:
+def _check_case(case: _Case, shape: tuple[int, ...], symbolic: bool) -> None:
     compute, pattern, reference, results = case
     extents: tuple[Any, ...] = tuple("mn"[: len(shape)]) if symbolic else shape
     if symbolic and case in _SQUARE.values():
         extents = ("m", "m")
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
-    want = reference(x)
-    wanted = want if isinstance(want, tuple) else (want,)
-    outs = tuple(TensorSpec(s, str(w.dtype)) for s, w in zip(results(extents), wanted, strict=True))
+    result = reference(x)
+    expected = result if isinstance(result, tuple) else (result,)
+    outs = tuple(TensorSpec(s, str(w.dtype)) for s, w in zip(results(extents), expected, strict=True))
     kernel = build(KernelSpec("case", compute, (TensorSpec(extents, "float32"),), outs, pattern))
-    got = [tvm.tensor(np.full(np.shape(w), 77).astype(w.dtype)) for w in wanted]
-    kernel(tvm.tensor(x), *got)
-    for g, w in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(g.numpy(), w, rtol=3e-6, atol=1e-6 * np.sqrt(x.size))
+    actual = [tvm.tensor(np.full(np.shape(w), 77).astype(w.dtype)) for w in expected]
+    kernel(tvm.tensor(x), *actual)
+    for a, w in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), w, rtol=3e-6, atol=1e-6 * np.sqrt(x.size))
 
 
 @pytest.mark.parametrize("name", _CASES)
 def test_static_extents(name: str) -> None:
     for shape in _SHAPES:
-        _check(_CASES[name], shape, symbolic=False)
+        _check_case(_CASES[name], shape, symbolic=False)
 
 
 @pytest.mark.parametrize("name", _CASES)
@@ -150,29 +146,29 @@ def test_static_extents(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
 def test_symbolic_extents(name: str) -> None:
     for shape in _SHAPES:
-        _check(_CASES[name], shape, symbolic=True)
+        _check_case(_CASES[name], shape, symbolic=True)
     for shape in _EMPTY:
         if name != "argmax of rows" or shape[1]:
-            _check(_CASES[name], shape, symbolic=True)
+            _check_case(_CASES[name], shape, symbolic=True)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_rows_that_depend_on_each_other_stay_apart(symbolic: bool) -> None:
+def test_rows_that_read_each_other_share_no_loop(symbolic: bool) -> None:
     for size in (1, 5, 64, 100):
-        _check(_SQUARE["row sums of transpose"], (size, size), symbolic)
+        _check_case(_SQUARE["row sums of transpose"], (size, size), symbolic)
 
 
 @pytest.mark.parametrize("pattern", [*PATTERNS, "no such pattern"])
 @pytest.mark.parametrize("name", ["chain", "transpose", "softmax", "norm", "sum of all"])
-def test_a_wrong_pattern_is_only_a_hint(name: str, pattern: str) -> None:
+def test_a_pattern_that_does_not_fit_is_only_a_hint(name: str, pattern: str) -> None:
     compute, _, reference, results = _CASES[name]
-    _check((compute, pattern, reference, results), (33, 50), symbolic=False)
-    _check((compute, pattern, reference, results), (33, 50), symbolic=True)
+    _check_case((compute, pattern, reference, results), (33, 50), symbolic=False)
+    _check_case((compute, pattern, reference, results), (33, 50), symbolic=True)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "int64", "int8"])
 def test_sums_in_other_dtypes(dtype: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16")
     kind = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
     x = np.random.default_rng(1).integers(-1, 2, (6, 100)).astype(kind)
     for extents in ((6, 100), ("m", "n")):
@@ -181,8 +177,8 @@ def test_sums_in_other_dtypes(dtype: str) -> None:
             spec = KernelSpec("sum", _reduce("sum", axis), args, outs, "reduce")
             out = tvm.tensor(np.zeros(x.shape[1 - axis], kind))
             build(spec)(tvm.tensor(x), out)
-            want = x.astype(np.int64).sum(axis)
-            np.testing.assert_array_equal(out.numpy().astype(np.int64), want)
+            expected = x.astype(np.int64).sum(axis)
+            np.testing.assert_array_equal(out.numpy().astype(np.int64), expected)
 
 
 # Contractions.
@@ -239,18 +235,18 @@ def test_product_with_an_epilogue_and_convolution() -> None:
     data, weight = rng.normal(size=(2, 8, 32, 32)).astype(np.float32), rng.normal(size=(24, 8, 3, 3)).astype(np.float32)
     padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2]
-    want = np.einsum("ncyxhw,ochw->noyx", windows, weight)
-    out = tvm.tensor(np.zeros(want.shape, np.float32))
+    expected = np.einsum("ncyxhw,ochw->noyx", windows, weight)
+    out = tvm.tensor(np.zeros(expected.shape, np.float32))
     build(
         KernelSpec(
             "convolution", convolution, (TensorSpec(data.shape, "float32"), TensorSpec(weight.shape, "float32")),
-            (TensorSpec(want.shape, "float32"),), "out_ewise_fusable",
+            (TensorSpec(expected.shape, "float32"),), "out_ewise_fusable",
         )
     )(tvm.tensor(data), tvm.tensor(weight), out)  # fmt: skip
-    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
-# The loops.
+# Loop structure.
 
 
 def _scheduled(name: str, shape: tuple[Any, ...], pattern: str = "") -> str:
@@ -261,18 +257,18 @@ def _scheduled(name: str, shape: tuple[Any, ...], pattern: str = "") -> str:
     return str(patterns.schedule(func, pattern or declared, targets.target("cpu")).script())
 
 
-def _blocks_in(text: str) -> int:
+def _count_blocks(text: str) -> int:
     return sum(line.lstrip().startswith("with T.sblock(") for line in text.splitlines())
 
 
 def test_elementwise_is_one_flat_vectorised_loop() -> None:
     text = _scheduled("chain", (30, 64))
-    assert _blocks_in(text) == 1
+    assert _count_blocks(text) == 1
     assert "T.vectorized(" in text
     assert "T.grid" not in text
 
 
-def test_softmax_goes_over_each_row_once() -> None:
+def test_passes_of_softmax_share_one_row_loop() -> None:
     for shape in ((64, 256), (64, 250), ("m", "n")):
         text = _scheduled("softmax", shape)
         body = text[text.index("sblock_alloc_buffer") :]
@@ -289,7 +285,8 @@ def test_only_large_static_work_is_parallel(name: str) -> None:
 
 @pytest.mark.parametrize(("columns", "vectors"), [(56, None), (28, 16), (14, 8), (8, 8)])
 def test_rows_are_not_fused_with_outer_loops(columns: int, vectors: int | None) -> None:
-    """Fused loops compute indices by division, one element at a time; LLVM does not vectorise short rows."""
+    """Fused loops would compute indices by divisions, element by element. Short rows get vectors, because LLVM unrolls
+    them."""
     x = tvm.te.placeholder((64, 32, 1, 1), "float32", "x")
     y = tvm.te.compute((64, 32, 56, columns), lambda n, c, h, w: x[n, c, 0, 0], "y")
     func = tvm.create_prim_func([x, y])
@@ -302,7 +299,7 @@ def test_rows_are_not_fused_with_outer_loops(columns: int, vectors: int | None) 
 
 def test_expensive_work_is_not_repeated() -> None:
     text = _scheduled("outer of expensive", (64, 64))
-    assert _blocks_in(text) == 2
+    assert _count_blocks(text) == 2
 
 
 def test_products_are_tiled_and_packed() -> None:
@@ -334,7 +331,7 @@ def _sort() -> Any:
     return tvm.create_prim_func([x, tvm.topi.sort(x)])
 
 
-def test_programs_that_no_rule_fits_stay_as_they_are() -> None:
+def test_functions_without_a_matching_rule_keep_their_loops() -> None:
     func = _sort()
     for pattern in (*PATTERNS, "unknown"):
         scheduled = patterns.schedule(func, pattern, targets.target("cpu"))
@@ -345,7 +342,7 @@ def test_programs_that_no_rule_fits_stay_as_they_are() -> None:
         np.testing.assert_array_equal(out.numpy(), np.sort(x))
 
 
-def test_the_argument_is_not_changed_and_attributes_stay() -> None:
+def test_the_function_is_not_modified_and_keeps_its_attributes() -> None:
     spec = TensorSpec((64, 64), "float32")
     func = prim_func(KernelSpec("case", _softmax, (spec,), (spec,), "softmax")).with_attr("global_symbol", "mine")
     before = func.script()
