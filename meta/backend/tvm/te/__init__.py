@@ -1,1 +1,1 @@
-"""Computes in TE that the families share."""
+"""TE computes, and the functions on TE expressions, that several operator families share."""

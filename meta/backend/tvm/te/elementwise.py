@@ -1,6 +1,6 @@
-"""Computes of elementwise operators from functions of scalar expressions, and what such functions are written with.
+"""Elementwise computes from functions of scalar expressions, and the building blocks of such functions.
 
-`per_element` does the broadcasting, the promotion of operands and Python numbers, and computes half floats in float32.
+`per_element` broadcasts the operands, promotes them and Python numbers to one dtype, and computes halves in float32.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def per_element(name: str, function: Function, tensors: Sequence[bool]) -> Calla
 
 
 def compute_dtype(operands: list[Any], result: str) -> str:
-    """In which dtype the operands meet."""
+    """The dtype in which a function of these operands is computed."""
     dtype = accumulation_dtype(
         promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands])
     )
@@ -49,11 +49,11 @@ def is_number(x: Any) -> bool:
 
 
 def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
-    """The element of an operand that broadcasting takes to `index`, or the number, in `dtype`."""
+    """The operand's element that broadcasting reads at `index`, or the number, in `dtype`."""
     if is_number(x):
         return tirx.const(x, dtype)
-    mine = index[len(index) - len(x.shape) :]
-    return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, mine, strict=True))), dtype)
+    own_index = index[len(index) - len(x.shape) :]
+    return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, own_index, strict=True))), dtype)
 
 
 def is_one(extent: Any) -> bool:
@@ -62,7 +62,7 @@ def is_one(extent: Any) -> bool:
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    """`x` as `dtype`; as a bool, whether it is not zero."""
+    """`x` as `dtype`; as a bool, `x != 0`."""
     kind = dtype_of(x)
     if kind == dtype:
         return x
@@ -70,7 +70,7 @@ def cast(x: Expr, dtype: str) -> Expr:
 
 
 def unequal(a: Expr, b: Expr) -> Expr:
-    """Whether two expressions differ; LLVM's comparison, as TVM emits it, is false for NaN."""
+    """Whether two expressions differ, true for NaN: the comparison that TVM emits for LLVM is false for it."""
     return tirx.Or(tirx.NE(a, b), tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else tirx.NE(a, b)
 
 
@@ -82,8 +82,8 @@ def const(x: Expr, value: float) -> Expr:
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`.
 
-    For float32 it is repeated instead, and LLVM finds the copies: TVM's legalisation of bfloat16 loads, which are what
-    values of float32 may start from, does not look into bindings."""
+    A float32 value is repeated instead, and LLVM merges the copies: such values may load bfloat16, and TVM's
+    legalisation of bfloat16 loads ignores the values of bindings."""
     if dtype_of(value) == "float32":
         return body(value)
     var = tirx.Var("t", dtype_of(value))
@@ -99,12 +99,12 @@ def is_nan(x: Expr) -> Expr:
 
 
 def select(condition: Expr, x: Expr, y: Expr) -> Expr:
-    """Both sides are computed: vectorises, but must not guard."""
+    """A selection that computes both sides and so vectorises; it cannot guard a load that is out of bounds."""
     return tirx.Select(condition, x, y)
 
 
 def libm(name: str) -> Callable[..., Expr]:
-    """A function of the C library (on CUDA, of the same name in its device library)."""
+    """A function of the C library, on CUDA the function of the same name in its device library."""
 
     def call(*x: Expr) -> Expr:
         dtype = dtype_of(x[0])

@@ -1,4 +1,4 @@
-"""Positions of elements."""
+"""Index arithmetic that allows empty axes: TVM rejects a division by a constant 0."""
 
 from __future__ import annotations
 

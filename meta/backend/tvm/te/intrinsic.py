@@ -1,5 +1,4 @@
-"""Operators of our own in TVM's expressions: they pass through its passes as calls, and are expanded at the end of
-lowering."""
+"""meta's operators in TVM expressions: TVM's passes treat them as calls, and the end of lowering expands them."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from meta.backend.tvm import adapter as tvm
 Expr = Any
 """A TVM expression, scalar or vector."""
 Lowering = Callable[[Expr], Expr]
-"""A call -> what it is expanded to."""
+"""A call -> its expansion."""
 
 
 def dtype_of(x: Expr) -> str:
@@ -20,9 +19,9 @@ def dtype_of(x: Expr) -> str:
 
 
 def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
-    """The operator `meta.<name>`, without side effects, on scalars and vectors alike; registered when there is none.
+    """The operator `meta.<name>`, pure and vectorisable; registers it with TVM on first use.
 
-    lowerings: how it is expanded, by the kind of the target or `default`."""
+    lowerings: its expansion by target kind, such as `llvm`, and `default` for all other kinds."""
     full = f"meta.{name}"
     if full in set(tvm.Op.list_op_names()):
         return tvm.Op.get(full)

@@ -1,6 +1,6 @@
-"""Marks on hand-written loops (`te.extern`): which iterations are independent, which add to what is there.
+"""Annotations of hand-written loops (`te.extern`): iterations that are independent, iterations that accumulate.
 
-The CPU ignores them; on a GPU such iterations run in threads (`schedule.gpu.launch`).
+The CPU ignores them; on a GPU each such iteration runs in a thread (`schedule.gpu.launch`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 
 INDEPENDENT: Final = "meta.independent"
+"""The iterations may run in any order."""
 ACCUMULATE: Final = "meta.accumulate"
+"""The iterations may run in any order if the one store of the nest, an addition to its target, is atomic."""
 
 
 def independent(start: Any, stop: Any) -> Any:
-    """A serial loop whose iterations may run in any order, for scripts."""
+    """A serial loop of TVM's script builder, annotated as INDEPENDENT."""
     return tvm.script_tirx.serial(start, stop, annotations={INDEPENDENT: 1})

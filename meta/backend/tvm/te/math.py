@@ -1,13 +1,13 @@
-"""Transcendental functions for TE computes that vectorise on CPUs and are right on every float.
+"""Transcendental functions for TE computes that vectorise on CPUs and are correct for every float.
 
-On LLVM targets TVM calls the C library element by element. These are operators of our own instead: they pass through
-scheduling and vectorisation as one call, and are expanded at the end of lowering, on whole vectors, to the polynomial
-forms below. On other targets they become TVM's own intrinsics.
+On LLVM targets TVM calls the C library element by element. The functions here are operators of meta instead: each
+passes through scheduling and vectorisation as one call and is expanded at the end of lowering, on whole vectors, to the
+polynomials below. On other targets they become TVM's intrinsics.
 
 float32 results are within 2e-7 (relative) of the true value for every input, denormals, overflow, infinities and NaN
 included. float16 and bfloat16 are computed in float32, float64 by the C library. Range reductions follow W. J. Cody
 and W. Waite, "Software Manual for the Elementary Functions" (1980); the polynomials are minimax fits (Lawson's
-iteration on Chebyshev nodes) made for this module, and each says on which interval and how well it fits.
+iteration on Chebyshev nodes) for this module; their comments give the interval and the error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def exp(x: Expr) -> Expr:
 
 
 def exp_nonpositive(x: Expr) -> Expr:
-    """e**x for x <= 0, as in softmax: a third cheaper than `exp`; what is below 1.6e-38 becomes 0."""
+    """e**x for x <= 0, as in softmax: a third cheaper than `exp`; results below 1.6e-38 become 0."""
     return _call("exp_nonpositive", x)
 
 
@@ -83,22 +83,22 @@ def _call(name: str, x: Expr) -> Expr:
     if dtype == "float64":
         return _library_call(name, x)
     if dtype != "float32":
-        raise ValueError(f"[{name}] got an expression of dtype {dtype}; only floats are allowed")
+        raise ValueError(f"[{name}] got an expression of dtype {dtype}; expected a floating dtype")
     return tvm.tirx.call_intrin(dtype, _operators()[name], x)
 
 
 def _library_call(name: str, x: Expr) -> Expr:
-    """The function by the C (or CUDA) library on float64. TVM's own tanh would lose half the digits near 0."""
+    """The float64 function of the C or CUDA library. TVM's tanh loses half the digits near 0."""
     if name == "sigmoid":
         one = tvm.tirx.const(1.0, "float64")
         return one / (one + _library_call("exp", -x))
     return tvm.tirx.call_pure_extern("float64", name.removesuffix("_nonpositive"), x)
 
 
-def _plain(name: str, x: Expr) -> Expr:
-    """The function by TVM's own float32 intrinsics, on targets other than LLVM."""
+def _intrinsic(name: str, x: Expr) -> Expr:
+    """The float32 function by TVM's intrinsics, on targets other than LLVM."""
     if name == "expm1":
-        # tanh does not cancel near 0: e**x - 1 = 2 t / (1 - t) with t = tanh(x / 2). Far out, nothing cancels.
+        # e**x - 1 = 2 t / (1 - t) with t = tanh(x / 2) does not cancel near 0. The difference is accurate elsewhere.
         one, two, small = _constants(x, 1.0, 2.0, 0.5)
         t = tvm.tirx.tanh(x / two)
         return tvm.tirx.Select(tvm.tirx.abs(x) < small, two * t / (one - t), tvm.tirx.exp(x) - one)
@@ -106,15 +106,15 @@ def _plain(name: str, x: Expr) -> Expr:
 
 
 def vectorisable(func: Any) -> Any:
-    """`func` with TVM's own intrinsics replaced by the operators of this module."""
+    """`func` with TVM's intrinsics replaced by the operators of this module."""
 
-    def replaced(call: Any) -> Any:
+    def replace_call(call: Any) -> Any:
         name = getattr(call.op, "name", "").removeprefix("tirx.")
         if name not in _REPLACED or dtype_of(call) not in ("float16", "bfloat16", "float32", "float64"):
             return call
         return _call(name, call.args[0])
 
-    return tvm.structural_map(func, (tvm.Call, replaced))
+    return tvm.structural_map(func, (tvm.Call, replace_call))
 
 
 _REPLACED: Final = frozenset(("exp", "log", "log1p", "tanh", "sigmoid", "erf"))
@@ -122,9 +122,9 @@ _REPLACED: Final = frozenset(("exp", "log", "log1p", "tanh", "sigmoid", "erf"))
 
 @cache
 def _operators() -> dict[str, Any]:
-    """Our operators by name, registered with TVM on first use."""
+    """The operators by name, registered with TVM on first use."""
     return {
-        name: operator(name, 1, llvm=_lowering(rule), default=lambda call, name=name: _plain(name, call.args[0]))
+        name: operator(name, 1, llvm=_lowering(rule), default=lambda call, name=name: _intrinsic(name, call.args[0]))
         for name, rule in _RULES.items()
     }
 
@@ -139,7 +139,7 @@ def _lowering(rule: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 # The expansions. `x` is a variable, float32 with any number of lanes.
 
 _LOG2_E: Final = 1.4426950408889634
-_LN2_HIGH: Final = 0.693359375  # few bits, so that a multiple of it by an exponent is exact
+_LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent is exact
 _LN2_LOW: Final = -2.12194440054690583e-4
 _ROUND: Final = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits of the mantissa
 _ROUND_BITS: Final = 0x4B400000
@@ -192,19 +192,19 @@ def _float(bits: Expr) -> Expr:
 
 
 def _clamp(x: Expr, low: float, high: float) -> Expr:
-    """NaN stays NaN: comparisons with it are false."""
+    """x limited to [low, high]; NaN stays NaN, because comparisons with it are false."""
     below, above = _like(x, low), _like(x, high)
     return tvm.tirx.Select(x < below, below, tvm.tirx.Select(x > above, above, x))
 
 
 def _at_most(x: Expr, high: float) -> Expr:
-    """NaN stays NaN."""
+    """x limited to `high`; NaN stays NaN."""
     above = _like(x, high)
     return tvm.tirx.Select(x > above, above, x)
 
 
 def _with_sign(magnitude: Expr, x: Expr) -> Expr:
-    """`magnitude`, which is not negative, with the sign of x, that of zero included."""
+    """A non-negative `magnitude` with the sign of x, including the sign of zero."""
     return _float(_bits(magnitude) | (_bits(x) & _like(x, -0x80000000, "int32")))
 
 
@@ -227,7 +227,7 @@ def _reduce(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
 
 def _exp(x: Expr) -> Expr:
     def scaled(n: Expr, r: Expr) -> Expr:
-        # Two factors: one alone could not reach denormals or the last binade before overflow.
+        # Two factors: one power of two reaches neither denormals nor the last binade before overflow.
         half = n >> tvm.tirx.const(1, dtype_of(n))
         return _let(half, lambda half: _exp_small(r) * _power_of_two(half) * _power_of_two(n - half))
 
@@ -251,13 +251,13 @@ def _exp_small(r: Expr) -> Expr:
 
 def _expm1(x: Expr) -> Expr:
     def scaled(n: Expr, r: Expr) -> Expr:
-        def body(s: Expr) -> Expr:  # half of 2**n, which is finite for every n
-            grown = _polynomial(r, _EXPM1) * (r * r) + r
-            return (s * grown + (s - _like(r, 0.5))) * _like(r, 2.0)
+        def body(half: Expr) -> Expr:  # 2**(n - 1), which is finite for every n
+            expm1_r = _polynomial(r, _EXPM1) * (r * r) + r
+            return (half * expm1_r + (half - _like(r, 0.5))) * _like(r, 2.0)
 
         return _let(_power_of_two(n - tvm.tirx.const(1, dtype_of(n))), body)
 
-    # Through the reduction -0.0 becomes 0.0, and tiny values are their own result.
+    # Tiny values are returned, because the reduction would turn -0.0 into 0.0.
     tiny = tvm.tirx.abs(x) < _like(x, 1e-8)
     return tvm.tirx.Select(tiny, x, _let(_clamp(x, -20.0, 89.0), lambda x: _reduce(x, scaled)))
 
@@ -293,7 +293,7 @@ def _log1p(x: Expr) -> Expr:
     one, zero, infinity = _like(x, 1.0), _like(x, 0.0), _like(x, _INFINITY)
 
     def body(u: Expr) -> Expr:
-        # log(u) is right for u; the correction is for what rounding 1 + x lost (W. Kahan).
+        # log(u) is accurate for u = 1 + x rounded; lost / u corrects for the rounding (W. Kahan).
         lost = x - (u - one)
         value = _let(u, _log) + lost / u
         plain = tvm.tirx.Select(u == zero, -infinity, tvm.tirx.Select(u < infinity, value, u))
@@ -314,7 +314,7 @@ def _tanh(x: Expr) -> Expr:
 
 
 def _sigmoid(x: Expr) -> Expr:
-    def body(e: Expr) -> Expr:  # of -|x|, so that nothing overflows
+    def body(e: Expr) -> Expr:  # e**-|x|, which cannot overflow
         one = _like(x, 1.0)
         return tvm.tirx.Select(x < _like(x, 0.0), e, one) / (one + e)
 

@@ -1,9 +1,9 @@
 """Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
 As Easy as 1, 2, 3", 2011).
 
-A key is an int64 tensor (seed, offset). Element i of a tensor is made from the block whose 128-bit counter is
-(i, offset) and whose 64-bit key is the seed: elements depend on nothing but their position, so that any schedule, on
-any device, gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
+A key is an int64 tensor (seed, offset). Element i of a tensor is computed from the block with the 128-bit counter
+(i, offset) and the 64-bit key seed. An element depends on its position only, so that every schedule on every device
+gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
 def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """The four uint32 of the block at `index` (int64) of the stream `key`."""
+    """The block of four uint32 words at `index` (int64) of the stream `key`."""
     seed, offset = key(0), key(1)
     counter = (*_halves(index), *_halves(offset))
     return _philox(counter, _halves(seed))
 
 
 def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
-    """A float in [0, 1) from a block of words: a multiple of 2**-24 in float32, 2**-53 in float64, in float16 and
-    bfloat16 of as many bits as they hold exactly (2**-11, 2**-8)."""
+    """A float in [0, 1) from a block of words, an exact multiple of 2**-24 in float32, 2**-53 in float64, 2**-11 in
+    float16 and 2**-8 in bfloat16."""
     if dtype == "float64":
         high, low = block[0].astype("uint64"), block[1].astype("uint64")
         bits = (high << _u64(32) | low) >> _u64(11)
         return bits.astype("int64").astype("float64") * tirx.const(2.0**-53, "float64")
     digits = significand_bits(dtype)
-    # Through int32, which vectors convert to floats directly.
+    # Through int32, for which CPUs have a vector conversion to floats.
     bits = (block[0] >> _u32(32 - digits)).astype("int32")
     return (bits.astype("float32") * tirx.const(2.0**-digits, "float32")).astype(dtype)
 
 
-def happens(block: tuple[Expr, ...], chance: Expr) -> Expr:
-    """True with a probability (float32), found in 24 bits."""
-    return unit(block, "float32") < chance
+def bernoulli(block: tuple[Expr, ...], probability: Expr) -> Expr:
+    """True with a probability (float32, of which 24 bits count)."""
+    return unit(block, "float32") < probability
 
 
 def position(index: Sequence[Any], shape: Sequence[Any]) -> Expr:
@@ -56,7 +56,7 @@ def position(index: Sequence[Any], shape: Sequence[Any]) -> Expr:
 
 
 def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
-    """An int64 in [low, high): 64 bits modulo the number of values, which favours none by more than 2**-64 times it."""
+    """An int64 in [low, high): 64 bits modulo n = high - low; each has a probability within 2**-64 of 1/n."""
     bits = block[1].astype("uint64") << _u64(32) | block[0].astype("uint64")
     span = (high - low).astype("uint64")
     span = select(tirx.EQ(span, _u64(0)), _u64(1), span)
@@ -85,7 +85,7 @@ def _halves(x: Expr) -> tuple[Expr, Expr]:
 
 
 def _low(x: Expr) -> Expr:
-    """The low word of a uint64. The mask is for TVM, which bounds what it casts and refuses bounds beyond uint32."""
+    """The low word of a uint64. Without the mask, TVM rejects the cast: its bounds may exceed uint32."""
     return (x & _u64(0xFFFFFFFF)).astype("uint32")
 
 

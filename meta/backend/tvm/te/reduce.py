@@ -1,4 +1,4 @@
-"""Reductions along any axes, and the order of floats with NaN at one end."""
+"""Reductions along any axes, and integer keys by which maxima and minima order floats with NaN at one end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meta.backend.tvm.te.precision import accumulation_dtype
 
 Expr = Any
 Value = Callable[..., Expr]
-"""An element by its index in the whole tensor."""
+"""Index into the unreduced tensor -> element."""
 
 
 def axes_of(axis: Sequence[int] | int | None, ndim: int) -> tuple[int, ...]:
@@ -37,8 +37,8 @@ def prod(value: Expr, axis: Any) -> Any:
 
 
 def reduce_axes(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
-    """`reducer` over `value(*index)` along `axes` of the shape of x, which stay as axes of size 1."""
-    # As wide as every other extent: a block whose loops differ in width cannot be split.
+    """`value(*index)` reduced by `reducer` along `axes` of the shape of x; the axes keep size 1."""
+    # Of the same dtype as the other extents: TVM cannot split a block whose loops differ in width.
     one = tirx.const(1, dtype_of(x.shape[0]) if len(x.shape) else "int64")
     shape = [one if d in axes else n for d, n in enumerate(x.shape)]
     if not axes:
@@ -52,7 +52,7 @@ def reduce_axes(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], An
 
 
 def read_reduced(reduced_tensor: Any, axes: tuple[int, ...], index: Sequence[Any]) -> Expr:
-    """The element of a reduced tensor (axes kept) that belongs to `index` of the whole one."""
+    """The element of a reduced tensor (axes kept) for `index` into the unreduced tensor."""
     return reduced_tensor(*(0 if d in axes else i for d, i in enumerate(index)))
 
 
@@ -71,36 +71,36 @@ def store_result(
 
 
 def read_broadcast(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
-    """The element of a reduced tensor, axes kept or not, that belongs to `index` of the whole one."""
+    """The element of a reduced tensor, axes kept or not, for `index` into the unreduced tensor."""
     if len(y.shape) == ndim:
         return read_reduced(y, axes, index)
     return y(*(i for d, i in enumerate(index) if d not in axes))
 
 
 def elements_of(x: Any, dtype: str = "") -> Value:
-    """Elements of x in `dtype`, by default the one they are accumulated in."""
+    """Elements of x in `dtype`, by default in their accumulation dtype."""
     return lambda *i: cast(x(*i), dtype or accumulation_dtype(str(x.dtype)))
 
 
-# Integers in the order of floats, by which maxima and minima treat NaN as torch does and still are plain reductions:
-# the bits of a float sort like a sign and a magnitude, and NaN is put at the end that is looked for.
+# Integer keys in the order of floats. With them, a maximum or minimum returns NaN if there is one, as in torch, and is
+# still a plain reduction. The bits of a float are sign and magnitude; NaN gets the key at the searched end.
 
 
 def order_key(x: Expr, largest: bool) -> Expr:
-    """An integer that sorts like x."""
+    """An integer that sorts like x, with NaN as the largest value if `largest`, else as the smallest."""
     if dtype_of(x) == "bool":
         return x.astype("uint8")
     if not dtypes.is_float(dtype_of(x)):
         return x
     x = cast(x, accumulation_dtype(dtype_of(x)))
-    # The quiet NaN without payload, which survives the rounding to bfloat16; its key is beyond those of the infinities.
+    # The quiet NaN without payload: its key lies beyond those of the infinities, and it survives rounding to bfloat16.
     kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
-    end = tirx.const(nan if largest else ~nan, kind)
-    return select(tirx.isnan(x), end, _flip(tirx.reinterpret(kind, x)))
+    nan_key = tirx.const(nan if largest else ~nan, kind)
+    return select(tirx.isnan(x), nan_key, _flip(tirx.reinterpret(kind, x)))
 
 
 def from_order_key(key: Expr, dtype: str) -> Expr:
-    """The value of a key of type `dtype`."""
+    """The value, of `dtype`, whose key is `key`."""
     if dtype == "bool":
         return cast(key, "bool")
     if not dtypes.is_float(dtype):
@@ -109,7 +109,7 @@ def from_order_key(key: Expr, dtype: str) -> Expr:
 
 
 def _flip(bits: Expr) -> Expr:
-    """Between sign and magnitude and two's complement, which is its own inverse."""
+    """Convert sign and magnitude to two's complement, or back: the conversion is its inverse."""
     return select(bits < const(bits, 0), bits ^ const(bits, dtypes.int_range(dtype_of(bits))[1]), bits)
 
 
@@ -120,8 +120,7 @@ def count_elements(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
 
 
 def safe_divisor(number: Expr) -> Expr:
-    """A number to divide floats by, which may be 0: TVM refuses to divide by a constant that is, and does not see
-    through a root."""
+    """A divisor of floats that may be 0: TVM rejects the constant 0 as a divisor, but accepts its square root."""
     zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
     return tirx.sqrt(number) if zero else number
 

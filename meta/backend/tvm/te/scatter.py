@@ -1,4 +1,4 @@
-"""Accumulation at computed places: the one thing here that TE cannot say, so it is written as loops."""
+"""Scatter: updates stored or accumulated at computed positions, as hand-written loops, because TE only gathers."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
 from meta.backend.tvm.te.precision import accumulation_dtype
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
-"""(index into the updates, read) -> index into the result; `read(i...)` is an element of the positions as int64."""
+"""(index into the updates, read) -> index into the result; `read(i...)` is an element of `indices` as int64."""
 
 
 def scatter(
     shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None,
     combine: Callable[[Any, Any], Any] = operator.add,
 ) -> Any:  # fmt: skip
-    """A tensor of `shape` with every element of `updates`, in order, put at the place that `place` says.
+    """A tensor of `shape` with every element of `updates`, in order, combined into the element at `place(...)`.
 
-    start: what is there before, of `shape`; None for zeros.
-    combine: (what is there, update) -> what is there then; by default the sum.  Halves are combined in float32.
+    start: the tensor before the updates, of `shape`; None for zeros.
+    combine: (element, update) -> new element; by default their sum.  Halves are combined in float32.
     """
     dtype = accumulation_dtype(updates.dtype)
     inputs = [updates, indices] if start is None else [updates, indices, start]
     buffer = tvm.tirx.decl_buffer(list(shape), dtype, "scattered")
 
     def loops(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        source, positions, *begin = ins
+        source, positions, *initial = ins
         (target,) = outs
 
         def read(*i: Any) -> Any:
-            return _at(positions, i).astype("int64")
+            return _load(positions, i).astype("int64")
 
         with tvm.IRBuilder() as fill, ExitStack() as nest:
-            i = _loops(nest, shape, INDEPENDENT)
-            _store(target, _at(begin[0], i).astype(dtype) if begin else tvm.tirx.const(0, dtype), i)
+            i = _open_loops(nest, shape, INDEPENDENT)
+            _store(target, _load(initial[0], i).astype(dtype) if initial else tvm.tirx.const(0, dtype), i)
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
-            i = _loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
-            at = tuple(place(i, read))
-            _store(target, combine(_at(target, at), _at(source, i).astype(dtype)), at)
+            i = _open_loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
+            position = tuple(place(i, read))
+            _store(target, combine(_load(target, position), _load(source, i).astype(dtype)), position)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
 
     total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter")
@@ -50,13 +50,13 @@ def scatter(
     return tvm.te.compute(shape, lambda *i: total(*i).astype(updates.dtype), "scatter_cast")
 
 
-def _loops(nest: ExitStack, shape: Sequence[Any], mark: str) -> tuple[Any, ...]:
-    """Open a loop for each axis, marked so if at all; their variables."""
-    marks = {mark: 1} if mark else None
-    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size, annotations=marks)) for size in shape)
+def _open_loops(nest: ExitStack, shape: Sequence[Any], annotation: str) -> tuple[Any, ...]:
+    """Open a loop for each axis, annotated with `annotation` if it is not empty; returns the loop variables."""
+    annotations = {annotation: 1} if annotation else None
+    return tuple(nest.enter_context(tvm.script_tirx.serial(0, size, annotations=annotations)) for size in shape)
 
 
-def _at(buffer: Any, index: Sequence[Any]) -> Any:
+def _load(buffer: Any, index: Sequence[Any]) -> Any:
     return buffer[tuple(index)]
 
 

@@ -1,7 +1,7 @@
-"""A choice between two values that are both computed.
+"""A selection whose sides may both load from memory.
 
-`tirx.Select` is one, too, but TVM simplifies each side of it as if it were computed only where it is chosen, and so
-takes away the bounds that keep an index inside memory. This one is unknown to TVM until the end of lowering.
+`tirx.Select` computes both sides, too, but TVM simplifies each side under its condition, which removes the bounds that
+keep an index inside memory. This selection is an opaque call until the end of lowering.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te.intrinsic import dtype_of, operator
 
 
-def select(condition: Any, value: Any, otherwise: Any) -> Any:
-    """`value` where the condition holds, else `otherwise`. Both may read memory, at indices that always exist."""
+def opaque_select(condition: Any, value: Any, otherwise: Any) -> Any:
+    """`value` where the condition holds, else `otherwise`. Both are computed, so their indices must be in bounds."""
     return tvm.tirx.call_intrin(dtype_of(value), _operator(), condition, value, otherwise)
 
 

@@ -1,4 +1,4 @@
-"""Sorting: a stable merge sort of positions, one row at a time, written as loops."""
+"""Stable merge sort of the positions of each row, as hand-written loops."""
 
 from __future__ import annotations
 

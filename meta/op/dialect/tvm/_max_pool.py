@@ -13,7 +13,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
-from meta.backend.tvm.te.select import select
+from meta.backend.tvm.te.select import opaque_select
 from meta.op.windows import Windows
 
 Axes = tuple[Windows, ...]
@@ -282,7 +282,7 @@ class _Largest:
         if not self._source.ordered:
             first = self._constant(dtypes.int_range(index)[1], index)
         if empty:
-            first = select(tirx.any(*empty), self._constant(-1, index), first)
+            first = opaque_select(tirx.any(*empty), self._constant(-1, index), first)
         self._values[self._all] = self._constant(lowest, dtype)
         self._indices[self._all] = first
 
@@ -308,8 +308,8 @@ class _Largest:
             if not self._source.ordered:
                 nan = tirx.all(nan, tirx.any(tirx.Not(tirx.isnan(self.value)), index > self.index))
             larger = tirx.any(larger, nan)
-        self._indices[self._all] = select(larger, index, self.index)
-        self._values[self._all] = select(larger, value, self.value)
+        self._indices[self._all] = opaque_select(larger, index, self.index)
+        self._values[self._all] = opaque_select(larger, value, self.value)
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------

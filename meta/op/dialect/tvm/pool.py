@@ -12,7 +12,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
-from meta.backend.tvm.te.select import select
+from meta.backend.tvm.te.select import opaque_select
 from meta.op import windows
 from meta.op.dialect.tvm import _max_pool as planes
 from meta.op.dialect.tvm import compute
@@ -28,7 +28,7 @@ def _spatial(shape: Any) -> tuple[int, ...]:
 
 def _where(conditions: list[Any], value: Any, otherwise: Any) -> Any:
     """`value` where the conditions hold. Both values are computed: a branch would prevent vectorisation."""
-    return select(tirx.all(*conditions), value, otherwise) if conditions else value
+    return opaque_select(tirx.all(*conditions), value, otherwise) if conditions else value
 
 
 def _within(i: Any, count: int) -> Any:

@@ -82,4 +82,4 @@ def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
 def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
     probability = element(p, (), "float32")
-    return _generate(key, out[0], lambda block: philox.happens(block, probability), "bernoulli")
+    return _generate(key, out[0], lambda block: philox.bernoulli(block, probability), "bernoulli")
