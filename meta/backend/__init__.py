@@ -1,1 +1,1 @@
-"""What operators run on: memory, TVM, CUDA, cuDNN, torch. It knows no operator."""
+"""Backends that run operators: memory, TVM, CUDA, cuDNN, torch. They import no operator."""

@@ -288,7 +288,7 @@ def _pair(
 def _view_runner(call: CallInfo) -> Runner:
     """The same memory under another shape."""
     out_type = call.outputs()[0]
-    view = allocation.viewer(out_type)
+    view = allocation.bind_view(out_type)
 
     def run(x: NDArray, *_: Any) -> NDArray:
         out = x._alias()

@@ -348,7 +348,7 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     target = numpy_arrays.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)
     if not hasattr(value, "dtype"):
-        numpy_arrays.check_held(source, x.dtype)
+        numpy_arrays.check_range(source, x.dtype)
     written("setitem", x)
     target[items] = source
 

@@ -1,4 +1,4 @@
-"""NVIDIA's bindings of CUDA (package cuda-bindings), imported at the first use."""
+"""NVIDIA's Python bindings of CUDA (package cuda-bindings), imported at the first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTALL: Final = "install the extra: pip install '.[cuda]'"
 
 @cache
 def bindings(name: str) -> Any:
-    """The module `cuda.bindings.<name>`. Raises DeviceError, with the package to install, where it is missing."""
+    """The module `cuda.bindings.<name>`. Raises DeviceError with the extra to install if it is missing."""
     try:
         return import_module(f"cuda.bindings.{name}")
     except ImportError:

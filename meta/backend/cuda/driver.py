@@ -1,4 +1,4 @@
-"""The CUDA driver through cuda.bindings: what TVM's runtime has no function for.
+"""The CUDA driver through cuda.bindings, for operations that TVM's runtime lacks.
 
 Streams and graphs are the driver's handles, as int; stream 0 is the default stream.
 """
@@ -14,7 +14,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import DeviceError
 
-_CUDA: Final = 2  # DLPack's number for the kind
+_CUDA: Final = 2  # DLPack's number of the device kind
 _LEGACY_STREAMS: Final = (0, 1)
 """Handles of the default stream, which cannot be captured."""
 _thread = local()
@@ -24,7 +24,7 @@ _thread = local()
 def library() -> Any:
     """The module `cuda.bindings.driver`, with the driver initialised if there is a device.
 
-    Raises DeviceError where the package or the driver is missing."""
+    Raises DeviceError if the package or the driver is missing."""
     module = bindings("driver")
     try:
         module.cuInit(0)
@@ -48,8 +48,9 @@ def probe() -> str | None:
 
 
 def call(name: str, *args: Any) -> Any:
-    """The result of a function of the driver, or a tuple of them; raises DeviceError, with the function's name and the
-    driver's name of the error, when it fails."""
+    """Call a function of the driver; returns its result, or a tuple of several.
+
+    Raises DeviceError with the names of the function and of the error if the call fails."""
     status, *results = getattr(library(), name)(*args)
     if status:
         raise DeviceError("cuda", f"{name} failed: {error_text(status)}", remedy="see the documentation of the driver")
@@ -57,72 +58,72 @@ def call(name: str, *args: Any) -> Any:
 
 
 def error_text(status: Any) -> str:
-    """The driver's name for a status, and its number."""
+    """The name of a status in the driver, and its number."""
     return f"{status.name} ({int(status)})"
 
 
 @cache
 def device_count() -> int:
-    """How many GPUs this process sees."""
+    """The number of GPUs visible to this process."""
     return call("cuDeviceGetCount")
 
 
-def enter(on: Device) -> None:
-    """Make `on` the device of this thread, so that the driver's functions concern it."""
+def set_device(on: Device) -> None:
+    """Make `on` the current device of this thread, which the driver's functions act on."""
     if getattr(_thread, "device", None) is not on:
         tvm.set_device(_CUDA, on.index)
         _thread.device = on
 
 
-def memory(on: Device) -> tuple[int, int]:
-    """(free, total) bytes of the device, by the driver."""
-    enter(on)
+def memory_info(on: Device) -> tuple[int, int]:
+    """(free, total) bytes of the device, as the driver reports them."""
+    set_device(on)
     free, total = call("cuMemGetInfo")
     return free, total
 
 
-def copy(target: int, source: int, count: int, stream: int) -> None:
-    """Copy bytes between any two addresses, in the order of a stream."""
-    call("cuMemcpyAsync", target, source, count, stream)
+def copy(target: int, source: int, byte_count: int, stream: int) -> None:
+    """Queue a copy of bytes between two addresses on a stream."""
+    call("cuMemcpyAsync", target, source, byte_count, stream)
 
 
 def synchronize(stream: int) -> None:
-    """Wait until the work given to a stream is done."""
+    """Wait until the work queued on a stream is done."""
     call("cuStreamSynchronize", stream)
 
 
 def synchronize_all() -> None:
-    """Wait until the work given to the device of this thread is done."""
+    """Wait until all work queued on the current device is done."""
     call("cuCtxSynchronize")
 
 
-def wait_for(waiting: int, other: int) -> None:
-    """Work given to `waiting` from now on starts when what `other` has been given so far is done."""
+def make_stream_wait(stream: int, other: int) -> None:
+    """Have work queued on `stream` from now on wait for the work queued on `other` so far."""
     event = call("cuEventCreate", library().CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
     try:
         call("cuEventRecord", event, other)
-        call("cuStreamWaitEvent", waiting, event, 0)
+        call("cuStreamWaitEvent", stream, event, 0)
     finally:
         call("cuEventDestroy", event)
 
 
-def new_stream() -> int:
-    """A stream that runs beside the default one."""
+def create_stream() -> int:
+    """Create a stream that does not synchronise with the default stream."""
     return int(call("cuStreamCreate", library().CUstream_flags.CU_STREAM_NON_BLOCKING.value))
 
 
-def capturing(stream: int) -> bool:
-    """Whether work given to the stream is being recorded into a CUDA graph."""
+def is_capturing(stream: int) -> bool:
+    """Whether work queued on the stream is recorded into a CUDA graph."""
     return stream not in _LEGACY_STREAMS and bool(int(call("cuStreamIsCapturing", stream)))
 
 
 def begin_capture(stream: int) -> None:
-    """Record what the stream is given from now on, instead of running it. Calls of other threads do not disturb it."""
+    """Record work queued on the stream from now on instead of running it. Calls of other threads do not interfere."""
     call("cuStreamBeginCapture", stream, library().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 
 
 def end_capture(stream: int) -> int:
-    """The executable graph of what was recorded."""
+    """End a capture; returns the executable graph of the recorded work."""
     graph = call("cuStreamEndCapture", stream)
     try:
         return int(call("cuGraphInstantiate", graph, 0))
@@ -131,17 +132,17 @@ def end_capture(stream: int) -> int:
 
 
 def abandon_capture(stream: int) -> None:
-    """End a capture that failed, keeping nothing."""
+    """End a failed capture and discard its graph."""
     status, graph = library().cuStreamEndCapture(stream)
     if not status and int(graph):
         library().cuGraphDestroy(graph)
 
 
 def launch_graph(executable: int, stream: int) -> None:
-    """Run a graph."""
+    """Queue a run of a graph on a stream."""
     call("cuGraphLaunch", executable, stream)
 
 
 def free_graph(executable: int) -> None:
-    """Forget a graph; safe when Python shuts down."""
+    """Free a graph; safe while Python shuts down."""
     library().cuGraphExecDestroy(executable)

@@ -1,7 +1,7 @@
-"""CUDA source to machine code by NVRTC, with IEEE arithmetic.
+"""Compilation of CUDA source by NVRTC, with IEEE arithmetic.
 
-TVM's own callback asks for fast mathematics, where the power of a negative number is NaN, denormals are zero and
-exponentials have half of their digits. `install` puts this one in its place.
+TVM's own callback enables fast math: powers of negative numbers are NaN, denormals are zero and exponentials lose half
+of their digits. `install` replaces that callback.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ _OPTIONS: Final = (
 
 @cache
 def install() -> None:
-    """Have TVM compile CUDA with `compiled`."""
+    """Have TVM compile CUDA with `compile_source`."""
     tvm.load()
-    tvm.register_global_func("tvm_callback_cuda_compile", compiled, override=True)
+    tvm.register_global_func("tvm_callback_cuda_compile", compile_source, override=True)
 
 
-def compiled(code: str) -> bytes:
-    """The cubin of CUDA source, for the GPU that the current target names. Raises DeviceError, with the compiler's
-    words, for source that does not compile or where there is no NVRTC."""
+def compile_source(code: str) -> bytes:
+    """Compile CUDA source to a cubin for the GPU of the current target.
+
+    Raises DeviceError with the compiler's log if the source does not compile, and if NVRTC is missing."""
     nvrtc = bindings("nvrtc")
     version = tvm.compute_version(tvm.Target.current(allow_none=True))
-    options = [f"--gpu-architecture=sm_{version.replace('.', '')}", *_OPTIONS, *(f"-I{p}" for p in _includes())]
+    options = [f"--gpu-architecture=sm_{version.replace('.', '')}", *_OPTIONS, *(f"-I{p}" for p in _include_folders())]
     status, program = nvrtc.nvrtcCreateProgram((_PREAMBLE + code).encode(), b"meta.cu", 0, None, None)
-    _check(status, "cannot start")
+    _check(status, "cannot create a program")
     encoded = [option.encode() for option in options]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
     if status:
@@ -52,22 +53,22 @@ def compiled(code: str) -> bytes:
         nvrtc.nvrtcGetProgramLog(program, log)
         raise DeviceError("nvrtc", f"a kernel does not compile: {log.decode(errors='replace')[:2000]}")
     status, size = nvrtc.nvrtcGetCUBINSize(program)
-    _check(status, "made no machine code")
+    _check(status, "the program has no machine code")
     binary = bytearray(size)
     nvrtc.nvrtcGetCUBIN(program, binary)
     nvrtc.nvrtcDestroyProgram(program)
     return bytes(binary)
 
 
-def _check(status: Any, what: str) -> None:
+def _check(status: Any, problem: str) -> None:
     if status:
-        raise DeviceError("nvrtc", f"{what}: {status!r}")
+        raise DeviceError("nvrtc", f"{problem}: {status!r}")
 
 
 @cache
-def _includes() -> tuple[Path, ...]:
-    """Folders of CUDA's headers."""
+def _include_folders() -> tuple[Path, ...]:
+    """Folders with CUDA's headers."""
     root = Path(tvm.find_cuda_path())
-    found = [root / "include", *sorted(root.glob("targets/*/include"))]
-    found += [folder / "cccl" for folder in found]
-    return tuple(folder for folder in found if folder.is_dir())
+    folders = [root / "include", *sorted(root.glob("targets/*/include"))]
+    folders += [folder / "cccl" for folder in folders]
+    return tuple(folder for folder in folders if folder.is_dir())

@@ -1,12 +1,11 @@
-"""Memory of CUDA devices, kept for reuse: an allocation asks the driver only when nothing that is free fits.
+"""Memory pools of CUDA devices: an allocation calls the driver only if no free block fits.
 
-The pool keeps a tensor over every block and hands out views of it. A view, whoever holds it - an array, a program, a
-torch tensor through DLPack - counts as a reference to the block's tensor, so that a block is free when the pool's own
-reference is the last one. Nobody has to say so: free blocks are looked for when there is none at hand.
+The pool holds a tensor over every block and returns views of it. Each view (of an array, a program, or a torch tensor
+through DLPack) is a reference to the block's tensor, so a block is free when only the pool's reference is left. Blocks
+need no release: the pool looks for free ones when its list of them is empty.
 
-Blocks belong to the stream that they were first allocated for. Work on one stream runs in order, so that memory may be
-handed out again while kernels that used it are still waiting to run; another stream that was given the memory is waited
-for first (`used_on`).
+A block belongs to the stream that it was first allocated for. Work on one stream runs in order, so the pool may reuse
+memory before the kernels that use it have run. It first waits for other streams that use the memory (`record_stream`).
 """
 
 from __future__ import annotations
@@ -26,53 +25,53 @@ from meta.device import Device, device
 from meta.errors import DeviceError
 
 SMALL: Final = 1 << 20
-"""Bytes up to which several blocks are made at once, and only blocks of the same size are taken."""
+"""Bytes up to which blocks are allocated several at a time and reused for their exact size only."""
 _GRAIN: Final = 512
-_AT_ONCE: Final = 32 << 10
-"""Bytes of blocks that are made together, so that they are looked for once in as many allocations."""
+_BATCH: Final = 32 << 10
+"""Bytes of small blocks that are allocated together, so that fewer allocations search for free blocks."""
 _RECENT: Final = 3
-"""Large blocks that are looked at before all of a size are: the results of a few calls are often alive at once."""
+"""Number of most recently used large blocks to check first: the results of a few calls are often alive at once."""
 
 
-def rounded(count: int) -> int:
-    """The size of the block for `count` bytes: at most an eighth more (or 512 bytes)."""
-    if count <= _GRAIN:
+def block_size(byte_count: int) -> int:
+    """The size of the block for `byte_count` bytes: at most an eighth more (or 512 bytes)."""
+    if byte_count <= _GRAIN:
         return _GRAIN
-    step = max(1 << ((count - 1).bit_length() - 4), _GRAIN if count <= SMALL else SMALL // 4)
-    return -(-count // step) * step
+    step = max(1 << ((byte_count - 1).bit_length() - 4), _GRAIN if byte_count <= SMALL else SMALL // 4)
+    return -(-byte_count // step) * step
 
 
 class Block:
-    """Memory of the device. base: a tensor over it.  references: how many there are to that tensor.
-    home: the list of blocks in use that it is in when it is.  streams: others that were given it."""
+    """Memory of the device. base: the tensor over it.  references: the reference count of that tensor.
+    used: the list of used blocks that it joins when allocated.  streams: other streams that use it."""
 
-    __slots__ = ("base", "home", "references", "streams")
+    __slots__ = ("base", "references", "streams", "used")
 
-    def __init__(self, base: Any, home: list[Block]) -> None:
+    def __init__(self, base: Any, used: list[Block]) -> None:
         self.base = base
-        self.home = home
-        # The first word of a TVM-FFI object is its reference count (the C ABI says so).
+        self.used = used
+        # The first word of a TVM-FFI object is its reference count, by the C ABI.
         self.references = ctypes.c_uint32.from_address(base.__chandle__())
         self.streams: set[int] | None = None
 
 
-def _recent(used: list[Block] | None) -> Block | None:
-    """One of the blocks handed out last that is free again, the usual case; its end is still in the GPU's cache."""
+def _take_recent(used: list[Block] | None) -> Block | None:
+    """A recently used block that is free again, the usual case; part of it is still in the GPU's cache."""
     if used:
         last = len(used) - 1
         for i in range(last, max(last - _RECENT, -1), -1):
             block = used[i]
             if block.references.value == 1 and block.streams is None:
-                del used[i]  # other threads add behind it, at most
+                del used[i]  # safe: other threads only append
                 return block
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes of a device. in_use: of blocks that something refers to.  cached: of free blocks, kept for reuse.
-    reserved: both.  peak_reserved: the most there was.  free, total: of the whole device, by the driver.
-    driver_calls: allocations that had to ask the driver, since the start."""
+    """Bytes of a device. in_use: of referenced blocks.  cached: of free blocks, kept for reuse.  reserved: of both.
+    peak_reserved: the maximum of reserved.  free, total: of the whole device, as the driver reports them.
+    driver_calls: the number of allocations that called the driver."""
 
     in_use: int
     cached: int
@@ -95,75 +94,77 @@ class MemoryStats:
 class Pool:
     """The blocks of one stream of a device, by size."""
 
-    def __init__(self, device: DevicePools, stream: int) -> None:
-        self.device = device
+    def __init__(self, owner: DevicePools, stream: int) -> None:
+        self.owner = owner
         self.stream = stream
         self.bytes = 0
         self.free: dict[int, list[Block]] = {}
         self.used: dict[int, list[Block]] = {}
-        self._lent: dict[int, int] = {}
-        """Of which larger size the last block for a size was."""
+        self._larger_sizes: dict[int, int] = {}
+        """Size of the larger block that last served a size."""
 
     def refill(self, size: int) -> Block:
-        """A free block for `size` bytes; more free ones may have been found, or made."""
-        with self.device.lock:
+        """A block for `size` bytes; fills the list of free blocks if it is empty."""
+        with self.owner.lock:
             if size > SMALL:
-                recent = _recent(self.used.get(size)) or _recent(self.used.get(self._lent.get(size, 0)))
+                larger = self._larger_sizes.get(size, 0)
+                recent = _take_recent(self.used.get(size)) or _take_recent(self.used.get(larger))
                 if recent is not None:
                     return recent
-            free, _ = self.lists(size)
+            free, _ = self.block_lists(size)
             if not free:
                 self.collect(size)
             if free:
                 return free.pop()
-            return self._larger(size) or self._made(size)
+            return self._take_larger(size) or self._allocate(size)
 
-    def lists(self, size: int) -> tuple[list[Block], list[Block]]:
-        """Free blocks of a size and those in use, which are the same lists for ever."""
+    def block_lists(self, size: int) -> tuple[list[Block], list[Block]]:
+        """The lists of free and of used blocks of a size; the list objects never change."""
         return self.free.setdefault(size, []), self.used.setdefault(size, [])
 
     def collect(self, size: int) -> None:
-        """Find out which of the blocks of a size that were handed out are free again."""
-        free, used = self.lists(size)
-        seen = used[:]
+        """Move the used blocks of a size that are free again to the list of free blocks."""
+        free, used = self.block_lists(size)
+        candidates = used[:]
         kept: list[Block] = []
-        found: list[Block] = []
-        for block in seen:
-            (found if block.references.value == 1 else kept).append(block)
-        used[: len(seen)] = kept  # other threads may have added some behind them
-        for block in found:
+        freed: list[Block] = []
+        for block in candidates:
+            (freed if block.references.value == 1 else kept).append(block)
+        used[: len(candidates)] = kept  # other threads may have appended blocks meanwhile
+        for block in freed:
             if block.streams:
                 for stream in block.streams:
-                    driver.wait_for(self.stream, stream)
+                    driver.make_stream_wait(self.stream, stream)
                 block.streams = None
-        free.extend(found)
+        free.extend(freed)
 
     def collect_all(self) -> None:
         for size in list(self.used):
             self.collect(size)
 
-    def _larger(self, size: int) -> Block | None:
-        """A free large block of up to twice the size."""
+    def _take_larger(self, size: int) -> Block | None:
+        """A free block of up to twice the size, for large sizes."""
         if size <= SMALL:
             return None
         for other in sorted(s for s in self.free if size < s <= 2 * size):
             self.collect(other)
             if self.free[other]:
-                self._lent[size] = other
+                self._larger_sizes[size] = other
                 return self.free[other].pop()
         return None
 
-    def _made(self, size: int) -> Block:
-        free, used = self.lists(size)
-        # The more there are in use, the longer it takes to look for free ones, and the more are made at once.
-        for _ in range(max(_AT_ONCE // size, 2, len(used) // 4) if size <= SMALL else 1):
-            free.append(Block(self.device.allocate(size), used))
+    def _allocate(self, size: int) -> Block:
+        """A new block from the driver; small sizes allocate several free blocks at once."""
+        free, used = self.block_lists(size)
+        # A search for free blocks takes longer the more are in use, so the batch grows with their number.
+        for _ in range(max(_BATCH // size, 2, len(used) // 4) if size <= SMALL else 1):
+            free.append(Block(self.owner.allocate(size), used))
             self.bytes += size
-        self.device.peak = max(self.device.peak, self.device.reserved)
+        self.owner.peak = max(self.owner.peak, self.owner.reserved)
         return free.pop()
 
     def release(self) -> None:
-        """Give the blocks that are not in use back to the driver."""
+        """Return the free blocks to the driver."""
         self.collect_all()
         for size, blocks in self.free.items():
             self.bytes -= size * len(blocks)
@@ -171,10 +172,10 @@ class Pool:
 
 
 class DevicePools:
-    """All memory of one device."""
+    """The memory pools of one device: one per stream, and private ones."""
 
-    def __init__(self, on: Device) -> None:
-        self.on = on
+    def __init__(self, device: Device) -> None:
+        self.device = device
         self.lock = threading.RLock()
         self.pools: dict[int, Pool] = {}
         self.private: WeakSet[Pool] = WeakSet()
@@ -183,76 +184,78 @@ class DevicePools:
         self.override = threading.local()
 
     def pool(self, stream: int) -> Pool:
-        """That of a stream, or the private one that this thread works with."""
+        """The private pool that this thread uses, else the pool of the stream."""
         private = getattr(self.override, "pool", None)
         if private is not None:
             return private
-        found = self.pools.get(stream)
-        if found is None:
+        pool = self.pools.get(stream)
+        if pool is None:
             with self.lock:
-                found = self.pools.setdefault(stream, Pool(self, stream))
-        return found
+                pool = self.pools.setdefault(stream, Pool(self, stream))
+        return pool
 
     @property
     def reserved(self) -> int:
-        """Bytes that the pools have from the driver."""
-        return sum(pool.bytes for pool in self._all())
+        """Bytes that the pools hold."""
+        return sum(pool.bytes for pool in self._all_pools())
 
-    def _all(self) -> list[Pool]:
+    def _all_pools(self) -> list[Pool]:
         return [*self.pools.values(), *self.private]
 
-    def allocate(self, count: int) -> Any:
-        """Memory from the driver, everything that is cached given back first if need be. Raises DeviceError."""
+    def allocate(self, byte_count: int) -> Any:
+        """Allocate memory from the driver, after emptying the cache if it does not fit. Raises DeviceError."""
         self.driver_calls += 1
-        driver.enter(self.on)
-        if count > SMALL and driver.memory(self.on)[0] < count:
+        device = self.device
+        driver.set_device(device)
+        if byte_count > SMALL and driver.memory_info(device)[0] < byte_count:
             self.empty_cache()
-            free = driver.memory(self.on)[0]
-            if free < count:
-                # Without asking for it: the CUDA runtime would report a failure again, to whoever calls it next.
-                raise self.exhausted(count, f"{free / 2**20:,.1f} MiB are free")
+            free = driver.memory_info(device)[0]
+            if free < byte_count:
+                # Raised without trying: the CUDA runtime would report a failed allocation again in a later call.
+                raise self.out_of_memory(byte_count, f"{free / 2**20:,.1f} MiB are free")
         try:
             return tvm.alloc_tensor(
-                tvm.Shape((count,)), tvm.dtype("uint8"), tvm.device(self.on.kind, self.on.index), None
+                tvm.Shape((byte_count,)), tvm.dtype("uint8"), tvm.device(device.kind, device.index), None
             )
         except (RuntimeError, MemoryError) as error:
-            raise self.exhausted(count, str(error).splitlines()[-1]) from None
+            raise self.out_of_memory(byte_count, str(error).splitlines()[-1]) from None
 
-    def exhausted(self, count: int, reason: str) -> DeviceError:
+    def out_of_memory(self, byte_count: int, reason: str) -> DeviceError:
+        """The error of an allocation that does not fit, with the statistics of the device."""
         return DeviceError(
             "memory",
-            f"cannot allocate {count / 2**20:,.1f} MiB on {self.on}: {reason}; {self.stats()}",
+            f"cannot allocate {byte_count / 2**20:,.1f} MiB on {self.device}: {reason}; {self.stats()}",
             "as much as the device has free",
             "free arrays or use smaller ones (the cache was emptied)",
         )
 
     def empty_cache(self) -> None:
-        """Give free memory back to the driver, once the kernels that used it are done."""
+        """Return free memory to the driver after the kernels that use it are done."""
         with self.lock:
-            driver.enter(self.on)
+            driver.set_device(self.device)
             driver.synchronize_all()
-            for pool in self._all():
+            for pool in self._all_pools():
                 pool.release()
 
     def stats(self) -> MemoryStats:
         with self.lock:
             cached = 0
-            for pool in self._all():
+            for pool in self._all_pools():
                 pool.collect_all()
                 cached += sum(size * len(blocks) for size, blocks in pool.free.items())
-            free, total = driver.memory(self.on)
+            free, total = driver.memory_info(self.device)
             reserved = self.reserved
             return MemoryStats(reserved - cached, cached, reserved, self.peak, free, total, self.driver_calls)
 
-    def private_pool(self, stream: int) -> Pool:
-        """A pool whose memory nobody else gets, see `privately`; it goes back to the driver with the pool."""
+    def create_private_pool(self, stream: int) -> Pool:
+        """Create a pool for `use_private_pool`; its memory returns to the driver when the pool is deleted."""
         pool = Pool(self, stream)
         self.private.add(pool)
         return pool
 
     @contextmanager
-    def privately(self, pool: Pool) -> Generator[None, None, None]:
-        """Have this thread allocate from a private pool."""
+    def use_private_pool(self, pool: Pool) -> Generator[None, None, None]:
+        """Allocate from a private pool in this thread."""
         self.override.pool = pool
         try:
             yield
@@ -264,44 +267,46 @@ _devices: dict[Device, DevicePools] = {}
 _lock = threading.Lock()
 
 
-def pools(on: Device) -> DevicePools:
-    """The memory of a device."""
-    found = _devices.get(on)
-    if found is None:
+def find_pools(on: Device) -> DevicePools:
+    """The pools of a device, created at the first use."""
+    pools = _devices.get(on)
+    if pools is None:
         with _lock:
-            found = _devices.setdefault(on, DevicePools(on))
-    return found
+            pools = _devices.setdefault(on, DevicePools(on))
+    return pools
 
 
-def allocator(target: Any, kind: Any, count: int, on: Device, stream: Callable[[], int]) -> Callable[[], Any]:
-    """A function of no arguments: an uninitialised tensor of a shape and dtype of `count` bytes.
+def allocator(
+    shape: Any, dtype: Any, byte_count: int, on: Device, current_stream: Callable[[], int]
+) -> Callable[[], Any]:
+    """A function of no arguments that allocates an uninitialised tensor.
 
-    stream: gives the current one of this thread."""
-    size = rounded(count)
-    create, device = tvm.create_view, pools(on)
-    override = device.override
+    shape, dtype: TVM's objects.  byte_count: the size of the tensor.  current_stream: returns this thread's stream."""
+    size = block_size(byte_count)
+    create, pools = tvm.create_view, find_pools(on)
+    override = pools.override
 
-    def new() -> Any:
+    def allocate() -> Any:
         private = getattr(override, "pool", None)
-        pool = device.pools.get(stream()) if private is None else private
+        pool = pools.pools.get(current_stream()) if private is None else private
         free = pool.free.get(size) if pool is not None else None
         try:
-            block = free.pop() if free else (pool or device.pool(stream())).refill(size)
-        except IndexError:  # another thread was faster
-            block = device.pool(stream()).refill(size)
-        out = create(block.base, target, kind, 0)
-        block.home.append(block)  # afterwards: a block in use has a view
+            block = free.pop() if free else (pool or pools.pool(current_stream())).refill(size)
+        except IndexError:  # another thread took the last free block
+            block = pools.pool(current_stream()).refill(size)
+        out = create(block.base, shape, dtype, 0)
+        block.used.append(block)  # after the view exists: the list of used blocks expects one
         return out
 
-    return new
+    return allocate
 
 
-def used_on(data: Any, on: Device, stream: int) -> None:
-    """Note that a stream was given the memory of a tensor: whoever gets the memory next waits for it."""
+def record_stream(data: Any, on: Device, stream: int) -> None:
+    """Record that a stream uses the memory of a tensor; the pool waits for the stream before it reuses the memory."""
     address = data.data_ptr()
-    device = pools(on)
-    with device.lock:
-        for pool in device.pools.values():
+    pools = find_pools(on)
+    with pools.lock:
+        for pool in pools.pools.values():
             for blocks in pool.used.values():
                 for block in blocks:
                     if block.base.data_ptr() == address:
@@ -310,20 +315,19 @@ def used_on(data: Any, on: Device, stream: int) -> None:
                         return
 
 
-def device_pools(on: Device) -> DevicePools:
-    """The memory of a CUDA device; raises DeviceError when it is not there, or is the CPU."""
+def require_pools(on: Device) -> DevicePools:
+    """The pools of a CUDA device. Raises DeviceError for the CPU and for a missing device."""
     if on.kind == "cpu":
         raise DeviceError("memory", "memory of the CPU is not pooled", 'device="cuda"')
     tvm_device(on)
-    return pools(on)
+    return find_pools(on)
 
 
 def device_memory_stats(on: Device | str = "cuda") -> MemoryStats:
-    """Bytes in use, cached and reserved on a CUDA device. Raises DeviceError when it is not there."""
-    return device_pools(device(on)).stats()
+    """Bytes in use, cached and reserved on a CUDA device. Raises DeviceError if the device is missing."""
+    return require_pools(device(on)).stats()
 
 
 def empty_cache(on: Device | str = "cuda") -> None:
-    """Give the memory of a CUDA device that nothing uses back to the driver. Raises DeviceError when it is not
-    there."""
-    device_pools(device(on)).empty_cache()
+    """Return the unused memory of a CUDA device to the driver. Raises DeviceError if the device is missing."""
+    require_pools(device(on)).empty_cache()

@@ -1,4 +1,4 @@
-"""The CUDA stream that this thread's kernels run on, and waiting for a device."""
+"""The current CUDA stream of a thread, and synchronisation with a device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meta.device import Device, device
 
 
 def current_stream(on: Device) -> int:
-    """The stream (a CUDA handle; 0 is the default one) that this thread's kernels on a device run on."""
+    """The handle of the stream on which this thread's kernels run on a device; 0 is the default stream."""
     return tvm.current_stream(CUDA, on.index) or 0
 
 
@@ -23,16 +23,16 @@ def stream_getter(on: Device) -> Callable[[], int]:
 
 
 def set_stream(on: Device, stream: int) -> int:
-    """Have this thread's kernels run on a stream; returns the one they ran on."""
+    """Have this thread's kernels run on a stream; returns the previous stream."""
     tvm_device(on)
     return tvm.set_stream(CUDA, on.index, stream) or 0
 
 
 @contextmanager
 def use_stream(handle: int, on: Device | str = "cuda") -> Generator[None, None, None]:
-    """Have kernels of this thread run on a CUDA stream, such as `torch.cuda.Stream().cuda_stream`.
+    """Run this thread's kernels on a CUDA stream, such as `torch.cuda.Stream().cuda_stream`.
 
-    An array belongs to the stream that it was made on; to use it on another one, have that one wait first."""
+    An array belongs to the stream on which it was computed; another stream must wait before it uses the array."""
     target = device(on)
     previous = set_stream(target, handle)
     try:
@@ -42,10 +42,10 @@ def use_stream(handle: int, on: Device | str = "cuda") -> Generator[None, None, 
 
 
 def synchronize(on: Device | str) -> None:
-    """Wait until all work given to a device is done; nothing to do for the CPU."""
+    """Wait until all work queued on a device is done; returns at once for the CPU."""
     target = device(on)
     if target.kind == "cpu":
         return
     tvm_device(target)
-    driver.enter(target)
+    driver.set_device(target)
     driver.synchronize_all()

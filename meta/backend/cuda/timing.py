@@ -1,4 +1,4 @@
-"""How long kernels keep a GPU busy."""
+"""Time that kernels take on a GPU."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from meta.backend.cuda import driver
 
 _TIMED = 0
-"""Flags of an event that takes the time."""
+"""Flags of an event that records its time."""
 
 
-def milliseconds(run: Callable[[], None], stream: int, times: int, each: int) -> float:
-    """The median time that the device takes for `each` runs one after the other, over `times` of these."""
+def measure_milliseconds(run: Callable[[], None], stream: int, repeats: int, runs: int) -> float:
+    """The median time on the device of `runs` consecutive runs, over `repeats` measurements."""
     events = driver.call("cuEventCreate", _TIMED), driver.call("cuEventCreate", _TIMED)
     try:
-        return median(_milliseconds_of(run, stream, events, each) for _ in range(times))
+        return median(_measure_once(run, stream, events, runs) for _ in range(repeats))
     finally:
         for event in events:
             driver.call("cuEventDestroy", event)
 
 
-def _milliseconds_of(run: Callable[[], None], stream: int, events: tuple[Any, Any], each: int) -> float:
+def _measure_once(run: Callable[[], None], stream: int, events: tuple[Any, Any], runs: int) -> float:
     start, end = events
     driver.call("cuEventRecord", start, stream)
-    for _ in range(each):
+    for _ in range(runs):
         run()
     driver.call("cuEventRecord", end, stream)
     driver.call("cuEventSynchronize", end)

@@ -1,1 +1,1 @@
-"""NVIDIA's library for networks."""
+"""cuDNN: its C library and nvidia-cudnn-frontend."""

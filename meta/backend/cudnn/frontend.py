@@ -1,6 +1,6 @@
-"""nvidia-cudnn-frontend (module `cudnn`), the only code here that touches it: graphs of operations and their plans.
+"""nvidia-cudnn-frontend (module `cudnn`): graphs of operations and their execution plans.
 
-Tensors of a graph have numbers that the caller chooses; a plan runs on a map from those numbers to addresses.
+Only this module uses it. The caller numbers the tensors of a graph; a plan runs on a map from number to address.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from weakref import WeakSet
 
 from meta.backend.cuda import timing
 from meta.backend.cudnn import library
-from meta.backend.cudnn.descriptors import compact
+from meta.backend.cudnn.descriptors import row_major_strides
 from meta.backend.cudnn.functions import StatusError
 from meta.backend.cudnn.handle import Handle, Workspace
 
-MOST_WORKSPACE = 4 << 30
-"""Bytes of scratch memory that a plan may ask for."""
+MAX_WORKSPACE = 4 << 30
+"""Limit of a plan's scratch memory, in bytes."""
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
-"""The library's dtypes by ours."""
+"""The frontend's name of each dtype."""
 
 
 def missing() -> str | None:
-    """Why there is no frontend, None if there is."""
+    """Why the frontend is unavailable, or None."""
     return None if find_spec("cudnn") else "nvidia-cudnn-frontend is not installed"
 
 
 @cache
 def module() -> Any:
-    """The module `cudnn`, which finds the library that is loaded by then."""
+    """The module `cudnn`, imported after the C library so that it uses the same one."""
     library.functions()
-    found = importlib.import_module("cudnn")
-    atexit.register(_release)  # after the import, so that it runs before the frontend takes itself down
-    return found
+    frontend = importlib.import_module("cudnn")
+    atexit.register(_close_graphs)  # registered after the import, so that it runs before the frontend's own handler
+    return frontend
 
 
-def _release() -> None:
-    """Let go of the graphs that kernels hold when Python ends: the frontend prints pages about those that are left."""
+def _close_graphs() -> None:
+    """Release the graphs of all kernels when Python ends: the frontend prints pages about the remaining ones."""
     for graph in list(_graphs):
         graph.close()
     gc.collect()
@@ -53,8 +53,8 @@ def data_type(dtype: str) -> Any:
     return getattr(module().data_type, _NAMES[dtype])
 
 
-def _errors() -> tuple[type[Exception], ...]:
-    """What the frontend raises: RuntimeError and ValueError for refusals, one class of its own."""
+def _error_classes() -> tuple[type[Exception], ...]:
+    """Classes of the frontend's errors."""
     return (module().cudnnGraphNotSupportedError, RuntimeError, ValueError, NotImplementedError)
 
 
@@ -65,12 +65,12 @@ def _handle(handle: Handle) -> Any:
 
 
 class Graph:
-    """A graph being described, then its plans. Raises StatusError with the frontend's words.
+    """A graph of operations, and its plans once built. Methods raise StatusError with the frontend's message.
 
-    compute: dtype of sums."""
+    description: names the graph in errors.  compute: dtype of sums."""
 
-    def __init__(self, what: str, handle: Handle, dtype: str, compute: str) -> None:
-        self.what = what
+    def __init__(self, description: str, handle: Handle, dtype: str, compute: str) -> None:
+        self.description = description
         self.dtype = dtype
         self.handle = handle
         self._lock = Lock()
@@ -78,7 +78,7 @@ class Graph:
         self._pointers: Any = None
         self._order: list[int] = []
         self._launch: Any = None
-        self._plan = self._at = 0
+        self._plan = self._pointers_address = 0
         self.graph: Any = module().pygraph(
             io_data_type=data_type(dtype),
             intermediate_data_type=data_type(compute),
@@ -88,90 +88,90 @@ class Graph:
         _graphs.add(self)
 
     def close(self) -> None:
-        """Forget the graph; nothing runs it any more."""
+        """Release the graph; it cannot run afterwards."""
         self.graph = self._launch = self._pointers = None
 
     def input(self, number: int, shape: Sequence[int], dtype: str = "") -> Any:
-        """A row-major tensor that is read."""
+        """Declare a row-major input tensor."""
         return self.graph.tensor(
-            dim=list(shape), stride=list(compact(shape)), data_type=data_type(dtype or self.dtype), uid=number
+            dim=list(shape), stride=list(row_major_strides(shape)), data_type=data_type(dtype or self.dtype), uid=number
         )
 
     def scalar(self, number: int) -> Any:
-        """A float that is read from the host's memory, of rank 4."""
+        """Declare a float32 input in host memory, as a tensor of rank 4 and size 1."""
         ones = [1] * 4
         return self.graph.tensor(
             dim=ones, stride=ones, data_type=data_type("float32"), is_pass_by_value=True, uid=number
         )
 
-    def output(self, made: Any, number: int, shape: Sequence[int], dtype: str = "") -> None:
-        """Have a result of the graph written, row-major."""
-        made.set_output(True).set_uid(number).set_data_type(data_type(dtype or self.dtype))
-        made.set_dim(list(shape)).set_stride(list(compact(shape)))
+    def output(self, tensor: Any, number: int, shape: Sequence[int], dtype: str = "") -> None:
+        """Declare a tensor of the graph a row-major output."""
+        tensor.set_output(True).set_uid(number).set_data_type(data_type(dtype or self.dtype))
+        tensor.set_dim(list(shape)).set_stride(list(row_major_strides(shape)))
 
-    def plan(self, most: int = 1, avoid: Sequence[str] = ()) -> list[int]:
-        """Build the first `most` plans that build, and say which; the first is the heuristics' favourite.
+    def build_plans(self, limit: int = 1, avoid: Sequence[str] = ()) -> list[int]:
+        """Build up to `limit` plans in the order of cuDNN's heuristics; returns their indices.
 
-        avoid: names of numerical notes that plans must not have. Raises StatusError when there is none."""
+        avoid: names of numerical notes that plans must not have. Raises StatusError if no plan builds."""
         try:
-            return self._built(most, avoid)
-        except _errors() as error:
-            raise StatusError(self.what, "no plan", _first_line(error)) from None
+            return self._build_plans(limit, avoid)
+        except _error_classes() as error:
+            raise StatusError(self.description, "no plan", _first_line(error)) from None
 
-    def _built(self, most: int, avoid: Sequence[str]) -> list[int]:
+    def _build_plans(self, limit: int, avoid: Sequence[str]) -> list[int]:
         cudnn, graph = module(), self.graph
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         if avoid:
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in avoid])
-        graph.deselect_workspace_greater_than(MOST_WORKSPACE)
+        graph.deselect_workspace_greater_than(MAX_WORKSPACE)
         graph.check_support()
-        made: list[int] = []
-        refusal: Exception = RuntimeError("cuDNN knows no engine for it")
+        plans: list[int] = []
+        refusal: Exception = RuntimeError("cuDNN has no engine for the graph")
         for index in range(graph.get_execution_plan_count()):
             try:
                 graph.build_plan_at_index(index)
-                if graph.get_workspace_size_plan_at_index(index) > MOST_WORKSPACE:
+                if graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
                     continue
-            except _errors() as error:
+            except _error_classes() as error:
                 refusal = error
                 continue
-            made.append(index)
-            if len(made) == most:
+            plans.append(index)
+            if len(plans) == limit:
                 break
-        if not made:
+        if not plans:
             raise refusal
-        graph.build_plan_at_index(made[0])
-        return made
+        graph.build_plan_at_index(plans[0])
+        return plans
 
     def select(self, index: int) -> Workspace:
-        """Run this plan from now on; the scratch memory that it needs."""
+        """Have `run` launch this plan; returns its scratch memory."""
         try:
             self.graph.build_plan_at_index(index)
             size = int(self.graph.get_workspace_size_plan_at_index(index))
             self._selected, self._pointers = index, None
-        except _errors() as error:
-            raise StatusError(self.what, "plan does not build", _first_line(error)) from None
+        except _error_classes() as error:
+            raise StatusError(self.description, "plan does not build", _first_line(error)) from None
         return Workspace(self.handle.device, size)
 
     def run(self, handle: Handle, addresses: Mapping[int, int], workspace: int) -> None:
         """Launch the selected plan."""
         try:
-            with self._lock:  # plans of some engines keep state while they launch, and `_pointers` is one array
+            with self._lock:  # some engines keep state during a launch, and calls share the array `_pointers`
                 if self._pointers is None:
                     self.graph.execute(dict(addresses), workspace, _handle(handle))
-                    self._shorten(addresses)
+                    self._bind_launch(addresses)
                 else:
-                    for place, number in enumerate(self._order):
-                        self._pointers[place] = addresses[number]
-                    self._launch(self._at, len(self._order), workspace, handle.pointer, self._plan)
-        except _errors() as error:
-            raise StatusError(self.what, "execution failed", _first_line(error)) from None
+                    for i, number in enumerate(self._order):
+                        self._pointers[i] = addresses[number]
+                    self._launch(self._pointers_address, len(self._order), workspace, handle.pointer, self._plan)
+        except _error_classes() as error:
+            raise StatusError(self.description, "execution failed", _first_line(error)) from None
 
-    def _shorten(self, addresses: Mapping[int, int]) -> None:
-        """Launch by the function that `execute` ends in from now on: what it does before, looking at whatever tensors
-        it is given, takes 30 us a call. Where a version does not have that function, `execute` stays."""
+    def _bind_launch(self, addresses: Mapping[int, int]) -> None:
+        """Have later runs call the frontend's inner launch function: the rest of `execute` inspects the tensors, which
+        takes 30 us per call. Versions of the frontend without that function keep `execute`."""
         lowered: Any = getattr(self.graph, "_lowered_graph", None)
         plans: Any = getattr(self.graph, "plans", ())
         launch: Any = getattr(lowered, "_execute_with_raw_ptrs", None)
@@ -181,32 +181,32 @@ class Graph:
             return
         self._launch, self._order, self._plan = launch, list(order), index
         self._pointers = (ctypes.c_void_p * len(order))()
-        self._at = ctypes.addressof(self._pointers)
+        self._pointers_address = ctypes.addressof(self._pointers)
 
     def fastest(self, handle: Handle, plans: Sequence[int], addresses: Mapping[int, int]) -> int:
-        """The fastest of some plans on these tensors, which it writes: one run each, then several of the best few.
+        """The fastest of the plans, measured on these tensors; it overwrites the outputs.
 
-        Of those that keep the device busy for about as long it is the one that takes least from call to result: it
-        consists of fewer kernels, and with nothing else to do the device waits for each of them to be launched."""
-        rough = sorted((self._time(handle, i, addresses, 3, 1), i) for i in plans)
-        busy = {i: self._time(handle, i, addresses, 5, 10) / 10 for _, i in rough[:_FINALISTS]}
-        near = [i for i, time in busy.items() if time <= _ALIKE * min(busy.values())]
-        return min(near, key=lambda i: self._time(handle, i, addresses, 9, 1)) if len(near) > 1 else near[0]
+        Each plan runs a few times, then the best few run longer. Among plans of similar throughput the one with the
+        lowest latency wins: it has fewer kernels, and an idle device waits for the launch of each."""
+        latencies = sorted((self._measure(handle, i, addresses, 3, 1), i) for i in plans)
+        times = {i: self._measure(handle, i, addresses, 5, 10) / 10 for _, i in latencies[:_FINALISTS]}
+        similar = [i for i, time in times.items() if time <= _SIMILAR * min(times.values())]
+        return min(similar, key=lambda i: self._measure(handle, i, addresses, 9, 1)) if len(similar) > 1 else similar[0]
 
-    def _time(self, handle: Handle, index: int, addresses: Mapping[int, int], times: int, each: int) -> float:
-        """Milliseconds of `each` calls, the median of `times`; infinite for a plan that fails."""
+    def _measure(self, handle: Handle, index: int, addresses: Mapping[int, int], repeats: int, runs: int) -> float:
+        """Milliseconds of `runs` runs, the median of `repeats` measurements; infinite for a plan that fails."""
         try:
             scratch = self.select(index).take()
             pointer = 0 if scratch is None else scratch.data_ptr()
             launch: Callable[[], None] = lambda: self.run(handle, addresses, pointer)  # noqa: E731
             launch()
-            return timing.milliseconds(launch, handle.stream, times, each)
+            return timing.measure_milliseconds(launch, handle.stream, repeats, runs)
         except StatusError:
             return float("inf")
 
 
 _FINALISTS = 4
-_ALIKE = 1.03
+_SIMILAR = 1.03
 """Ratio of times up to which plans count as equally fast."""
 _graphs: WeakSet[Graph] = WeakSet()
 

@@ -1,4 +1,4 @@
-"""Functions of C libraries, bound once, whose statuses become exceptions."""
+"""Functions of C libraries, bound once; a failing status raises StatusError."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class StatusError(Exception):
 
 
 class Functions:
-    """The functions of a shared library that `signatures` names, by attribute.
+    """The functions in `signatures` of a shared library, as attributes.
 
-    signatures: name -> one letter an argument: p pointer or handle, i int, u unsigned, z size_t, d double.
-    explain: status -> (name of the status, what the library says about its last error)."""
+    signatures: name -> one letter per argument: p pointer or handle, i int, u unsigned, z size_t, d double.
+    explain: status -> (name of the status, the library's message about its last error)."""
 
     def __init__(self, library: Any, signatures: Mapping[str, str], explain: Callable[[int], tuple[str, str]]) -> None:
         self._library = library

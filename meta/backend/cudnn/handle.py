@@ -1,4 +1,4 @@
-"""Handles of cuDNN: one a thread, device and stream, and the scratch memory of the kernels that run through them."""
+"""Handles of cuDNN, one per thread, device and stream; scratch memory of kernels."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from meta.ir.type import tensor_type
 
 
 class Handle:
-    """A cudnnHandle_t bound to a stream. pointer: the handle.  stream: what it launches on now.
-    frontend: what nvidia-cudnn-frontend knows the handle as, made by `_frontend`."""
+    """A cudnnHandle_t bound to a stream. pointer: the cudnnHandle_t.  stream: the stream of its launches.
+    frontend: the handle object of nvidia-cudnn-frontend, created at its first use."""
 
     __slots__ = ("__weakref__", "device", "frontend", "pointer", "stream")
 
     def __init__(self, device: Device, stream: int) -> None:
-        made = ctypes.c_void_p()
-        cuda.enter(device)
-        library.functions().cudnnCreate(ctypes.byref(made))
+        handle = ctypes.c_void_p()
+        cuda.set_device(device)
+        library.functions().cudnnCreate(ctypes.byref(handle))
         self.device = device
-        self.pointer: int = made.value or 0
+        self.pointer: int = handle.value or 0
         self.stream = 0
         self.frontend: Any = None
         self.bind(stream)
-        # Threads end long before the process does; at its very end the driver may be gone already.
+        # Handles are destroyed when their thread ends, but not at exit, when the driver may be unloaded already.
         weakref.finalize(self, library.functions().cudnnDestroy, self.pointer).atexit = False
 
     def bind(self, stream: int) -> None:
@@ -43,69 +43,70 @@ class Handle:
             self.frontend.stream = stream
 
 
-class _Handles(local):
-    """Those of one thread, by (device, stream)."""
+class _ThreadHandles(local):
+    """The handles of one thread, by (device, stream)."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, int], Handle] = {}
+        self.by_stream: dict[tuple[int, int], Handle] = {}
 
 
-_handles = _Handles()
+_thread = _ThreadHandles()
 LIMIT = 32
-"""Handles a thread keeps; a program that goes through more streams starts over."""
+"""Handles that a thread keeps; beyond it, all are released."""
 
 
-def handles(device: Device) -> Callable[[], Handle]:
-    """A function of no arguments that gives the handle for the stream that this thread's kernels run on."""
-    devices.require(device)  # loads TVM's runtime of CUDA, which keeps the current stream
-    stream, index, several = streams.stream_getter(device), device.index, cuda.device_count() > 1
+def handle_getter(device: Device) -> Callable[[], Handle]:
+    """A function of no arguments that returns the handle of this thread for the current stream."""
+    devices.require(device)  # loads TVM's CUDA runtime, which keeps the current stream
+    current_stream, index, has_several = streams.stream_getter(device), device.index, cuda.device_count() > 1
 
-    def current() -> Handle:
-        on = stream()
-        found = _handles.known.get((index, on))
-        if found is None or found.stream != on:
-            found = _open(device, on)
-        if several:
-            cuda.enter(device)
-        return found
+    def current_handle() -> Handle:
+        stream = current_stream()
+        handle = _thread.by_stream.get((index, stream))
+        if handle is None or handle.stream != stream:
+            handle = _open_handle(device, stream)
+        if has_several:
+            cuda.set_device(device)
+        return handle
 
-    return current
+    return current_handle
 
 
-def _open(device: Device, stream: int) -> Handle:
-    known = _handles.known
-    found = known.get((device.index, stream))
-    if found is not None:
-        found.bind(stream)
-        return found
-    if cuda.capturing(stream):
-        # Making a handle allocates, which a stream that is being captured forbids: borrow one of another stream.
-        # It goes back to its own with the next call there.
-        for (index, _), lent in known.items():
+def _open_handle(device: Device, stream: int) -> Handle:
+    """A handle bound to the stream: an existing one, or a new one."""
+    handles = _thread.by_stream
+    handle = handles.get((device.index, stream))
+    if handle is not None:
+        handle.bind(stream)
+        return handle
+    if cuda.is_capturing(stream):
+        # Creating a handle allocates, which a captured stream forbids: rebind the handle of another stream. The next
+        # call on that stream binds it back.
+        for (index, _), other in handles.items():
             if index == device.index:
-                lent.bind(stream)
-                return lent
-    if len(known) >= LIMIT:
-        known.clear()
-    made = known[device.index, stream] = Handle(device, stream)
-    return made
+                other.bind(stream)
+                return other
+    if len(handles) >= LIMIT:
+        handles.clear()
+    handle = handles[device.index, stream] = Handle(device, stream)
+    return handle
 
 
 class Workspace:
-    """The scratch memory of one kernel, from the pool in every call."""
+    """The scratch memory of one kernel, allocated from the pool in every call."""
 
-    __slots__ = ("_new", "size")
+    __slots__ = ("_allocate", "size")
 
     def __init__(self, device: Device, size: int) -> None:
         self.size = size
-        self._new = allocation.allocator(tensor_type((size,), "uint8", device)) if size else None
+        self._allocate = allocation.allocator(tensor_type((size,), "uint8", device)) if size else None
 
     def take(self) -> Any:
-        """A tensor to keep until the kernel is launched, None for no memory. The pool hands memory on in stream order,
-        so that it may go back as soon as the launch is made."""
-        return None if self._new is None else self._new()
+        """Allocate the memory; None for size 0. The pool reuses memory in stream order, so the caller may release the
+        tensor after the launch."""
+        return None if self._allocate is None else self._allocate()
 
 
 def address(tensor: Any) -> int:
-    """Where the memory of a raw tensor begins; 0 for None."""
+    """The address of a raw tensor's memory; 0 for None."""
     return 0 if tensor is None else tensor.data_ptr()

@@ -1,5 +1,5 @@
-"""Kernels of the dialect: a payload is `make(call) -> run(*inputs, *outputs)` on raw tensors. Also what the families
-share: checks on calls, constants on the device."""
+"""Kernels of the cuDNN dialect: a payload is a function `call -> run(*inputs, *outputs)` on raw tensors. Also checks of
+calls and constants on the device, which the families share."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
 
 Run = Callable[..., None]
-Maker = Callable[["CallInfo"], Run]
+Payload = Callable[["CallInfo"], Run]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_LARGEST = 2**31
-"""Elements from which the C API's 32-bit strides do not reach."""
+_MAX_SIZE = 2**31
+"""Number of elements from which strides overflow the C API's 32 bits."""
 
 
-def kernel(make: Maker, call: CallInfo) -> Run:
-    """What `make` returns for the call. Raises KernelError, now or in a call, when cuDNN reports an error."""
+def kernel(payload: Payload, call: CallInfo) -> Run:
+    """The payload's kernel for a call. This function and the kernel raise KernelError if cuDNN reports an error."""
     try:
-        run = make(call)
+        run = payload(call)
     except StatusError as error:
         raise failure(call, error) from None
 
@@ -45,38 +45,38 @@ def kernel(make: Maker, call: CallInfo) -> Run:
 
 
 def failure(call: CallInfo, error: StatusError) -> KernelError:
-    """The error of a call of an operator."""
-    shown = ", ".join(f"{name}={_shown(value)}" for name, value in call.bind().items())
+    """The KernelError for an operator call that cuDNN failed."""
+    arguments = ", ".join(f"{name}={_format(value)}" for name, value in call.bind().items())
     return KernelError(
         call.op.name,
-        f"{error} for {shown}",
+        f"{error} for {arguments}",
         "calls that cuDNN supports",
         'run it elsewhere: with meta.with_dialect(["torch", "tvm"])',
     )
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, TensorType) else repr(value)
 
 
-def unfit(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
-    """Why a call is not for cuDNN whatever the operator: dtypes, sizes."""
+def unsupported_tensors(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
+    """Why cuDNN supports no operator on these tensors (symbolic or empty shape, dtype, size), or None."""
     for t in (*call.tensors(), *call.outputs()):
         if not t.is_static:
-            return f"the shape {t.shape} is symbolic: cuDNN describes tensors of known sizes"
+            return f"the shape {t.shape} is symbolic: cuDNN needs static sizes"
         if t.dtype not in allowed:
-            return f"dtype {t.dtype}, of {', '.join(allowed)}"
+            return f"dtype {t.dtype} is not one of {', '.join(allowed)}"
         size: Any = t.size
         if size == 0:
             return "an empty tensor"
-        if size >= _LARGEST:
+        if size >= _MAX_SIZE:
             return f"{size} elements: cuDNN counts them in 32 bits"
     return None
 
 
 @cache
-def filled(value: float, count: int, dtype: str, device: Device) -> Any:
-    """A tensor of `count` equal elements on a device, to be read only."""
+def constant_vector(value: float, count: int, dtype: str, device: Device) -> Any:
+    """A cached, read-only vector of `count` equal elements on a device."""
     import numpy as np
 
     host = numpy_arrays.from_numpy(np.full((count,), value, dtypes.to_numpy(dtype)))
@@ -87,6 +87,7 @@ def filled(value: float, count: int, dtype: str, device: Device) -> Any:
 
 
 def product(sizes: Sequence[Any]) -> int:
+    """The product of static sizes."""
     out = 1
     for size in sizes:
         out *= int(size)
@@ -94,6 +95,6 @@ def product(sizes: Sequence[Any]) -> int:
 
 
 def around(shape: Sequence[Any], axis: int) -> tuple[int, int, int]:
-    """How many elements there are before, along and after an axis."""
+    """The numbers of elements before, along and after an axis."""
     before, size, after = dim.around(tuple(shape), axis)
     return int(before), int(size), int(after)

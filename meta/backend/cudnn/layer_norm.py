@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meta.backend.cudnn import frontend, plans
 from meta.backend.cudnn.frontend import Graph
-from meta.backend.cudnn.handle import Handle, handles
-from meta.backend.cudnn.kernel import Run, filled, product, unfit
+from meta.backend.cudnn.handle import Handle, handle_getter
+from meta.backend.cudnn.kernel import Run, constant_vector, product, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
 from meta.backend.memory import allocation
 from meta.device import Device
@@ -48,7 +48,7 @@ class Problem:
 
 
 def problem(call: CallInfo, phase: str) -> Problem:
-    """The problem of a call, whose axes are the last ones."""
+    """The problem of a call that normalises the last axes."""
     args = call.bind()
     x: TensorType = args["x"]
     columns = product([x.shape[a] for a in args["axis"]])
@@ -57,19 +57,17 @@ def problem(call: CallInfo, phase: str) -> Problem:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """Why cuDNN's layer norm does not take the arguments, or None."""
-    reason = unfit(call, _DTYPES)
+    """Why cuDNN's layer norm does not support the arguments, or None."""
+    reason = unsupported_tensors(call, _DTYPES)
     if reason:
         return reason
     args = call.bind()
     x, axis = args["x"], args["axis"]
     last = set(range(x.ndim - len(axis), x.ndim))
     if {a % x.ndim for a in axis} != last:
-        return f"axes {axis} of rank {x.ndim}: cuDNN normalises the last ones"
+        return f"axes {axis} of rank {x.ndim}: cuDNN normalises the last axes"
     dtypes = {args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)}
-    return (
-        f"scale and bias are {' and '.join(sorted(dtypes))}: cuDNN takes them in one dtype" if len(dtypes) > 1 else None
-    )
+    return f"scale and bias are {' and '.join(sorted(dtypes))}: cuDNN needs one dtype" if len(dtypes) > 1 else None
 
 
 def without_plan(call: CallInfo) -> str | None:
@@ -77,7 +75,7 @@ def without_plan(call: CallInfo) -> str | None:
     reason = frontend.missing()
     if reason:
         return reason
-    handle = handles(call.device)()
+    handle = handle_getter(call.device)()
     phases = ("infer",) if call.op.name == "layer_norm" else ("train", "backward")
     return next((s.refusal for p in phases if (s := _solve(problem(call, p), handle)).refusal), None)
 
@@ -114,13 +112,13 @@ def _solve(target: Problem, handle: Handle) -> Solution:
 
 def forward(call: CallInfo) -> Run:
     """`run(x, *parameters, y)`."""
-    target, args, current = problem(call, "infer"), call.bind(), handles(call.device)
+    target, args, current = problem(call, "infer"), call.bind(), handle_getter(call.device)
     solution, eps = _solve(target, current()), ctypes.c_float(args["eps"])
     fixed = {EPS: ctypes.addressof(eps)}
     names: list[int] = []
     for name, number, value in (("scale", SCALE, 1.0), ("bias", BIAS, 0.0)):
         if args[name] is None:
-            fixed[number] = filled(value, target.columns, target.parameter, target.device).data_ptr()
+            fixed[number] = constant_vector(value, target.columns, target.parameter, target.device).data_ptr()
         else:
             names.append(number)
 
@@ -137,13 +135,13 @@ class _Gradient:
 
     def __init__(self, call: CallInfo) -> None:
         target, device = problem(call, "train"), call.device
-        self.current = handles(device)
+        self.current = handle_getter(device)
         handle = self.current()
         self.forward = _solve(target, handle)
         self.backward = _solve(problem(call, "backward"), handle)
         self.eps = ctypes.c_float(call.bind()["eps"])
-        self.one = filled(1.0, target.columns, target.parameter, device).data_ptr()
-        self.zero = filled(0.0, target.columns, target.parameter, device).data_ptr()
+        self.one = constant_vector(1.0, target.columns, target.parameter, device).data_ptr()
+        self.zero = constant_vector(0.0, target.columns, target.parameter, device).data_ptr()
         data, statistics = (target.rows, target.columns), (target.rows,)
         self.new = {
             Y: allocation.allocator(tensor_type(data, target.dtype, device)),

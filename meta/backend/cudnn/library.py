@@ -1,4 +1,4 @@
-"""cuDNN's C library: where it is, its functions, and why the dialect is off where it is not usable."""
+"""cuDNN's C library: search, functions, and the reason if it is unavailable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from meta.backend.cudnn.functions import Functions, StatusError
 
 NAME: Final = "libcudnn.so.9"
 _BUNDLES: Final = ("nvidia/cudnn/lib", "torch/lib")
-"""Where the wheels nvidia-cudnn-* and those of torch keep it, under a folder of packages."""
-_LEAST: Final = 90000
+"""Folders of the library in the wheels nvidia-cudnn-* and torch, under a folder of packages."""
+_MIN_VERSION: Final = 90000
 
 _SIGNATURES: Final = {
     "cudnnCreate": "p",
@@ -38,8 +38,7 @@ _SIGNATURES: Final = {
 
 
 def candidates() -> Iterator[str]:
-    """Files that may be the library, in the order in which nvidia-cudnn-frontend looks for it too: both must end up
-    with the same one."""
+    """Possible paths of the library, in the search order of nvidia-cudnn-frontend: both must load the same one."""
     folders = [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if f]
     folders += [Path(f) / bundle for f in sys.path if f for bundle in _BUNDLES]
     seen: set[str] = set()
@@ -52,9 +51,9 @@ def candidates() -> Iterator[str]:
 
 
 def find() -> tuple[Any, str]:
-    """The library and where it was found. Raises OSError that lists where it was not."""
+    """The library and its path. Raises OSError with the paths tried."""
     try:
-        return ctypes.CDLL(NAME, os.RTLD_NOLOAD | os.RTLD_NOW), f"{NAME} (loaded already)"
+        return ctypes.CDLL(NAME, os.RTLD_NOLOAD | os.RTLD_NOW), f"{NAME} (already loaded)"
     except OSError:
         pass
     tried: list[str] = []
@@ -67,7 +66,7 @@ def find() -> tuple[Any, str]:
 
 
 def bind(library: Any) -> Functions:
-    """The functions of a loaded library, with its own words for its errors."""
+    """The functions of a loaded library; errors have the library's messages."""
     library.cudnnGetErrorString.restype = ctypes.c_char_p
 
     def explain(status: int) -> tuple[str, str]:
@@ -81,14 +80,14 @@ def bind(library: Any) -> Functions:
 
 @cache
 def functions() -> Functions:
-    """The functions of cuDNN. Raises OSError where it is not installed."""
+    """The functions of cuDNN. Raises OSError if it is not installed."""
     return bind(find()[0])
 
 
 def probe() -> str | None:
-    """Why cuDNN cannot be used on this machine, None when it can."""
+    """Why cuDNN is unavailable on this machine, or None."""
     if not sys.platform.startswith("linux"):
-        return f"cuDNN is looked for on Linux only, not on {sys.platform}"
+        return f"cuDNN is supported on Linux only, not on {sys.platform}"
     reason = cuda.probe()
     if reason:
         return reason
@@ -97,8 +96,8 @@ def probe() -> str | None:
         version = int(library.cudnnGetVersion())
     except (OSError, AttributeError) as error:
         return str(error)
-    if version < _LEAST:
-        return f"{path} is cuDNN {version}, at least {_LEAST} is needed"
+    if version < _MIN_VERSION:
+        return f"{path} is cuDNN {version}; at least {_MIN_VERSION} is needed"
     return None
 
 

@@ -1,5 +1,5 @@
-"""Plans of graphs: found once for each problem; of several, the fastest is chosen by measuring them on the first call's
-tensors. A problem is found again by its value, so that eager calls and programs, and all threads, share its plan."""
+"""Execution plans, built once per problem. If a problem has several, the first call measures them on its tensors and
+keeps the fastest. Eager calls, programs and threads share the plans of equal problems."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from meta.errors import KernelError
 
 
 class Solution:
-    """The plans of a problem. refusal: why there are none."""
+    """The plans of a problem. refusal: why there are none, or None."""
 
-    def __init__(self, describe: Callable[[], Graph], most: int, avoid: Sequence[str]) -> None:
+    def __init__(self, build_graph: Callable[[], Graph], limit: int, avoid: Sequence[str]) -> None:
         self.refusal: str | None = None
         self._workspace: Workspace | None = None
         self._lock = RLock()
         try:
-            self._graph = describe()
-            self._plans = self._graph.plan(most, avoid)
+            self._graph = build_graph()
+            self._plans = self._graph.build_plans(limit, avoid)
         except StatusError as error:
             self.refusal = str(error)
             return
@@ -30,21 +30,21 @@ class Solution:
             self._workspace = self._graph.select(self._plans[0])
 
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
-        """Launch the fastest plan. Raises StatusError, and KernelError when it is not chosen yet during capture."""
-        workspace = self._workspace or self._chosen(handle, addresses)
+        """Launch the fastest plan. Raises StatusError, and KernelError if a capture runs before the plan is chosen."""
+        workspace = self._workspace or self._choose_plan(handle, addresses)
         scratch = workspace.take()
         self._graph.run(handle, addresses, address(scratch))
 
-    def _chosen(self, handle: Handle, addresses: Mapping[int, int]) -> Workspace:
+    def _choose_plan(self, handle: Handle, addresses: Mapping[int, int]) -> Workspace:
         if self.refusal:
             raise StatusError("nvidia-cudnn-frontend", self.refusal)
         with self._lock:
             if self._workspace is None:
-                if driver.capturing(handle.stream):
+                if driver.is_capturing(handle.stream):
                     raise KernelError(
                         "cudnn",
-                        f"{self._graph.what} first runs while a CUDA graph is captured, where plans cannot be measured",
-                        "calls that ran before",
+                        f"{self._graph.description} has no plan yet, and plans cannot be measured in a CUDA graph",
+                        "a call that ran before the capture",
                         "run it once before the capture",
                     )
                 self._workspace = self._graph.select(self._graph.fastest(handle, self._plans, addresses))
@@ -52,20 +52,21 @@ class Solution:
 
 
 LIMIT = 1024
-"""Problems that are remembered; a program that meets more starts over. Kernels keep the solutions that they use."""
+"""Problems whose solutions are kept; beyond it, all are dropped. Kernels keep the solutions that they use."""
 _solutions: dict[Hashable, Solution] = {}
 _lock = RLock()
 
 
-def solve(problem: Hashable, describe: Callable[[], Graph], most: int = 1, avoid: Sequence[str] = ()) -> Solution:
-    """The solution of a problem, looked for once: its graph by `describe`, of which up to `most` plans are compared,
-    those with a numerical note in `avoid` left out."""
-    found = _solutions.get(problem)
-    if found is None:
+def solve(problem: Hashable, build_graph: Callable[[], Graph], limit: int = 1, avoid: Sequence[str] = ()) -> Solution:
+    """The cached or new solution of a problem.
+
+    build_graph: builds its graph.  limit: plans to compare.  avoid: numerical notes that plans must not have."""
+    solution = _solutions.get(problem)
+    if solution is None:
         with _lock:
-            found = _solutions.get(problem)
-            if found is None:
+            solution = _solutions.get(problem)
+            if solution is None:
                 if len(_solutions) >= LIMIT:
                     _solutions.clear()
-                found = _solutions[problem] = Solution(describe, most, avoid)
-    return found
+                solution = _solutions[problem] = Solution(build_graph, limit, avoid)
+    return solution

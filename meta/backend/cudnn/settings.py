@@ -1,7 +1,7 @@
-"""What users may choose about cuDNN.
+"""Settings of cuDNN.
 
-TF32: on GPUs from Ampere on, float32 convolutions may multiply in TF32 (10 bits of mantissa, sums in float32). As in
-torch that is allowed unless switched off: by `allow_tf32(False)`, or by META_CUDNN_TF32=0 in the environment.
+TF32: from Ampere on, float32 convolutions may multiply in TF32 (10 bits of mantissa, sums in float32). It is allowed by
+default, as in torch; `allow_tf32(False)` or META_CUDNN_TF32=0 in the environment disables it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _tf32: bool | None = None
 
 
 def tf32_allowed() -> bool:
-    """Whether convolutions of float32 may multiply in TF32. Raises ArgumentError for an unknown META_CUDNN_TF32."""
+    """Whether float32 convolutions may multiply in TF32. Raises ArgumentError for an unknown META_CUDNN_TF32."""
     return _from_environment() if _tf32 is None else _tf32
 
 
 def allow_tf32(allowed: bool | None) -> None:
-    """Let convolutions of float32 multiply in TF32 or not, in all threads, also in kernels that exist already; None
-    goes back to the environment's answer. Programs captured in a CUDA graph stay as they were captured."""
+    """Allow float32 convolutions to multiply in TF32, or not, in all threads and in existing kernels too; None restores
+    the environment's setting. Programs captured in a CUDA graph keep the setting of the capture."""
     global _tf32
     _tf32 = allowed
 
 
 def _from_environment() -> bool:
-    given = os.environ.get("META_CUDNN_TF32", "1")
-    if given not in ("0", "1"):
-        raise ArgumentError("cudnn", f"META_CUDNN_TF32 is {given!r}", "0 or 1")
-    return given == "1"
+    value = os.environ.get("META_CUDNN_TF32", "1")
+    if value not in ("0", "1"):
+        raise ArgumentError("cudnn", f"META_CUDNN_TF32 is {value!r}", "0 or 1")
+    return value == "1"

@@ -1,1 +1,1 @@
-"""Memory of arrays: allocation, and what is shared with NumPy and through DLPack."""
+"""Memory of arrays: allocation, and sharing with NumPy and through DLPack."""

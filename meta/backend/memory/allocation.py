@@ -1,6 +1,4 @@
-"""Allocation, views and copies of tensors through TVM's runtime.
-
-An allocation is compact and row-major."""
+"""Allocation, views and copies of tensors through TVM's runtime. Allocated tensors are compact and row-major."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ from meta.ir.type import TensorType
 
 
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
-    """An uninitialised compact tensor; on CUDA from the pool of the current stream. Raises DeviceError when the device
-    is missing or out of memory."""
+    """Allocate an uninitialised compact tensor; on CUDA from the pool of the current stream.
+
+    Raises DeviceError if the device is missing or out of memory."""
     if on.kind != "cpu":
         return _allocator(shape, dtype, on)()
     try:
@@ -35,12 +34,12 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
 
 
 def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Another shape or same-width dtype over the same memory."""
+    """The memory of `data` with another shape, or another dtype of the same width."""
     return tvm.create_view(data, tvm.Shape(shape), tvm_dtype(dtype), 0)
 
 
-def viewer(t: TensorType) -> Callable[[Any], Any]:
-    """A function that gives the memory of a tensor the shape and dtype of `t`, as fast as possible."""
+def bind_view(t: TensorType) -> Callable[[Any], Any]:
+    """A function that views a tensor with the shape and dtype of `t`; the objects for TVM are prepared in advance."""
     create, shape, dtype = tvm.create_view, tvm.Shape(t.shape), tvm_dtype(t.dtype)
     return lambda data: create(data, shape, dtype, 0)
 
@@ -48,19 +47,18 @@ def viewer(t: TensorType) -> Callable[[Any], Any]:
 def copy_into(source: Any, target: Any) -> None:
     """Copy the elements; the tensors may be on different devices.
 
-    Copies between devices, and on one, are queued on the current stream; the data of a copy from a device to the CPU is
-    there when this returns."""
-    kinds = [int(t.device.dlpack_device_type()) for t in (source, target)]
-    if CUDA not in kinds:
+    Copies that involve a GPU are queued on the current stream; a copy to the CPU is finished on return."""
+    source_kind, target_kind = (int(t.device.dlpack_device_type()) for t in (source, target))
+    if CUDA not in (source_kind, target_kind):
         tvm.copy_from_to(source, target)
         return
-    count = prod(target.shape) * itemsize(str(target.dtype))
-    if count:
-        on = _device_of(target if kinds[1] == CUDA else source)
-        driver.enter(on)
+    byte_count = prod(target.shape) * itemsize(str(target.dtype))
+    if byte_count:
+        on = _device_of(target if target_kind == CUDA else source)
+        driver.set_device(on)
         stream = current_stream(on)
-        driver.copy(target.data_ptr(), source.data_ptr(), count, stream)
-        if kinds[1] != CUDA:
+        driver.copy(target.data_ptr(), source.data_ptr(), byte_count, stream)
+        if target_kind != CUDA:
             driver.synchronize(stream)
 
 
@@ -69,38 +67,38 @@ def _device_of(data: Any) -> Device:
 
 
 def copy_to(source: Any, dtype: str, on: Device) -> Any:
-    """A copy on `on`."""
+    """Copy `source` to a new tensor on `on`."""
     out = empty(tuple(source.shape), dtype, on)
     copy_into(source, out)
     return out
 
 
 def allocator(t: TensorType) -> Callable[[], Any]:
-    """A function of no arguments that allocates an uninitialised tensor of type `t`, as fast as possible."""
+    """A function of no arguments that allocates an uninitialised tensor of type `t`."""
     return _allocator(t.shape, t.dtype, t.device)  # type: ignore[arg-type]
 
 
 def _allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], Any]:
     handle = tvm_device(on)
     if on.kind == "cpu":
-        _require_room(shape, dtype)
+        _check_memory(shape, dtype)
         return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), handle, None)
     stream = partial(tvm.current_stream, CUDA, on.index)
     return pool.allocator(tvm.Shape(shape), tvm_dtype(dtype), prod(shape) * itemsize(dtype), on, stream)
 
 
-def _require_room(shape: tuple[int, ...], dtype: str) -> None:
-    """Raise DeviceError for a tensor beyond all of this machine's memory, which the allocator would only abort on."""
-    count = prod(shape) * itemsize(dtype)
+def _check_memory(shape: tuple[int, ...], dtype: str) -> None:
+    """Raise DeviceError for a tensor larger than this machine's memory, where the allocator would abort the process."""
+    byte_count = prod(shape) * itemsize(dtype)
     memory = _host_memory()
-    if count > 2 * memory:
-        wrong = f"cannot allocate {shape} {dtype} on cpu: {count:,} bytes"
-        raise DeviceError("memory", wrong, f"at most {memory:,}", "use smaller arrays")
+    if byte_count > 2 * memory:
+        problem = f"cannot allocate {shape} {dtype} on cpu: {byte_count:,} bytes"
+        raise DeviceError("memory", problem, f"at most {memory:,}", "use smaller arrays")
 
 
 @cache
 def _host_memory() -> int:
-    """Bytes of memory; a bound that nothing reaches where the system does not say."""
+    """Bytes of the host's memory; 2**62 on systems that do not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

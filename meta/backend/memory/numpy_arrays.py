@@ -1,7 +1,7 @@
-"""Tensors made from NumPy arrays and seen as such.
+"""Tensors from NumPy arrays, and NumPy arrays from tensors.
 
-The memory of an array is shared when it is compact, writable and in native byte order. It may start at any address:
-kernels are built for that. Other memory is copied."""
+Both share memory if the array is compact, writable and in native byte order; other arrays are copied. Kernels accept
+memory at any address."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def from_numpy(array: Any, copy: bool = False) -> Any:
 
     tvm_ffi = ffi()
     dtype = dtypes.canonical(array.dtype)
-    if copy or not _sharable(array):
+    if copy or not _is_sharable(array):
         array = np.array(array, dtypes.to_numpy(dtype), order="C", copy=True)
     if dtype != "bfloat16":
-        return compact(tvm_ffi.from_dlpack(array), array.shape, dtype)
+        return reset_strides(tvm_ffi.from_dlpack(array), array.shape, dtype)
     return view(tvm_ffi.from_dlpack(array.view(np.uint16)), tuple(array.shape), "bfloat16")
 
 
-def _sharable(array: Any) -> bool:
+def _is_sharable(array: Any) -> bool:
     flags = array.flags
     return bool(flags.c_contiguous and flags.writeable and flags.aligned and array.dtype.isnative)
 
 
-def compact(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """The same memory with the strides that kernels check for: others may give anything for axes of size 1."""
+def reset_strides(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    """The same memory with row-major strides, which kernels check: other libraries give axes of size 1 any stride."""
     expected = 1
     for size, stride in zip(reversed(shape), reversed(tuple(data.strides)), strict=True):
         if stride != expected:
@@ -44,40 +44,41 @@ def compact(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def host_array(data: Any, dtype: Any) -> Any:
-    """`data` (numbers, nests of them, or an array) as a NumPy array of `dtype`; Python floats are float32 without one.
+    """`data` (numbers, nested lists of numbers, or an array) as a NumPy array of `dtype`; the default for Python floats
+    is float32.
 
-    Raises ArgumentError for data that is ragged, no numbers, or Python integers that `dtype` does not hold."""
+    Raises ArgumentError for ragged or non-numeric data and for Python integers outside the range of `dtype`."""
     import numpy as np
 
     try:
         host = np.asarray(data)
     except ValueError as error:
-        wrong = f"cannot make an array: {error}"
-        raise ArgumentError("array", wrong, "numbers in equal-length lists") from None
-    kind: Any = host.dtype
-    if kind.kind in "OSU":
-        what = "integers beyond 64 bits" if _is_int(host) else "text" if kind.kind in "SU" else "objects"
+        problem = f"cannot make an array: {error}"
+        raise ArgumentError("array", problem, "numbers in equal-length lists") from None
+    source: Any = host.dtype
+    if source.kind in "OSU":
+        content = "integers beyond 64 bits" if _is_int(host) else "text" if source.kind in "SU" else "objects"
         raise ArgumentError(
-            "array", f"{type(data).__name__} holds {what}", "numbers in equal-length lists of a supported dtype"
+            "array", f"{type(data).__name__} holds {content}", "numbers in equal-length lists of a supported dtype"
         )
-    foreign = hasattr(data, "dtype")
-    if dtype is None and not foreign and kind == np.float64:
+    is_array = hasattr(data, "dtype")
+    if dtype is None and not is_array and source == np.float64:
         dtype = "float32"
-    name = dtypes.canonical(kind.name if dtype is None else dtype, "array")
-    wanted = dtypes.to_numpy(name)
-    if kind == wanted:
+    name = dtypes.canonical(source.name if dtype is None else dtype, "array")
+    target = dtypes.to_numpy(name)
+    if source == target:
         return host
-    if not foreign:
-        check_held(host, name)
-    return host.astype(wanted)
+    if not is_array:
+        check_range(host, name)
+    return host.astype(target)
 
 
 def _is_int(host: Any) -> bool:
     return host.dtype.kind == "O" and all(isinstance(x, int) for x in host.ravel())
 
 
-def check_held(host: Any, dtype: str) -> None:
-    """Raise ArgumentError unless `dtype`, when it is one of integers, holds the numbers (without their fractions)."""
+def check_range(host: Any, dtype: str) -> None:
+    """Raise ArgumentError if `dtype` is an integer dtype and a number, rounded towards zero, is outside its range."""
     if not dtypes.is_int(dtype) or host.dtype == bool:
         return
     low, high = dtypes.int_range(dtype)
@@ -89,7 +90,7 @@ def check_held(host: Any, dtype: str) -> None:
 
 
 def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
-    """A NumPy array sharing the memory of a CPU tensor; a copy of one on another device."""
+    """A NumPy array that shares the memory of a CPU tensor, or a copy of a tensor on another device."""
     import numpy as np
 
     if on.kind != "cpu":

@@ -1,1 +1,1 @@
-"""What the NumPy implementations share."""
+"""Random bits and dtypes of the NumPy implementations."""

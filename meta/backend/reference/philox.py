@@ -20,8 +20,8 @@ _HALF: Final = np.uint64(32)
 
 
 def words(key: Array, shape: tuple[int, ...]) -> list[Array]:
-    """Four arrays of uint32: for each element of a tensor of `shape` the block at its position in the stream `key`
-    (int64: seed, offset)."""
+    """Four uint32 arrays of `shape`: the block of each element, at its position in the stream `key` (int64: seed,
+    offset)."""
     seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
     index = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     counter = [index & _LOW, index >> _HALF, *(np.broadcast_to(v, shape) for v in (offset & _LOW, offset >> _HALF))]
@@ -29,7 +29,7 @@ def words(key: Array, shape: tuple[int, ...]) -> list[Array]:
 
 
 def philox(counter: list[Array], key: list[Array]) -> list[Array]:
-    """The block of a counter of four 32-bit words and a key of two, all held in uint64."""
+    """The block of a counter (four 32-bit words) and a key (two), each word a uint64."""
     c0, c1, c2, c3 = counter
     for i in range(ROUNDS):
         k0, k1 = ((k + np.uint64(w * i & 0xFFFFFFFF)) & _LOW for k, w in zip(key, WEYL, strict=True))
@@ -39,12 +39,12 @@ def philox(counter: list[Array], key: list[Array]) -> list[Array]:
 
 
 def uniform01(key: Array, shape: tuple[int, ...], dtype: str = "float32") -> Array:
-    """Uniform in [0, 1), with as many bits as `dtype` holds: float64 for that dtype, else float32."""
+    """Uniform numbers in [0, 1) with the significand bits of `dtype`: float64 for that dtype, float32 otherwise."""
     return unit(words(key, shape), dtype)
 
 
 def unit(block: list[Array], dtype: str) -> Array:
-    """The same from the words of each element's block."""
+    """`uniform01` from the words of each element's block."""
     if dtype == "float64":
         bits = (block[0].astype(np.uint64) << _HALF | block[1].astype(np.uint64)) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
@@ -53,7 +53,7 @@ def unit(block: list[Array], dtype: str) -> Array:
 
 
 def integer(key: Array, shape: tuple[int, ...], low: int, high: int) -> Array:
-    """int64 in [low, high)."""
+    """Uniform int64 in [low, high)."""
     first, second, *_ = words(key, shape)
     bits = second.astype(np.uint64) << _HALF | first.astype(np.uint64)
     span = np.uint64(max(high - low, 1))

@@ -1,4 +1,4 @@
-"""The dtypes that NumPy computes in: half precisions in float32."""
+"""Accumulation dtypes of the NumPy implementations: half precisions compute in float32."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from meta.ir.type import tensor_type
 
 
 def widen(x: Any) -> Any:
-    """The array in the dtype it is computed in; None stays None."""
+    """Cast half precisions to float32; None stays None."""
     return x.astype(np.float32) if x is not None and x.dtype.name in dtypes.HALVES else x
 
 
-def together(*operands: Any) -> list[Any]:
-    """Arrays and Python numbers as arrays of their common dtype, halves as float32."""
-    kinds = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
-    dtype = promoted_dtype(*kinds)
+def promote(*operands: Any) -> list[Any]:
+    """Cast arrays and Python numbers to their common dtype, half precisions to float32."""
+    types = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
+    dtype = promoted_dtype(*types)
     common = np.dtype(dtypes.accumulation_dtype(dtype))
     return [np.asarray(x).astype(common) for x in operands]
 
 
 def floating(x: Any) -> Any:
-    """x itself, or as float64 when it is of integers or booleans."""
+    """Cast integers and booleans to float64; floating dtypes stay."""
     return x if x.dtype.kind == "f" else x.astype(np.float64)

@@ -1,11 +1,11 @@
 """Kernels from functions on torch tensors.
 
-A payload is `function(*args in schema order, *, out)`: it gets torch tensors that share memory with the operands and
-writes its results into `out` (a torch tensor, or a tuple of them). A payload that is a `Maker` is asked once a call
-type for `function(*inputs, *outputs)`, with everything but the tensors already decided.
+A payload is `function(*args in schema order, *, out)`: it receives torch tensors that share memory with the operands
+and writes its results into `out` (a torch tensor, or a tuple of them). A `Specialised` payload returns, once per call
+type, `function(*inputs, *outputs)` with the other arguments fixed.
 
-A view of a tensor costs 0.6 us (torch.from_dlpack would take 1.6: it asks for devices and streams, which is done here
-once a kernel), so tiny problems belong to other dialects. Nothing is recorded: views require no gradient.
+A view of a tensor costs 0.6 us (torch.from_dlpack takes 1.6: it looks up devices and streams, which happens here once
+per kernel), so other dialects run tiny problems. Torch records no gradients, because views do not require them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", from_dl
 _current_stream: Callable[[int], int] = getattr(
     torch._C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
 )
-"""Torch's stream of a GPU, without an object made for it."""
+"""Torch's stream on a GPU, as a handle."""
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
-    """A payload that makes a function for the arguments of a call."""
+class Specialised:
+    """A payload that builds a function for the arguments of a call."""
 
-    make: Callable[[CallInfo], Callable[..., Any]]
+    build: Callable[[CallInfo], Callable[..., Any]]
 
 
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
-    function = payload.make(call) if isinstance(payload, Maker) else _bound(payload, call)
+    function = payload.build(call) if isinstance(payload, Specialised) else _bind_attributes(payload, call)
     run = _on_views(function, len(call.tensors()) + len(call.outputs()))
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
@@ -59,42 +59,42 @@ def _on_views(function: Callable[..., Any], count: int) -> Kernel:
 
 
 def _on_stream(run: Kernel, device: Device) -> Kernel:
-    """`run` on the stream that the other kernels of this thread use."""
-    where, index = torch.device(device.kind, device.index), device.index
-    ours, theirs = streams.stream_getter(device), _current_stream
+    """`run` on the current stream of this thread's kernels."""
+    torch_device, index = torch.device(device.kind, device.index), device.index
+    current_stream, torch_stream = streams.stream_getter(device), _current_stream
 
     def on_stream(*raw: Any) -> None:
-        stream = ours()
-        if stream == theirs(index):
+        stream = current_stream()
+        if stream == torch_stream(index):
             return run(*raw)
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream, where)):
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream, torch_device)):
             return run(*raw)
 
     return on_stream
 
 
-def _bound(payload: Callable[..., None], call: CallInfo) -> Callable[..., Any]:
-    """The payload as a function of inputs and outputs alone."""
+def _bind_attributes(payload: Callable[..., None], call: CallInfo) -> Callable[..., Any]:
+    """The payload as a function of the inputs and outputs, with the attributes of the call fixed."""
     counts = [len(flat_types((arg,))) if isinstance(arg, tuple) else int(bool(flat_types((arg,)))) for arg in call.args]
-    attributes = call.args
-    count, single = sum(counts), len(call.outputs()) == 1
+    arguments, input_count, single = call.args, sum(counts), len(call.outputs()) == 1
 
     def function(*tensors: Any) -> None:
         inputs = iter(tensors)
-        args = [_fill(a, n, inputs) for a, n in zip(attributes, counts, strict=True)]
-        payload(*args, out=tensors[count] if single else tensors[count:])
+        args = [_take_inputs(arg, count, inputs) for arg, count in zip(arguments, counts, strict=True)]
+        payload(*args, out=tensors[input_count] if single else tensors[input_count:])
 
     return function
 
 
-def _fill(arg: Any, count: int, inputs: Any) -> Any:
+def _take_inputs(arg: Any, count: int, inputs: Any) -> Any:
+    """The next `count` inputs for an argument of tensors; any other argument itself."""
     if not count:
         return arg
     return [next(inputs) for _ in range(count)] if isinstance(arg, tuple) else next(inputs)
 
 
 def private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
-    """A maker of scopes in which torch allocates from a pool of its own, on the stream that our kernels use."""
+    """A function that opens a scope in which torch allocates from a new private pool."""
     pool = torch.cuda.MemPool()
-    where = torch.device(on.kind, on.index)
-    return lambda: torch.cuda.use_mem_pool(pool, where)
+    torch_device = torch.device(on.kind, on.index)
+    return lambda: torch.cuda.use_mem_pool(pool, torch_device)

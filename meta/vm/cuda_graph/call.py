@@ -46,10 +46,10 @@ class GraphCall:
         self.on = on
         self.scopes = tuple(scopes)
         self.moving = tuple(moving)
-        driver.enter(on)
+        driver.set_device(on)
         self.stream = _side_stream(on)
-        self.pool = pool.device_pools(on).private_pool(self.stream)
-        with pool.device_pools(on).privately(self.pool):
+        self.pool = pool.require_pools(on).create_private_pool(self.stream)
+        with pool.require_pools(on).use_private_pool(self.pool):
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
             self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
         self.targets = [allocation.view(storages[t.storage], t.shape, t.dtype) for t in destinations.tensors]
@@ -68,7 +68,7 @@ class GraphCall:
         """Run the program on raw tensors; the results are new tensors."""
         with self.lock:
             here = streams.current_stream(self.on)
-            driver.enter(self.on)
+            driver.set_device(self.on)
             for i, static in zip(self.moving, self.inputs, strict=True):
                 allocation.copy_into(data[i], static)
             fixed = [x for i, x in enumerate(data) if i not in self.moving]
@@ -83,15 +83,15 @@ class GraphCall:
         for i, static in zip(self.moving, self.inputs, strict=True):
             args[i] = static
         self.calls += 1
-        driver.wait_for(self.stream, here)
+        driver.make_stream_wait(self.stream, here)
         if self.calls > WARM_UP and not self.refusal:
             self._record(args, fixed)
         if self.graph and self.fixed is fixed:
-            driver.wait_for(here, self.stream)
+            driver.make_stream_wait(here, self.stream)
             driver.launch_graph(self.graph, here)
             return
         self._keep(self._inside(args))
-        driver.wait_for(here, self.stream)
+        driver.make_stream_wait(here, self.stream)
 
     def _record(self, args: list[Any], fixed: list[Any]) -> None:
         driver.begin_capture(self.stream)
@@ -114,7 +114,7 @@ class GraphCall:
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
         with ExitStack() as stack:
-            stack.enter_context(pool.device_pools(self.on).privately(self.pool))
+            stack.enter_context(pool.require_pools(self.on).use_private_pool(self.pool))
             before = streams.set_stream(self.on, self.stream)
             stack.callback(streams.set_stream, self.on, before)
             for scope in self.scopes:
@@ -142,5 +142,5 @@ def _side_stream(on: Device) -> int:
     """The stream of a device on which calls run until they are recorded."""
     stream = _streams.get(on)
     if stream is None:
-        stream = _streams[on] = driver.new_stream()
+        stream = _streams[on] = driver.create_stream()
     return stream

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from meta.backend.cudnn import frontend, plans
 from meta.backend.cudnn.frontend import Graph
-from meta.backend.cudnn.handle import Handle, handles
-from meta.backend.cudnn.kernel import Run, product, unfit
+from meta.backend.cudnn.handle import Handle, handle_getter
+from meta.backend.cudnn.kernel import Run, product, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.op.dialect.cudnn import DIALECT
@@ -87,7 +87,7 @@ def unsuited(call: CallInfo) -> str | None:
     q, v = args["q"], args["v"]
     if q.dtype not in _DTYPES:
         return f"dtype {q.dtype}, of {', '.join(_DTYPES)}"
-    reason = unfit(call, (*_DTYPES, "float32"))
+    reason = unsupported_tensors(call, (*_DTYPES, "float32"))
     if reason:
         return reason
     for name, t in (("q", q), ("v", v)):
@@ -98,7 +98,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses an attention."""
-    return frontend.missing() or _solve(problem(call), handles(call.device)()).refusal
+    return frontend.missing() or _solve(problem(call), handle_getter(call.device)()).refusal
 
 
 def _build_graph(target: Problem, handle: Handle) -> Graph:
@@ -126,7 +126,7 @@ def _solve(target: Problem, handle: Handle) -> Solution:
 
 def _kernel_maker(numbers: _Ints) -> Any:
     def make(call: CallInfo) -> Run:
-        current = handles(call.device)
+        current = handle_getter(call.device)
         solution = _solve(problem(call), current())
 
         def run(*raw: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from meta.backend.cudnn import frontend, plans, settings
 from meta.backend.cudnn.frontend import Graph
-from meta.backend.cudnn.handle import Handle, handles
-from meta.backend.cudnn.kernel import Run, unfit
+from meta.backend.cudnn.handle import Handle, handle_getter
+from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.op import windows
@@ -102,7 +102,7 @@ def _solution(wanted: Problem, handle: Handle) -> Solution:
 
 def unsuited(call: CallInfo) -> str | None:
     """The reason why cuDNN does not support the arguments."""
-    reason = unfit(call)
+    reason = unsupported_tensors(call)
     if reason:
         return reason
     wanted = problem(call, settings.tf32_allowed())
@@ -115,12 +115,12 @@ def unsuited(call: CallInfo) -> str | None:
 def without_plan(call: CallInfo) -> str | None:
     """The reason why cuDNN refuses the convolution."""
     missing = frontend.missing()
-    return missing or _solution(problem(call, settings.tf32_allowed()), handles(call.device)()).refusal
+    return missing or _solution(problem(call, settings.tf32_allowed()), handle_getter(call.device)()).refusal
 
 
 def _convolution(call: CallInfo) -> Run:
     first, second, third = _KINDS[call.op.name.partition("_")[2]][1]
-    current = handles(call.device)
+    current = handle_getter(call.device)
     known: dict[bool, Solution] = {}
     single = call.outputs()[0].dtype == "float32"
 

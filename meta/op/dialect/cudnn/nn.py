@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from meta.backend.cudnn import library
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
-from meta.backend.cudnn.handle import handles
-from meta.backend.cudnn.kernel import Maker, Run, around, unfit
+from meta.backend.cudnn.handle import handle_getter
+from meta.backend.cudnn.kernel import Payload, Run, around, unsupported_tensors
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
@@ -24,12 +24,12 @@ def _describe(t: TensorType, axis: int) -> tuple[Descriptor, int]:
     return tensor(t.dtype, sizes), _INSTANCE if sizes[2] == 1 else _CHANNEL
 
 
-def _forward(algorithm: int) -> Maker:
+def _forward(algorithm: int) -> Payload:
     def make(call: CallInfo) -> Run:
         x, axis = call.args
         descriptor, mode = _describe(x, axis)
         one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxForward, descriptor.pointer
+        current, softmax, d = handle_getter(call.device), library.functions().cudnnSoftmaxForward, descriptor.pointer
 
         def run(x: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer
@@ -40,12 +40,12 @@ def _forward(algorithm: int) -> Maker:
     return make
 
 
-def _backward(algorithm: int) -> Maker:
+def _backward(algorithm: int) -> Payload:
     def make(call: CallInfo) -> Run:
         y, _, axis = call.args
         descriptor, mode = _describe(y, axis)
         one, zero = factor(1.0, y.dtype), factor(0.0, y.dtype)
-        current, softmax, d = handles(call.device), library.functions().cudnnSoftmaxBackward, descriptor.pointer
+        current, softmax, d = handle_getter(call.device), library.functions().cudnnSoftmaxBackward, descriptor.pointer
 
         def run(y: Any, dy: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer
@@ -57,5 +57,5 @@ def _backward(algorithm: int) -> Maker:
 
 
 for _name, _algorithm in (("softmax", _ACCURATE), ("log_softmax", _LOG)):
-    DIALECT.implement(_name, _forward(_algorithm), accepts=unfit)
-    DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=unfit)
+    DIALECT.implement(_name, _forward(_algorithm), accepts=unsupported_tensors)
+    DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=unsupported_tensors)

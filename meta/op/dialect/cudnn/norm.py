@@ -7,8 +7,8 @@ from typing import Any, Final
 from meta.backend.cuda import driver as cuda
 from meta.backend.cudnn import layer_norm, library
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
-from meta.backend.cudnn.handle import handles
-from meta.backend.cudnn.kernel import Run, around, filled, unfit
+from meta.backend.cudnn.handle import handle_getter
+from meta.backend.cudnn.kernel import Run, around, constant_vector, unsupported_tensors
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import DIALECT
@@ -23,7 +23,7 @@ _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 def unsupported(call: CallInfo) -> str | None:
     """Why cuDNN's batch norm does not take the arguments, or None."""
-    reason = unfit(call)
+    reason = unsupported_tensors(call)
     if reason:
         return reason
     args = call.bind()
@@ -64,7 +64,7 @@ class _Channels:
         ]
 
     def _constant(self, value: float) -> int:
-        return filled(value, self.count, self.dtype, self.device).data_ptr()
+        return constant_vector(value, self.count, self.dtype, self.device).data_ptr()
 
     def addresses(self, tensors: Any) -> list[int]:
         """The addresses of all parameters; `tensors` are those of the call."""
@@ -80,7 +80,7 @@ def _train(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
     normalise = library.functions().cudnnBatchNormalizationForwardTraining
     size = parameters.count * (8 if parameters.dtype == "float64" else 4)
 
@@ -107,7 +107,7 @@ def _infer(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handles(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
     normalise = library.functions().cudnnBatchNormalizationForwardInference
 
     def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
@@ -126,7 +126,7 @@ def _backward(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handles(call.device), _Channels(call, ("w", "mean", "invstd"))
+    current, parameters = handle_getter(call.device), _Channels(call, ("w", "mean", "invstd"))
     back = library.functions().cudnnBatchNormalizationBackward
 
     def run(dy: Any, x: Any, *rest: Any, _: Any = descriptors) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from meta.backend.cudnn import library
 from meta.backend.cudnn.descriptors import Descriptor, factor, pooling, tensor
-from meta.backend.cudnn.handle import handles
-from meta.backend.cudnn.kernel import Run, unfit
+from meta.backend.cudnn.handle import handle_getter
+from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
@@ -29,7 +29,7 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
 
 def unsuited(call: CallInfo) -> str | None:
     """The reason why cuDNN's pooling does not support a call."""
-    reason = unfit(call)
+    reason = unsupported_tensors(call)
     if reason:
         return reason
     for axis in _windows(call):
@@ -60,7 +60,7 @@ def _forward(call: CallInfo) -> Run:
     described = _described(call, x.dtype, x.shape, out.shape)  # type: ignore[arg-type]
     kind, large, small = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, pool = handles(call.device), library.functions().cudnnPoolingForward
+    current, pool = handle_getter(call.device), library.functions().cudnnPoolingForward
 
     def run(x: Any, out: Any, _: Any = described) -> None:
         pool(current().pointer, kind, one, large, x.data_ptr(), zero, small, out.data_ptr())

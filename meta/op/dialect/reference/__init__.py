@@ -60,13 +60,13 @@ def elementwise(table: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def _promoted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    from meta.backend.reference.precision import together
+    from meta.backend.reference.precision import promote
 
     tensors = [arg.is_tensor for arg in get(name).schema.args]
 
     def run(*args: Any) -> Any:
         operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
         attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
-        return function(*together(*operands), *attributes)
+        return function(*promote(*operands), *attributes)
 
     return run

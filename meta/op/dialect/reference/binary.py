@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meta.backend.reference.precision import floating, together
+from meta.backend.reference.precision import floating, promote
 from meta.op.dialect.reference import elementwise, plain
 
 Array = Any
@@ -49,7 +49,7 @@ def _trunc_divide(a: Array, b: Array) -> Array:
 
 
 def where(condition: Array, x: Any, y: Any) -> Array:
-    return np.where(condition, *together(x, y))
+    return np.where(condition, *promote(x, y))
 
 
 elementwise({

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from meta import dtype as dtypes
-from meta.backend.torch.bridge import Maker
+from meta.backend.torch.bridge import Specialised
 from meta.op.dialect.torch import DIALECT
 from meta.op.dispatch import CallInfo
 
@@ -74,5 +74,5 @@ def _dense(call: CallInfo) -> Callable[..., Any]:
     return product if bias is None else biased
 
 
-DIALECT.implement("matmul", Maker(_matmul), accepts=_unsupported)
-DIALECT.implement("dense", Maker(_dense), accepts=_unsupported)
+DIALECT.implement("matmul", Specialised(_matmul), accepts=_unsupported)
+DIALECT.implement("dense", Specialised(_dense), accepts=_unsupported)

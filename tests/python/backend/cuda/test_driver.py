@@ -83,9 +83,9 @@ def test_a_failing_call_names_the_function_and_the_error(install: Any) -> None:
 def test_results_come_without_the_status(install: Any) -> None:
     fake = install(cuDeviceGetCount=(OK, 3), cuStreamCreate=(OK, 9), cuStreamIsCapturing=(OK, 1))
     assert driver.device_count() == 3
-    assert driver.new_stream() == 9
-    assert driver.capturing(9)
-    assert not driver.capturing(0)
+    assert driver.create_stream() == 9
+    assert driver.is_capturing(9)
+    assert not driver.is_capturing(0)
     assert driver.call("cuMemFreeAsync", 1, 2) == ()
     assert fake.calls == [
         ("cuDeviceGetCount",), ("cuStreamCreate", 1), ("cuStreamIsCapturing", 9), ("cuMemFreeAsync", 1, 2)
@@ -95,7 +95,7 @@ def test_results_come_without_the_status(install: Any) -> None:
 def test_waiting_destroys_its_event_also_when_it_fails(install: Any) -> None:
     fake = install(cuEventCreate=(OK, "event"), cuStreamWaitEvent=(Status.CUDA_ERROR_NO_DEVICE,))
     with pytest.raises(DeviceError, match="cuStreamWaitEvent"):
-        driver.wait_for(5, 6)
+        driver.make_stream_wait(5, 6)
     assert fake.calls == [
         ("cuEventCreate", 2), ("cuEventRecord", "event", 6), ("cuStreamWaitEvent", 5, "event", 0),
         ("cuEventDestroy", "event"),
@@ -142,11 +142,11 @@ def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatc
         r"install the extra: pip install '\.\[cuda\]'"
     )
     with pytest.raises(DeviceError, match=text.format("driver")):
-        driver.new_stream()
+        driver.create_stream()
     monkeypatch.setattr(nvrtc.tvm, "Target", SimpleNamespace(current=lambda allow_none: None))
     monkeypatch.setattr(nvrtc.tvm, "compute_version", lambda target: "9.0")
     with pytest.raises(DeviceError, match=text.format("nvrtc")):
-        nvrtc.compiled("")
+        nvrtc.compile_source("")
 
 
 def test_nothing_of_cuda_is_imported_before_the_first_call() -> None:
