@@ -43,6 +43,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "Op": "tvm.ir:Op",
         "GlobalVar": "tvm.ir:GlobalVar",
         "structural_equal": "tvm_ffi:structural_equal",
+        "structural_hash": "tvm_ffi:structural_hash",
         "structural_map": "tvm_ffi:structural_map",
         "structural_walk": "tvm_ffi:structural_walk",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",

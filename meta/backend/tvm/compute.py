@@ -34,7 +34,8 @@ class TEImplementation:
         the compute gets an int64 vector (a te.Tensor) in place of each, () for an empty one. All extents of such a
         kernel are independent of each other.
     constants: numbers that are compiled in all the same where a Scalar has that value.
-    source: the file whose contents, with those of the private modules beside it, decide what is compiled.
+    source: the file of this package that registers the compute: its contents, with those of the private modules beside
+        it, decide what is compiled. "" for other computes, which are identified by what they compute.
     """
 
     compute: Compute
@@ -56,8 +57,8 @@ class RuntimeFunction:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes and of the private modules beside it. The sources of lowering are left out: they are
-    part of the identity of a device kind (`target`)."""
+    """A hash of a file of computes and of the private modules beside it; "" where there is none. The sources of
+    lowering are left out: they are part of the identity of a device kind (`target`)."""
     path = Path(source)
     if not path.is_file():
         return ""

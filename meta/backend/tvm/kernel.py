@@ -46,8 +46,8 @@ class KernelSpec:
             "out_ewise_fusable" (matmul and convolution) or "opaque".
         target: a device kind, "cpu" or "cuda".
         index: dtype of sizes and indices; "int32" for elements that it can count.
-        key: with `name`, identifies the compute in the caches beyond this process (a hash of its source). Without
-            it the kernel is kept in memory alone.
+        key: with `name`, identifies the compute on disk (a hash of its source). Without it the unscheduled function
+            does, which is made before the disk is asked.
     """
 
     name: str
@@ -121,8 +121,17 @@ def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
 
 
 def spec_key(spec: KernelSpec) -> Any:
-    """What `spec` is remembered under in this process."""
-    return spec if spec.key else (spec, spec.compute)
+    """The key of `spec` in the memory of this process. It contains `spec`, so that the compute lives as long as its id
+    is in use; `repr` tells equal numbers apart (0.0 and -0.0, 1 and True)."""
+    return spec, repr(spec.args), "" if spec.key else id(spec.compute)
+
+
+def digest(ir: Any) -> str:
+    """A digest of a TVM function or module by its content: the same in every process, and free of source locations.
+
+    The text has all numbers exactly, but leaves out strings of several lines and the data of constants, which are in
+    the structural hash. (TVM's JSON is no alternative: `save_json` of an expression crashes in 0.27.)"""
+    return hashlib.sha256(f"{tvm.structural_hash(ir)}\0{ir.script()}".encode()).hexdigest()
 
 
 def clear_memory() -> None:
@@ -141,21 +150,23 @@ _modules: dict[str, Any] = {}
 def _fill(missing: dict[Any, KernelSpec], kind: str) -> None:
     """Put the kernels into memory. The caller holds the lock."""
     cache = default_cache()
-    symbols = {key: _symbol(spec) for key, spec in missing.items()}
+    unscheduled = {key: prim_func(spec) for key, spec in missing.items() if not spec.key}
+    symbols = {key: _symbol(spec, unscheduled.get(key)) for key, spec in missing.items()}
     if cache is not None:
-        for key, spec in list(missing.items()):
-            kernel = _load(cache, symbols[key]) if spec.key else None
+        for key in list(missing):
+            kernel = _load(cache, symbols[key])
             if kernel is not None:
                 _kernels[key] = kernel
                 del missing[key]
     if not missing:
         return
     target = targets.target(kind)
-    functions = {
-        symbols[key]: patterns.schedule(prim_func(spec), spec.pattern, target) for key, spec in missing.items()
-    }
+    functions: dict[str, Any] = {}
+    for key, spec in missing.items():
+        function = unscheduled[key] if key in unscheduled else prim_func(spec)
+        functions[symbols[key]] = patterns.schedule(function, spec.pattern, target)
     module = library.compile_functions(functions, target)
-    if cache is not None and all(spec.key for spec in missing.values()):
+    if cache is not None:
         name = hashlib.sha256("\0".join(sorted(functions)).encode()).hexdigest()
         stored = library.store(cache, name, module)
         module = module if stored is None else stored
@@ -182,9 +193,12 @@ def _load(cache: Any, symbol: str) -> Kernel | None:
     return module[symbol]
 
 
-def _symbol(spec: KernelSpec) -> str:
-    """The kernel's symbol, which is also its key on disk: it names everything that the machine code depends on."""
-    facts = (spec.name, spec.key, spec.args, spec.outs, spec.pattern, spec.index, targets.identity(spec.target))
+def _symbol(spec: KernelSpec, unscheduled: Any | None) -> str:
+    """The kernel's symbol, which is also its key on disk: a digest of everything that the machine code depends on.
+
+    unscheduled: the function of a spec without a key."""
+    compute = (spec.key, spec.args, spec.outs) if unscheduled is None else digest(unscheduled)
+    facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target))
     return f"{_identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 

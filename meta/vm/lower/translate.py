@@ -205,7 +205,7 @@ class _Lowering:
 
     def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
         """The GlobalVar of the PrimFunc: one for equal calls."""
-        key = (kernel_spec, kernel_spec.compute, repr(kernel_spec.args))
+        key = (kernel_spec, id(kernel_spec.compute), repr(kernel_spec.args))
         target = self.kernels.get(key)
         if target is None:
             func = prim_func(kernel_spec).without_attr("global_symbol")

@@ -11,9 +11,9 @@ from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
 
 
-def plan_source(source: Source, *, fuse: bool) -> tuple[Lowered, Planned]:
-    """The Relax module before and after the passes of `plan`."""
-    lowered = lower(source.module, source.choices)
+def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None) -> tuple[Lowered, Planned]:
+    """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already."""
+    lowered = lowered or lower(source.module, source.choices)
     target = targets.target(source.device.kind)
     return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
 

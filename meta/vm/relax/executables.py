@@ -15,11 +15,14 @@ from typing import Any
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
+from meta.backend.tvm.kernel import digest
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.vm import lower
 from meta.vm.lower.choose import Choice
 from meta.vm.lower.source import Source, register_kernels
+from meta.vm.lower.translate import Lowered
+from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
@@ -48,10 +51,11 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     """The executable of a program, with its library kernels registered. One thread builds at a time.
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
-    key = cache_key(source, fuse) + ("_graph" if graphs else "")
     with _lock:
         register_kernels(source)
-        loaded = _loaded.get(key) or _from_disk(key) or _build(source, key, fuse, graphs)
+        lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices)
+        key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
+        loaded = _loaded.get(key) or _from_disk(key) or _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
         while len(_loaded) > MAX_LOADED:
@@ -65,14 +69,24 @@ def clear_memory() -> None:
         _loaded.clear()
 
 
-def cache_key(source: Source, fuse: bool) -> str:
-    """A digest of everything the executable depends on: the program, its dialects, our sources, TVM and the machine."""
+def _keyed_by_sources(source: Source) -> bool:
+    """Whether the sources of this package decide what all computes of the program are."""
+    payloads = (choice.implementation.payload for choice in source.choices.listed())
+    return all(source_key(p.source) for p in payloads if isinstance(p, TEImplementation))
+
+
+def cache_key(source: Source, fuse: bool, lowered: Lowered | None) -> str:
+    """A digest of everything the executable depends on: the program, its dialects, our sources, TVM and the machine.
+
+    lowered: the Relax module of a program with computes from outside this package, which are identified by what they
+    compute."""
     parts = [
         to_text(source.module, spans=False),
         *map(_choice_text, source.choices.listed()),
         repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device))),
         targets.identity(source.device.kind),
         _own_sources(),
+        "" if lowered is None else digest(lowered.module),
     ]
     return f"vm_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:48]}"
 
@@ -116,8 +130,8 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
         return None
 
 
-def _build(source: Source, key: str, fuse: bool, graphs: bool) -> Loaded:
-    _, planned = plan_source(source, fuse=fuse)
+def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
+    _, planned = plan_source(source, fuse=fuse, lowered=lowered)
     memory = planned_bytes(planned.module)
     without_allocations = with_destinations(planned.module) if graphs else None
     destinations = None

@@ -7,10 +7,15 @@ The families register their computes:
         return topi.nn.softmax(x, axis)
 
 Everything that they share and that needs no operator is in meta.backend.tvm.
+
+Kernels of the families are cached by the sources of the families, so that a cached one runs without TVM's compiler.
+Computes that other code registers are cached by what they compute: their closures, globals and helper modules may
+change between processes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,19 +43,19 @@ def compute(
     op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
 ) -> Callable[[Compute], Compute]:
     """Register the decorated function as the TE compute of `op`; `facts` are fields of TEImplementation."""
+    source = _source(sys._getframe(1).f_globals)
 
     def register(function: Compute) -> Compute:
-        implementation = TEImplementation(function, source=_source(op, function), **facts)
-        DIALECT.implement(op, implementation, plevel=plevel, accepts=accepts)
+        DIALECT.implement(op, TEImplementation(function, source=source, **facts), plevel=plevel, accepts=accepts)
         return function
 
     return register
 
 
-def _source(op: str, function: Compute) -> str:
-    """The file that decides what the compute is: that of the operator's family here, else that of the function."""
-    family = Path(__file__).with_name(f"{get(op).family}.py")
-    return str(family) if family.is_file() else getattr(getattr(function, "__code__", None), "co_filename", "")
+def _source(module: Mapping[str, Any]) -> str:
+    """The file of the module with these globals, "" unless it is one of the families here."""
+    file = module.get("__file__") or ""
+    return file if Path(file).parent == Path(__file__).parent else ""
 
 
 def elementwise(table: Mapping[str, Callable[..., Any]], *, constants: tuple[float, ...] = ()) -> None:
@@ -59,6 +64,7 @@ def elementwise(table: Mapping[str, Callable[..., Any]], *, constants: tuple[flo
     as they are. The expression that comes back is cast to the dtype of the result."""
     from meta.backend.tvm.te.elementwise import per_element
 
+    source = _source(sys._getframe(1).f_globals)
     for name, function in table.items():
-        tensors = [arg.is_tensor for arg in get(name).schema.args]
-        compute(name, constants=constants)(per_element(name, function, tensors))
+        run = per_element(name, function, [arg.is_tensor for arg in get(name).schema.args])
+        DIALECT.implement(name, TEImplementation(run, constants=constants, source=source))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import compute, library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, prim_func
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, digest, prim_func
 from meta.cache import DiskCache
 from meta.op.dispatch import implementations
 from meta.op.registry import get
@@ -226,15 +226,55 @@ def test_a_kernel_comes_from_memory_then_disk_then_the_compiler(compilations: _C
     assert len(compilations.modules) == 3
 
 
-def test_without_a_key_the_compute_is_the_key(compilations: _Compilations, tmp_path: Path) -> None:
-    def add_two(x: Any) -> Any:
-        return tvm.te.compute(x.shape, lambda *i: x(*i) + 2.0, name="y")
+def test_without_a_key_what_is_compiled_is_the_key(compilations: _Compilations) -> None:
+    def add(number: float) -> Any:
+        return lambda x: tvm.te.compute(x.shape, lambda *i: x(*i) + tvm.tirx.const(number, "float32"), name="y")
 
     x = np.zeros((2, 2), np.float32)
-    np.testing.assert_array_equal(_run(_spec(key=""), x), x + 1)
-    np.testing.assert_array_equal(_run(_spec(key="", compute=add_two), x), x + 2)
-    assert len(compilations.modules) == 2
-    assert not _entries(tmp_path)
+    for number in (1.0, 2.0, float(np.nextafter(np.float32(2), np.float32(3))), 1.0, 2.0):
+        np.testing.assert_array_equal(_run(_spec(key="", compute=add(number)), x), x + np.float32(number))
+    assert len(compilations.modules) == 3
+    clear_memory()
+    np.testing.assert_array_equal(_run(_spec(key="", compute=add(1.0)), x), x + 1)
+    assert len(compilations.modules) == 3
+    build(_spec(key="", compute=add(1.0), pattern="injective"))
+    build(_spec(key="", name="other", compute=add(1.0)))
+    assert len(compilations.modules) == 5
+
+
+def test_a_compute_need_not_be_hashable() -> None:
+    @dataclass
+    class Add:
+        number: float
+
+        def __call__(self, x: Any) -> Any:
+            return tvm.te.compute(x.shape, lambda *i: x(*i) + tvm.tirx.const(self.number, "float32"), name="y")
+
+    x = np.zeros((2, 2), np.float32)
+    assert [_run(_spec(key="", compute=Add(n)), x)[0, 0] for n in (1.0, 2.0)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("key", ["", "1"])
+def test_equal_numbers_that_differ_have_kernels_of_their_own(key: str) -> None:
+    def filled(x: Any, number: float) -> Any:
+        return tvm.te.compute(x.shape, lambda *_: tvm.tirx.const(number, "float32"), name="y")
+
+    x = np.zeros((2, 2), np.float32)
+    signs = [np.signbit(_run(_spec("filled", key, compute=filled, args=(_MN, n)), x)).all() for n in (0.0, -0.0)]
+    assert signs == [False, True]
+
+
+def test_the_digest_covers_strings_of_several_lines() -> None:
+    """TVM's text of a function leaves them out."""
+
+    def calling(source: str) -> Any:
+        x = tvm.te.placeholder((4,), "float32", "x")
+        out = tvm.te.extern((4,), [x], lambda i, o: tvm.tirx.call_packed("f", i[0], o[0], source), dtype="float32")
+        return tvm.create_prim_func([x, out])
+
+    one, two = calling("a\nb"), calling("a\nc")
+    assert one.script() == two.script()
+    assert digest(one) == digest(calling("a\nb")) != digest(two)
 
 
 def test_missing_kernels_are_built_in_one_module(compilations: _Compilations, tmp_path: Path) -> None:
