@@ -243,3 +243,18 @@ def test_no_result_but_updates() -> None:
     (same,) = meta.vm.compile(module)(w)
     assert same is w
     np.testing.assert_array_equal(w.numpy(), [1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("shape", [(70, 65), (64, 65), (40, 40), (3, 50)])
+def test_tails_of_64_bit_loops(shape: tuple[int, int]) -> None:
+    """TVM narrows one side of the bounds check of a tail: such loops have none."""
+    x = np.arange(np.prod(shape)).reshape(shape) * 37 % 101
+    sort = meta.trace(lambda x: meta.sort(x, 0))
+    transpose = meta.trace(lambda x: meta.transpose(x) + 1)
+    keyed = meta.trace(lambda key: meta.randint(key, shape, -(2**61), 2**62))
+    key = meta.array([1, 2], dtype="int64")
+    with meta.with_dialect("tvm"):
+        np.testing.assert_array_equal(meta.vm.compile(sort)(meta.array(x)).numpy(), np.sort(x, 0))
+        np.testing.assert_array_equal(meta.vm.compile(transpose)(meta.array(x)).numpy(), x.T + 1)
+        drawn = meta.vm.compile(keyed)(key).numpy()
+    np.testing.assert_array_equal(drawn, meta.randint(key, shape, -(2**61), 2**62).numpy())

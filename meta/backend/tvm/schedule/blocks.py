@@ -68,6 +68,11 @@ class Block:
         """Bits of the widest element that the block reads or writes."""
         return max(map(element_bits, (*self.written_buffers, *self.read_buffers)))
 
+    @property
+    def index_dtype(self) -> str:
+        """The dtype of the block's indices."""
+        return str(self.node.iter_vars[-1].var.ty.dtype)
+
     def extents_of(self, kind: str) -> tuple[Any, ...]:
         """The extents of the axes of one kind, "S" or "R"."""
         return tuple(e for e, k in zip(self.extents, self.kinds, strict=True) if k == kind)

@@ -90,14 +90,16 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
     if is_flat:
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
     transposed_axis = None if is_flat or shared_loops else _find_transposed_axis(block)
-    if transposed_axis is not None:
+    if transposed_axis is not None and not any(
+        _has_wide_tail(block, extents[axis], _TILE_SIZE) for axis in (transposed_axis, -1)
+    ):
         _tile_transpose(sch, loops, transposed_axis, is_parallel_work(block, total))
         return
     inner_extent = total if is_flat else extents[-1]
     vector_lanes = choose_vector_lanes(block, inner_extent) if is_flat or is_contiguous(block) else None
     if vector_lanes is None and not is_flat and shared_loops == 0 and is_contiguous(block):
         vector_lanes = _choose_short_row_lanes(block, inner_extent)
-    if vector_lanes is not None:
+    if vector_lanes is not None and not _has_wide_tail(block, inner_extent, vector_lanes):
         outer, inner = sch.split(loops[-1], factors=[None, vector_lanes])
         sch.vectorize(inner)
         sch.annotate(outer, PARTITION_HINT, 1)
@@ -166,6 +168,11 @@ def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:
     if not isinstance(extent, int) or not _MIN_ROW_LENGTH <= extent < _UNROLL_LIMIT:
         return None
     return min(targets.lanes(block.element_bits), 1 << (extent.bit_length() - 1))
+
+
+def _has_wide_tail(block: Block, extent: Any, vector_lanes: int) -> bool:
+    """Whether a static loop with 64-bit indices leaves a tail, whose bounds check TVM narrows on one side only."""
+    return isinstance(extent, int) and extent % vector_lanes != 0 and block.index_dtype == "int64"
 
 
 def is_contiguous(block: Block) -> bool:
