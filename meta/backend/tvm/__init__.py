@@ -1,1 +1,1 @@
-"""TVM: its names, targets, kernels and where they are kept."""
+"""TVM: its names, targets, kernels and their storage."""

@@ -1,10 +1,10 @@
 """Every TVM name that `meta` uses, spelled once.
 
 TVM renames modules in most releases (`tir` became `tirx`, `arith` became `sym`, `TensorStructInfo` became
-`TensorType` on the way to 0.27), so the rest of the code imports TVM names from here. `NAMES` says where each one
-lives; a name is resolved when it is first used, so importing this module does not import TVM. The contract test
-(`tests/python/backend/tvm/test_adapter.py`) resolves all of them, and every attribute that the code takes of the
-modules among them, and so says what an upgrade of TVM broke.
+`TensorType` on the way to 0.27), so the rest of the code imports TVM names from here. `NAMES` maps each name to its
+module; a name is resolved at its first use, so importing this module does not import TVM. The contract test
+(`tests/python/backend/tvm/test_adapter.py`) resolves all names, and every attribute of a TVM module that the code uses,
+so it lists what an upgrade of TVM broke.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 from meta.backend.tvm import runtime
 
 SUPPORTED: Final = "0.27"
-"""The TVM release series that the names below are spelled for."""
+"""The TVM release series of the names below."""
 
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -95,7 +95,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "NDTensor": "tvm_ffi:Tensor",
         "from_dlpack": "tvm_ffi:from_dlpack",
         "get_global_func": "tvm_ffi:get_global_func",
-        # (DLPack's number of the kind, index) -> the stream of this thread, and its setter, which returns the last one
+        # (DLPack's number of the kind, index) -> this thread's stream; the setter returns the previous stream
         "current_stream": "tvm_ffi.core:_env_get_current_stream",
         "set_stream": "tvm_ffi.core:_env_set_current_stream",
         "register_global_func": "tvm_ffi:register_global_func",
@@ -136,17 +136,17 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
 
 FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        # (shape: Shape, dtype: dtype, device: Device, scope: str | None) -> Tensor; 0.44 us, where `empty` costs 3.7.
+        # (shape: Shape, dtype: dtype, device: Device, scope: str | None) -> Tensor; takes 0.44 us, `empty` 3.7
         "alloc_tensor": "runtime.TVMTensorAllocWithScope",
         # (tensor, shape: Shape, dtype: dtype, byte_offset: int) -> Tensor over the same memory
         "create_view": "runtime.TVMTensorCreateView",
-        # (source: Tensor, target: Tensor); either may be on any device
+        # (source: Tensor, target: Tensor), each on any device
         "copy_from_to": "runtime.TVMTensorCopyFromTo",
-        # of device, stream (0: the default one)
+        # (device, stream; 0: the default stream)
         "stream_sync": "runtime.Device_StreamSync",
         # (number of the kind, index, number of the attribute; 0: whether it exists)
         "device_attribute": "runtime.GetDeviceAttr",
-        # (DLPack's number of the kind, index): makes it the device of this thread
+        # (DLPack's number of the kind, index): sets the current device of this thread
         "set_device": "__tvm_set_device",
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
@@ -155,53 +155,53 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "buffer_type": "tirx.BufferType",
     }
 )
-"""Names that are functions of TVM's global registry."""
+"""Names of functions in TVM's global registry."""
 
 
 def resolve(name: str) -> Any:
-    """Import and return what `name` stands for.
+    """Import and return the object named `name`.
 
     Raises:
         AttributeError: `name` is not in `NAMES` or `FUNCTIONS`, or this TVM does not have it.
-        ImportError: TVM, or the module that held the name, is not installed.
+        ImportError: TVM, or the module of the name, is not installed.
     """
     if name in FUNCTIONS:
-        return _function(name)
+        return _global_function(name)
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, path = NAMES[name].partition(":")
-    value: Any = _imported(module)
+    value: Any = _import_module(module)
     for part in path.split(".") if path else ():
         value = getattr(value, part)
     return value
 
 
-def _imported(module: str) -> Any:
-    runtime.ffi()  # the first import of `tvm_ffi` must be this one, which keeps torch out
+def _import_module(module: str) -> Any:
+    runtime.ffi()  # imports `tvm_ffi` without torch, so it must come first
     return importlib.import_module(module)
 
 
-def _function(name: str) -> Any:
-    """A function of the global registry: the runtime registers some, the compiler the others."""
+def _global_function(name: str) -> Any:
+    """A function of the global registry, from the runtime or else from the compiler."""
     registry = runtime.load()
     function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
     if function is None:
-        _imported("tvm")
+        _import_module("tvm")
         function = registry.get_global_func(FUNCTIONS[name], allow_missing=True)
     if function is None:
-        raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name for it: {name!r})")
+        raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name: {name!r})")
     return function
 
 
 def load() -> None:
-    """Import TVM, if it is not yet: code that builds or compiles programs starts with this."""
-    _imported("tvm")
+    """Import TVM; code that builds or compiles programs calls this first."""
+    _import_module("tvm")
 
 
 class Lazy:
-    """A module of TVM, or a name in one, before TVM is imported, which calling it does.
+    """A module of TVM, or a name in one, that is imported when called.
 
-    Modules of computes take functions of TVM when they are themselves imported; that alone must not load TVM.
+    Modules of computes refer to functions of TVM at import, which must not load TVM.
     """
 
     def __init__(self, module: str, path: tuple[str, ...] = ()) -> None:
@@ -213,27 +213,27 @@ class Lazy:
             raise AttributeError(name)
         if "tvm" not in sys.modules:
             return Lazy(self._module, (*self._path, name))
-        value = getattr(self._resolved(), name)
+        value = getattr(self._resolve(), name)
         setattr(self, name, value)
         return value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._resolved()(*args, **kwargs)
+        return self._resolve()(*args, **kwargs)
 
     def __repr__(self) -> str:
         return ".".join((self._module, *self._path))
 
-    def _resolved(self) -> Any:
-        value = _imported(self._module)
+    def _resolve(self) -> Any:
+        value = _import_module(self._module)
         for part in self._path:
             value = getattr(value, part)
         return value
 
 
 def __getattr__(name: str) -> Any:
-    where = NAMES.get(name, ":")
-    if ":" not in where and "tvm" not in sys.modules:
-        return Lazy(where)
+    path = NAMES.get(name, ":")
+    if ":" not in path and "tvm" not in sys.modules:
+        return Lazy(path)
     value = resolve(name)
     globals()[name] = value
     return value

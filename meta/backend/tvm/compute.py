@@ -1,9 +1,8 @@
-"""What implements an operator in TVM: a TE compute, or a function that needs no compilation.
+"""Implementations of operators in TVM: a TE compute, or a function that needs no compilation.
 
-A compute takes the operator's arguments in schema order - tensors as te.Tensor, lists as lists of them, everything else
-as its value - and returns a te.Tensor or a tuple of them. If it has a parameter named `out` it also gets the types of
-the results there (`out[0].shape`), and in one named `kind` that of the device ("cpu", "cuda"), for which it may be
-another computation.
+A compute takes the operator's arguments in schema order (tensors as te.Tensor, lists of tensors as lists, other
+arguments as values) and returns a te.Tensor or a tuple of them. A parameter named `out` receives the types of the
+results (`out[0].shape`), and one named `kind` the kind of the device ("cpu", "cuda"), which may select the computation.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ Compute = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class TEImplementation:
-    """A TE compute and how kernels are made of it.
+    """A TE compute, and options for the kernels built from it.
 
     generic: one kernel with symbolic extents may serve every shape.
-    pattern: overrides the declaration's.
-    sizes: IntTuple arguments that say no more than the sizes of the result, which a generic kernel leaves open; the
-        compute reads `out[0].shape` instead.
-    lift: names of numbers that eager kernels take at run time, as 0-d tensors, like those of kind Scalar.
-    vectors: for arguments that are tuples of ints, and that an eager kernel takes at run time, the values for a call:
-        the compute gets an int64 vector (a te.Tensor) in place of each, () for an empty one. All extents of such a
-        kernel are independent of each other.
-    constants: numbers that are compiled in all the same where a Scalar has that value.
-    source: the file of this package that registers the compute: its contents, with those of the private modules beside
-        it, decide what is compiled. "" for other computes, which are identified by what they compute.
+    pattern: overrides the pattern of the declaration.
+    sizes: IntTuple arguments that only repeat sizes of the result, which a generic kernel leaves symbolic; the compute
+        reads `out[0].shape` instead.
+    lift: names of numbers that eager kernels take at run time as 0-d tensors, like arguments of type Scalar.
+    vectors: returns, for a call, the values of the tuples of ints that an eager kernel takes at run time: the compute
+        receives an int64 vector (a te.Tensor) for each, and () for an empty tuple. All extents of such a kernel are
+        independent of each other.
+    constants: values of a Scalar that are compiled in.
+    source: the file of this package that registers the compute; the keys of its kernels hash the file and the private
+        modules beside it. "" for other computes, whose kernels are identified by their unscheduled functions.
     """
 
     compute: Compute
@@ -57,8 +56,9 @@ class RuntimeFunction:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes and of the private modules beside it; "" where there is none. The sources of
-    lowering are left out: they are part of the identity of a device kind (`target`)."""
+    """A hash of a file of computes and of the private modules beside it; "" if the file does not exist.
+
+    It excludes the sources of lowering, which belong to the identity of the device kind (`target.identity`)."""
     path = Path(source)
     if not path.is_file():
         return ""

@@ -1,4 +1,4 @@
-"""Our devices and dtypes as TVM's objects."""
+"""Devices and dtypes of meta as TVM's objects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from meta.device import CPU, Device
 from meta.errors import DeviceError
 
 CUDA: Final = 2
-"""DLPack's number for the kind."""
+"""DLPack's number of the device kind."""
 
 
 @cache
 def tvm_device(on: Device) -> Any:
-    """TVM's object for a device; raises DeviceError when this machine does not have it."""
+    """TVM's object of a device. Raises DeviceError if this machine lacks the device."""
     handle = tvm.device(on.kind, on.index)
     if on is not CPU and not _exists(on):
         raise DeviceError("device", f"there is no device {on} here", '"cpu", which every machine has')
@@ -31,10 +31,11 @@ def _exists(on: Device) -> bool:
 
 @cache
 def tvm_dtype(dtype: str) -> Any:
+    """TVM's object of a dtype."""
     return tvm.dtype(dtype)
 
 
 def require(on: Device) -> None:
-    """Raise DeviceError when this machine does not have the device."""
+    """Raise DeviceError if this machine lacks the device."""
     if on is not CPU:
         tvm_device(on)

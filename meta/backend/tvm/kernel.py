@@ -1,4 +1,4 @@
-"""Build kernels from TE computes: a specification in, a packed function on tensors out."""
+"""Kernels from TE computes: a specification is built to a packed function on tensors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache
 
 Kernel = Callable[..., None]
-"""`kernel(*inputs, *outputs)`: tensors in, results written to the given, compact output tensors."""
+"""`kernel(*inputs, *outputs)` on compact tensors; it writes the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One tensor argument or result of a kernel: compact and row-major.
+    """One tensor argument or result of a kernel, compact and row-major.
 
-    A `str` in `shape` names a symbolic extent; the same name is the same extent in all the specs of a kernel.
+    A `str` in `shape` names a symbolic extent; equal names are equal extents in all specs of a kernel.
     """
 
     shape: tuple[int | str, ...]
@@ -32,22 +32,22 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """What to build.
+    """The specification of a kernel.
 
     Attributes:
         name: a C identifier, for symbols and messages.
-        compute: `compute(*args)`, given a `te.Tensor` for each `TensorSpec`, a list of them for a tuple of
-            `TensorSpec`s, and other arguments as they are; returns a `te.Tensor` or a sequence of them. A parameter
-            named `out` receives the output specs, with TVM expressions for the extents; one named `kind` that of the
-            device.
-        args: in the order of `compute`'s parameters; attribute values must be hashable.
+        compute: called as `compute(*args)` with a `te.Tensor` for each `TensorSpec`, a list for a tuple of
+            `TensorSpec`s, and other arguments unchanged; returns a `te.Tensor` or a sequence of them. A parameter
+            named `out` receives the output specs, with TVM expressions for the extents; one named `kind` receives the
+            kind of the device.
+        args: the arguments in the order of `compute`'s parameters; attribute values must be hashable.
         outs: the results, in order.
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
             "out_ewise_fusable" (matmul and convolution) or "opaque".
         target: a device kind, "cpu" or "cuda".
-        index: dtype of sizes and indices; "int32" for elements that it can count.
-        key: with `name`, identifies the compute on disk (a hash of its source). Without it the unscheduled function
-            does, which is made before the disk is asked.
+        index: dtype of sizes and indices; "int32" if it can count all elements.
+        key: a hash of the compute's source, which with `name` identifies the compute on disk. A spec without a key is
+            identified by its unscheduled function, which is built before the disk is searched.
     """
 
     name: str
@@ -87,28 +87,27 @@ def prim_func(spec: KernelSpec) -> Any:
         for a in spec.args
     ]
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
-    named = inspect.signature(spec.compute).parameters
-    known = {"out": outs, "kind": spec.target}
-    results = spec.compute(*arguments, **{name: value for name, value in known.items() if name in named})
+    parameters = inspect.signature(spec.compute).parameters
+    options = {"out": outs, "kind": spec.target}
+    results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in parameters})
     results = list(results) if isinstance(results, Sequence) else [results]
     _check_results(spec, results)
-    tensors = [*inputs, *_owned(results, inputs)]
-    made = tvm.create_prim_func(tensors)
-    # Computes from numbers have 32-bit sizes, and such a buffer is no operand to functions of 64-bit ones.
-    plain = all(str(d.ty.dtype) == spec.index for t in tensors if hasattr(t, "shape") for d in t.shape)
-    return made if plain else tvm.create_prim_func(tensors, index_dtype_override=spec.index)
+    tensors = [*inputs, *_distinct_outputs(results, inputs)]
+    function = tvm.create_prim_func(tensors)
+    # Extents from Python numbers are 32-bit, and functions with 64-bit indices reject buffers of such extents.
+    has_index_dtype = all(str(d.ty.dtype) == spec.index for t in tensors if hasattr(t, "shape") for d in t.shape)
+    return function if has_index_dtype else tvm.create_prim_func(tensors, index_dtype_override=spec.index)
 
 
 def build(spec: KernelSpec) -> Kernel:
-    """The compiled kernel: from memory, else from disk, else built. Concurrent calls for one kernel build it once."""
+    """The compiled kernel, from memory, from disk or newly built. Concurrent calls for one kernel build it once."""
     kernel = _kernels.get(spec_key(spec))
     return kernel if kernel is not None else build_many((spec,))[0]
 
 
 def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
-    """The compiled kernels, in order; those that are missing are built together, in one module per target.
-
-    Fifty in one module cost a quarter of what fifty modules cost.
+    """The compiled kernels, in order. Missing kernels are built together in one module per target: fifty kernels in one
+    module build in a quarter of the time of fifty modules.
     """
     specs = list(specs)
     keys = [spec_key(spec) for spec in specs]
@@ -116,45 +115,45 @@ def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
     if missing:
         with _building:
             for kind in sorted({spec.target for spec in missing.values()}):
-                _fill({k: s for k, s in missing.items() if s.target == kind and k not in _kernels}, kind)
+                _load_or_build({k: s for k, s in missing.items() if s.target == kind and k not in _kernels}, kind)
     return [_kernels[key] for key in keys]
 
 
 def spec_key(spec: KernelSpec) -> Any:
     """The key of `spec` in the memory of this process. It contains `spec`, so that the compute lives as long as its id
-    is in use; `repr` tells equal numbers apart (0.0 and -0.0, 1 and True)."""
+    is in use; `repr` distinguishes equal numbers (0.0 and -0.0, 1 and True)."""
     return spec, repr(spec.args), "" if spec.key else id(spec.compute)
 
 
 def digest(ir: Any) -> str:
-    """A digest of a TVM function or module by its content: the same in every process, and free of source locations.
+    """A digest of a TVM function or module by its content: the same in every process, without source locations.
 
-    The text has all numbers exactly, but leaves out strings of several lines and the data of constants, which are in
-    the structural hash. (TVM's JSON is no alternative: `save_json` of an expression crashes in 0.27.)"""
+    The text has all numbers exactly, but omits strings of several lines and the data of constants, which the structural
+    hash covers. (TVM's JSON does not work: `save_json` of an expression crashes in 0.27.)"""
     return hashlib.sha256(f"{tvm.structural_hash(ir)}\0{ir.script()}".encode()).hexdigest()
 
 
 def clear_memory() -> None:
-    """Forget the kernels of this process; those on disk stay."""
+    """Drop the kernels in memory; the disk cache stays."""
     with _building:
         _kernels.clear()
         _modules.clear()
 
 
-# TVM's compiler is entered by one thread at a time; that also makes concurrent requests for one kernel build it once.
+# One thread at a time may use TVM's compiler; the lock also makes concurrent requests for one kernel build it once.
 _building = threading.RLock()
 _kernels: dict[Any, Kernel] = {}
 _modules: dict[str, Any] = {}
 
 
-def _fill(missing: dict[Any, KernelSpec], kind: str) -> None:
-    """Put the kernels into memory. The caller holds the lock."""
+def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
+    """Put the kernels of a device kind into memory. The caller holds the lock."""
     cache = default_cache()
     unscheduled = {key: prim_func(spec) for key, spec in missing.items() if not spec.key}
     symbols = {key: _symbol(spec, unscheduled.get(key)) for key, spec in missing.items()}
     if cache is not None:
         for key in list(missing):
-            kernel = _load(cache, symbols[key])
+            kernel = _load_kernel(cache, symbols[key])
             if kernel is not None:
                 _kernels[key] = kernel
                 del missing[key]
@@ -176,10 +175,10 @@ def _fill(missing: dict[Any, KernelSpec], kind: str) -> None:
         _kernels[key] = module[symbols[key]]
 
 
-_ALIAS = ".in"  # an entry that says which library has the kernel
+_ALIAS = ".in"  # suffix of the entry that names the library of a kernel
 
 
-def _load(cache: Any, symbol: str) -> Kernel | None:
+def _load_kernel(cache: Any, symbol: str) -> Kernel | None:
     alias = cache.read(symbol, _ALIAS)
     if alias is None:
         return None
@@ -194,7 +193,7 @@ def _load(cache: Any, symbol: str) -> Kernel | None:
 
 
 def _symbol(spec: KernelSpec, unscheduled: Any | None) -> str:
-    """The kernel's symbol, which is also its key on disk: a digest of everything that the machine code depends on.
+    """The kernel's symbol, also its key on disk: a digest of everything that the machine code depends on.
 
     unscheduled: the function of a spec without a key."""
     compute = (spec.key, spec.args, spec.outs) if unscheduled is None else digest(unscheduled)
@@ -212,31 +211,31 @@ def _is_tensors(argument: Any) -> bool:
 
 
 def _check_results(spec: KernelSpec, results: list[Any]) -> None:
-    def complain(wrong: str) -> ValueError:
-        return ValueError(f"[{spec.name}] the TE compute {wrong}")
+    def mismatch(problem: str) -> ValueError:
+        return ValueError(f"[{spec.name}] the TE compute {problem}")
 
     if len(results) != len(spec.outs):
-        raise complain(f"returned {len(results)} tensors, the declaration says {len(spec.outs)}")
+        raise mismatch(f"returned {len(results)} tensors, the declaration says {len(spec.outs)}")
     for i, (result, out) in enumerate(zip(results, spec.outs, strict=True)):
         shape = tuple(int(d) if isinstance(d, tvm.IntImm) else d for d in result.shape)
         if str(result.dtype) != out.dtype:
-            raise complain(f"returned {result.dtype} as result {i}, the declaration says {out.dtype}")
-        wrong = len(shape) != len(out.shape) or any(
+            raise mismatch(f"returned {result.dtype} as result {i}, the declaration says {out.dtype}")
+        differs = len(shape) != len(out.shape) or any(
             isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, out.shape, strict=True)
         )
-        if wrong:
-            raise complain(f"returned shape {list(shape)} as result {i}, the declaration says {list(out.shape)}")
+        if differs:
+            raise mismatch(f"returned shape {list(shape)} as result {i}, the declaration says {list(out.shape)}")
 
 
-def _owned(results: list[Any], inputs: list[Any]) -> list[Any]:
-    """The results, with a copy for each that is an input or an earlier result: an output buffer has one producer."""
-    taken = list(inputs)
-    owned: list[Any] = []
+def _distinct_outputs(results: list[Any], inputs: list[Any]) -> list[Any]:
+    """The results, with a copy of each that is an input or an earlier result: an output buffer has one producer."""
+    buffers = list(inputs)
+    outputs: list[Any] = []
     for result in results:
-        fresh = not any(result.same_as(t) for t in taken)
-        owned.append(result if fresh else _copy(result))
-        taken.append(result)
-    return owned
+        is_new = not any(result.same_as(t) for t in buffers)
+        outputs.append(result if is_new else _copy(result))
+        buffers.append(result)
+    return outputs
 
 
 def _copy(tensor: Any) -> Any:

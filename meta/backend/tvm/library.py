@@ -1,8 +1,8 @@
-"""Compiled modules: compile, link, keep on disk, load back.
+"""Compiled modules: compile, link, store on disk, load.
 
-A module is kept as a shared library, which loads in 0.3 ms. Making one takes a linker (`ld`, not a compiler). Where
-there is none, the module is kept as LLVM bitcode and generated again when loaded (tens of milliseconds, still without
-TE and the passes); TVM has no loader for plain object files.
+A module is stored as a shared library, which loads in 0.3 ms and needs a linker (`ld`, not a compiler). Without a
+linker, it is stored as LLVM bitcode, from which loading generates code again (tens of milliseconds, without TE and the
+passes); TVM has no loader for plain object files.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from meta.backend.tvm import runtime
 from meta.cache import DiskCache
 
 _LIBRARY = ".so"
-_BITCODE = ".ll"  # TVM picks the loader by suffix and has one for text and bitcode alike
+_BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
 
 
 def compile_functions(functions: dict[str, Any], target: Any) -> Any:
-    """Compile scheduled functions, by symbol, to a runnable module."""
+    """Compile scheduled functions, given by symbol, to a runnable module."""
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
     return tvm.build_tir(module, target)
 
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:
-    """Keep `module` on disk; the module as loaded back from there, or None when it could not be kept."""
+    """Store `module` on disk; returns the module loaded from there, or None if it was not stored as a library."""
     with tempfile.TemporaryDirectory(prefix="meta-") as folder:
-        linked = _linked(module, Path(folder))
+        linked = _link(module, Path(folder))
         if linked is not None:
             path = cache.put(key, linked.read_bytes(), _LIBRARY)
             return _load_library(path) if path is not None else None
@@ -44,7 +44,7 @@ def store(cache: DiskCache, key: str, module: Any) -> Any | None:
 
 
 def load(cache: DiskCache, key: str) -> Any | None:
-    """The module kept under `key`, or None; an entry that does not load is removed."""
+    """The module stored under `key`, or None; an entry that does not load is removed."""
     path = cache.get(key, _LIBRARY)
     module = _load_library(path) if path is not None else None
     if module is not None:
@@ -61,7 +61,7 @@ def load(cache: DiskCache, key: str) -> Any | None:
 
 
 def _load_library(path: Path) -> Any | None:
-    """None where the library cannot be loaded, for instance from a file system mounted `noexec`."""
+    """The module of a library, or None if it does not load, for example from a file system mounted `noexec`."""
     runtime.load()
     try:
         return tvm.load_library(str(path))
@@ -69,7 +69,8 @@ def _load_library(path: Path) -> Any | None:
         return None
 
 
-def _linked(module: Any, folder: Path) -> Path | None:
+def _link(module: Any, folder: Path) -> Path | None:
+    """Link a module to a shared library in `folder`; None without a linker, or if linking fails."""
     command = linker()
     if command is None:
         return None
@@ -87,10 +88,10 @@ def _linked(module: Any, folder: Path) -> Path | None:
 
 @cache
 def linker() -> tuple[str, ...] | None:
-    """The command that links objects to a shared library on this machine, less `-o` and files; None if there is none.
+    """The command that links objects to a shared library, without `-o` and files; None if the machine has no linker.
 
-    `ld` itself is preferred to a compiler driver: it takes a third of the time and is all that is needed, because the
-    few symbols that kernels import (TVM's runtime, libm) are found in the process.
+    `ld` comes before compiler drivers: it takes a third of the time and suffices, because the process provides the few
+    symbols that kernels import (TVM's runtime, libm).
     """
     if sys.platform.startswith("linux"):
         for name in ("ld", "ld.lld", "ld.gold"):

@@ -1,7 +1,7 @@
-"""TVM's runtime without its compiler: enough to allocate tensors and to run kernels that are already compiled.
+"""TVM's runtime without its compiler, to allocate tensors and run compiled kernels.
 
-`import tvm` takes seconds: it loads a library of 250 MB, Relax and, where torch is installed, torch. A process that
-finds its kernels in the cache needs `tvm_ffi` and one library of 3 MB, which load in a tenth of that.
+`import tvm` takes seconds: it loads a library of 250 MB, Relax and, if installed, torch. A process with all kernels in
+the cache needs only `tvm_ffi` and one library of 3 MB, which load in a tenth of that time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}
 def ffi() -> Any:
     """The module `tvm_ffi`, imported without torch.
 
-    It imports torch whenever that is installed, for the sake of a conflict on Windows, and of a fast path for tensors
-    that torch has built in since 2.10. Here torch is loaded when someone uses it.
+    `tvm_ffi` imports an installed torch because of a conflict on Windows, and for a fast path that torch includes since
+    2.10. meta loads torch at its first use instead.
     """
     if sys.platform == "win32" or "torch" in sys.modules or "tvm_ffi" in sys.modules:
         return importlib.import_module("tvm_ffi")
@@ -47,17 +47,17 @@ def load() -> Any:
     if path is None or "tvm" in sys.modules:
         importlib.import_module("tvm")
     else:
-        # As `import tvm` does: kernels look up what they call in the global scope.
+        # RTLD_GLOBAL, as in `import tvm`: kernels look up the runtime's functions in the global scope.
         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
     return module
 
 
 @cache
 def load_cuda() -> bool:
-    """Whether TVM's runtime has CUDA here: the library for it is there, and the driver that it needs."""
+    """Load TVM's CUDA runtime; returns whether its library and the driver exist."""
     load()
     if "tvm" in sys.modules:
-        return True  # it has loaded what there is
+        return True  # `import tvm` has loaded all its libraries
     path = _library()
     if path is None:
         return False
@@ -69,7 +69,7 @@ def load_cuda() -> bool:
 
 
 def _library() -> Path | None:
-    """Where TVM's own loader would find its runtime library; None where that is not a matter of one file."""
+    """The path of TVM's runtime library; None if `import tvm` would search elsewhere."""
     if "TVM_LIBRARY_PATH" in os.environ or (spec := find_spec("tvm")) is None or spec.origin is None:
         return None
     path = Path(spec.origin).parent / "lib" / _LIBRARY

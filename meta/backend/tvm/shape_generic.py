@@ -1,8 +1,8 @@
 """Kernels for eager calls: one build serves every shape of an operator, rank, dtype and attribute set.
 
-The declaration is run once on fresh symbolic sizes inside `unify`: what its rules compare is what the kernel must
-share. Sizes equal to 1 stay 1, because broadcasting depends on them; on a GPU names tell which sizes are long. A
-declaration or compute that needs numbers gets a kernel for the static shapes.
+The declaration runs once on new symbolic sizes inside `unify`: sizes that its rules compare become one extent of the
+kernel. Sizes equal to 1 stay 1, because broadcasting depends on them; on a GPU, names of extents tell which sizes are
+long. A declaration or compute that needs numbers gets a kernel for the static shapes.
 """
 
 from __future__ import annotations
@@ -29,37 +29,39 @@ if TYPE_CHECKING:
 
 
 def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kernel:
-    """The compiled kernel of `call`; Python scalars become 0-d operands, so that their value is not compiled in."""
+    """The compiled kernel of `call`; Python scalars are 0-d operands of it, so their values are not compiled in."""
     if isinstance(payload, RuntimeFunction):
         return payload.run
     scalars = _scalar_operands(payload, call)
     lifted = _lift_scalars(call, scalars)
     if payload.generic and payload.vectors is not None:
-        return _with_vectors(payload, call, lifted, scalars)
-    built = _build(payload, call, {i: lifted.args[i] for i in scalars})
-    return _with_constants(built, call, lifted, scalars) if scalars else built
+        return _build_with_vectors(payload, call, lifted, scalars)
+    shared = _build(payload, call, {i: lifted.args[i] for i in scalars})
+    return _bind_constants(shared, call, lifted, scalars) if scalars else shared
 
 
-def _with_vectors(payload: TEImplementation, call: CallInfo, lifted: CallInfo, scalars: tuple[int, ...]) -> Kernel:
-    """The kernel whose tuples of ints are operands: one build serves every value of them."""
+def _build_with_vectors(
+    payload: TEImplementation, call: CallInfo, lifted: CallInfo, scalars: tuple[int, ...]
+) -> Kernel:
+    """The kernel that takes tuples of ints as operands: one build serves all their values."""
     assert payload.vectors is not None
     values = payload.vectors(call)
-    given, operands, vectors = list(call.args), list(lifted.args), set[int]()
+    constants, operands, vectors = list(call.args), list(lifted.args), set[int]()
     for i, name in enumerate(call.op.schema.names):
         if name in payload.sizes:
             operands[i] = ()
         elif name in values:
-            given[i], operands[i] = values[name], ()
+            constants[i], operands[i] = values[name], ()
             if values[name]:
                 operands[i] = tensor_type((len(values[name]),), "int64", call.device)
                 vectors.add(i)
-    fresh = _Sizes(telling=False)
-    args = tuple(arg if i in vectors else _freshen(arg, fresh) for i, arg in enumerate(operands))
-    outs = tuple(t.with_shape(fresh.shape(t.shape)) for t in call.outputs())
-    built = build(_kernel_spec(payload, call, args, outs))
+    symbols = _SizeSymbols(tell_length=False)
+    args = tuple(arg if i in vectors else _symbolic_argument(arg, symbols) for i, arg in enumerate(operands))
+    outs = tuple(t.with_shape(symbols.shape(t.shape)) for t in call.outputs())
+    shared = build(_kernel_spec(payload, call, args, outs))
     lifted = replace(call, args=tuple(operands))
-    constants = tuple(sorted(vectors.union(scalars)))
-    return _with_constants(built, replace(call, args=tuple(given)), lifted, constants) if constants else built
+    positions = tuple(sorted(vectors.union(scalars)))
+    return _bind_constants(shared, replace(call, args=tuple(constants)), lifted, positions) if positions else shared
 
 
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType]) -> Kernel:
@@ -67,41 +69,42 @@ def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Tens
         try:
             return build(spec(payload, call, symbolic=True, numbers=numbers))
         except (MetaError, ValueError, TypeError, RuntimeError):
-            # The declaration or the compute wants numbers; the static build below reports what is really wrong.
+            # The declaration or the compute needs numbers; the static build below reports any other error.
             pass
     return build(spec(payload, call, symbolic=False, numbers=numbers))
 
 
 def is_large(call: CallInfo) -> bool:
-    """Whether a kernel for these very sizes repays its build: on CUDA it indexes by less and loads by more."""
+    """Whether a kernel for the exact sizes repays its build: on CUDA it has constant indices and wider loads."""
     sizes: list[Any] = [t.nbytes for t in (*call.tensors(), *call.outputs()) if t.is_static]
-    return call.device.kind == "cuda" and sum(sizes) >= _WORTH_BUILDING
+    return call.device.kind == "cuda" and sum(sizes) >= _LARGE
 
 
-_WORTH_BUILDING = 128 << 20
+_LARGE = 128 << 20
 """Bytes of operands and results."""
-_COUNTED = ("elemwise", "broadcast", "injective", "softmax")
-"""Patterns of what has no more elements on the way than in operands and results, so that below `_WORTH_BUILDING` 32
-bits count them: GPUs divide numbers of 64 bits, as indices do, slowly. Reductions over columns measured slower so."""
+_NARROW_INDEX_PATTERNS = ("elemwise", "broadcast", "injective", "softmax")
+"""Patterns whose intermediate tensors are no larger than operands and results, so that 32 bits count their elements
+below `_LARGE`: GPUs divide 64-bit indices slowly. Reductions over columns measured slower with 32 bits."""
 _REDUCING = ("reduce", "softmax")
-"""Patterns of what GPU schedules share by how long an axis is."""
+"""Patterns whose GPU schedules depend on the length of an axis."""
 
 
 def spec(
     payload: TEImplementation, call: CallInfo, *, symbolic: bool, numbers: Mapping[int, TensorType] | None = None
 ) -> KernelSpec:
-    """What to build for `call`, with symbolic extents or with its own; `numbers`: the types of the numbers that the
-    kernel takes at run time, by position."""
-    args, outs = _symbolic(payload, call) if symbolic else (call.args, call.outputs())
+    """The specification of the kernel of `call`, with symbolic or static extents.
+
+    numbers: the types of the numbers that the kernel takes at run time, by position."""
+    args, outs = _symbolic_types(payload, call) if symbolic else (call.args, call.outputs())
     args = tuple((numbers or {}).get(i, arg) for i, arg in enumerate(args))
-    made = _kernel_spec(payload, call, args, outs)
-    return replace(made, index="int32") if symbolic and _few(made, call) else made
+    kernel_spec = _kernel_spec(payload, call, args, outs)
+    return replace(kernel_spec, index="int32") if symbolic and _fits_int32(kernel_spec, call) else kernel_spec
 
 
-def _few(made: KernelSpec, call: CallInfo) -> bool:
-    """Whether 32 bits count the elements of every call that is not large, and no index is computed with 64."""
-    wide = any(t.dtype == "int64" for t in (*call.tensors(), *call.outputs()))
-    return made.target == "cuda" and made.pattern in _COUNTED and not wide
+def _fits_int32(kernel_spec: KernelSpec, call: CallInfo) -> bool:
+    """Whether 32 bits count the elements of every call that is not large, and no operand holds 64-bit indices."""
+    has_int64 = any(t.dtype == "int64" for t in (*call.tensors(), *call.outputs()))
+    return kernel_spec.target == "cuda" and kernel_spec.pattern in _NARROW_INDEX_PATTERNS and not has_int64
 
 
 def _kernel_spec(
@@ -110,7 +113,7 @@ def _kernel_spec(
     return KernelSpec(
         name=call.op.name,
         compute=payload.compute,
-        args=tuple(map(_spec_of, args)),
+        args=tuple(map(_argument_spec, args)),
         outs=tuple(map(_tensor_spec, outs)),
         pattern=payload.pattern or call.op.pattern,
         target=call.device.kind,
@@ -118,13 +121,13 @@ def _kernel_spec(
     )
 
 
-def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
-    """`call.args` and the result types with fresh symbols for every size but 1, tied where the declaration says."""
-    fresh = _Sizes(telling=call.device.kind == "cuda" and (payload.pattern or call.op.pattern) in _REDUCING)
+def _symbolic_types(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
+    """`call.args` and the result types with new symbols for all sizes but 1, tied if the declaration compares them."""
+    symbols = _SizeSymbols(call.device.kind == "cuda" and (payload.pattern or call.op.pattern) in _REDUCING)
     names = call.op.schema.names
     with unify() as tied:
         args = tuple(
-            fresh.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _freshen(arg, fresh)
+            symbols.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _symbolic_argument(arg, symbols)
             for name, arg in zip(names, call.args, strict=True)
         )
         outs = flat_types((call.op.infer(args),))
@@ -133,39 +136,39 @@ def _symbolic(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...
             for name, arg in zip(names, args, strict=True)
         )
 
-        def settle(value: Any) -> Any:
+        def merge_ties(value: Any) -> Any:
             if isinstance(value, TensorType):
                 return value.with_shape(tuple(find(d, tied) for d in value.shape))
-            return tuple(map(settle, value)) if _is_list(value) else value
+            return tuple(map(merge_ties, value)) if _is_list(value) else value
 
-        return tuple(map(settle, args)), tuple(map(settle, outs))
+        return tuple(map(merge_ties, args)), tuple(map(merge_ties, outs))
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], TensorType)  # pyright: ignore[reportUnknownArgumentType]
 
 
-class _Sizes:
-    """Fresh symbols for sizes; 1 stays 1. telling: kernels differ by which sizes are long: their symbols say so."""
+class _SizeSymbols:
+    """New symbols for sizes; 1 stays 1. tell_length: the names of symbols tell which sizes are long."""
 
-    def __init__(self, telling: bool) -> None:
-        self.telling = telling
+    def __init__(self, tell_length: bool) -> None:
+        self.tell_length = tell_length
         self.number = count()
 
     def shape(self, shape: Shape) -> Shape:
-        return tuple(d if d == 1 else sym(f"{self._kind(d)}{next(self.number)}") for d in shape)
+        return tuple(d if d == 1 else sym(f"{self._prefix(d)}{next(self.number)}") for d in shape)
 
-    def _kind(self, d: Dim) -> str:
-        return size_name(d) if self.telling and isinstance(d, int) else "n"
+    def _prefix(self, d: Dim) -> str:
+        return size_name(d) if self.tell_length and isinstance(d, int) else "n"
 
 
-def _freshen(arg: Any, fresh: _Sizes) -> Any:
+def _symbolic_argument(arg: Any, symbols: _SizeSymbols) -> Any:
     if isinstance(arg, TensorType):
-        return arg.with_shape(fresh.shape(arg.shape))
-    return tuple(_freshen(a, fresh) for a in arg) if _is_list(arg) else arg
+        return arg.with_shape(symbols.shape(arg.shape))
+    return tuple(_symbolic_argument(a, symbols) for a in arg) if _is_list(arg) else arg
 
 
-def _spec_of(arg: Any) -> Any:
+def _argument_spec(arg: Any) -> Any:
     if isinstance(arg, TensorType):
         return _tensor_spec(arg)
     return tuple(map(_tensor_spec, arg)) if _is_list(arg) else arg
@@ -191,7 +194,7 @@ def _scalar_operands(payload: TEImplementation, call: CallInfo) -> tuple[int, ..
 
 
 def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
-    """The same call with each of these numbers as a 0-d tensor of the dtype the operation computes it in."""
+    """The same call with the numbers at `positions` as 0-d tensors of the dtype that the operator computes in."""
     if not positions:
         return call
     numbers = [call.args[i] for i in positions]
@@ -204,8 +207,8 @@ def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     return replace(call, args=tuple(args))
 
 
-def _with_constants(built: Kernel, call: CallInfo, lifted: CallInfo, positions: tuple[int, ...]) -> Kernel:
-    """`built` with the scalar operands of `call` filled in, so that it takes the tensors alone."""
+def _bind_constants(shared: Kernel, call: CallInfo, lifted: CallInfo, positions: tuple[int, ...]) -> Kernel:
+    """`shared` with the scalar operands of `call` bound; the result takes tensors only."""
     slots: list[Any] = []
     for i, arg in enumerate(lifted.args):
         if i in positions:
@@ -214,21 +217,21 @@ def _with_constants(built: Kernel, call: CallInfo, lifted: CallInfo, positions: 
             slots.extend([None] * len(flat_types((arg,))))
     if len(slots) == 2 and slots[0] is None:
         second = slots[1]
-        return lambda x, out: built(x, second, out)
+        return lambda x, out: shared(x, second, out)
     if len(slots) == 2 and slots[1] is None:
         first = slots[0]
-        return lambda x, out: built(first, x, out)
+        return lambda x, out: shared(first, x, out)
 
     def run(*tensors: Any) -> None:
         rest = iter(tensors)
         inputs = [next(rest) if slot is None else slot for slot in slots]
-        built(*inputs, *rest)
+        shared(*inputs, *rest)
 
     return run
 
 
 def _constant(value: float, t: TensorType) -> Any:
-    """A 0-d tensor holding `value`."""
+    """A 0-d tensor of `value`, or a vector of a tuple."""
     import numpy as np
 
     host = from_numpy(np.asarray(value).astype(dtypes.to_numpy(t.dtype)), copy=True)

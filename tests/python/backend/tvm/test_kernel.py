@@ -362,7 +362,7 @@ def test_another_machine_or_version_builds_again(compilations: _Compilations, mo
 def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = targets.identity("cpu")
     assert identity == targets.identity.__wrapped__("cpu")
-    monkeypatch.setattr(targets, "processor", lambda: "another")
+    monkeypatch.setattr(targets, "describe_processor", lambda: "another")
     assert identity != targets.identity.__wrapped__("cpu")
     monkeypatch.undo()
     monkeypatch.setattr(targets, "version", lambda package: "0.0")
@@ -372,12 +372,15 @@ def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPat
 def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
     """Sources for the CPU import those for GPUs in two places: `patterns` and `target`, which select by device."""
     backend = Path(targets.__file__).parents[1]
-    gpu = {p.relative_to(backend).parent.as_posix() for p in {*targets.lowering("cuda")} - {*targets.lowering("cpu")}}
+    gpu = {
+        p.relative_to(backend).parent.as_posix()
+        for p in {*targets.lowering_sources("cuda")} - {*targets.lowering_sources("cpu")}
+    }
     assert gpu == {"tvm/schedule/gpu", "cuda"}
     names = ("meta.backend.cuda", "meta.backend.tvm.schedule.gpu")
     reached = {
         (path.stem, node.module)
-        for path in targets.lowering("cpu")
+        for path in targets.lowering_sources("cpu")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(names)
     }
@@ -392,7 +395,7 @@ def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyP
     implementation = next(i for i in implementations(get("softmax")) if i.dialect.name == "tvm")
     compute.source_key.__wrapped__(implementation.payload.source)
     assert {path.name for path in read} >= {"nn.py", "__init__.py"}
-    assert not set(read) & set(targets.lowering("cuda"))
+    assert not set(read) & set(targets.lowering_sources("cuda"))
 
 
 def test_machines_without_a_linker(
