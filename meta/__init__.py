@@ -5,7 +5,7 @@
     x.requires_grad = True
     meta.softmax(x).sum().backward()
 
-Every name is imported when it is first used, so that `import meta` costs milliseconds.
+Every name is imported at its first use, so that `import meta` takes milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Not put off: the function would be hidden by the module of the same name, which every other module imports.
+# Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.device import Device as Device
 from meta.device import device as device
 
@@ -86,20 +86,20 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         return import_module(f"meta.{name}")
     else:
-        value = _operator(name)
+        value = _import_operator(name)
     globals()[name] = value
     return value
 
 
-def _operator(name: str) -> Any:
+def _import_operator(name: str) -> Any:
     from meta._generated.table import FAMILIES
 
     if name in FAMILIES:
         return getattr(import_module("meta._generated.functions"), name)
     from meta.errors import did_you_mean
 
-    known = [*FAMILIES, *_HOMES, *_MODULES]
-    raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, known)}".strip())
+    names = [*FAMILIES, *_HOMES, *_MODULES]
+    raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 
 
 def __dir__() -> list[str]:

@@ -1,12 +1,12 @@
-"""A bounded on-disk cache of byte strings that survives crashes, corruption and other processes.
+"""A bounded on-disk cache of byte strings that tolerates crashes, corruption and concurrent processes.
 
-One entry is one file: the payload, then a trailer with the entry's key and a checksum over both. The payload comes
-first so that a shared library can be stored as it is and loaded straight from the cache (loaders ignore what follows
-the last section). Files appear whole or not at all (written aside, then renamed), so readers need no lock; whatever
-is truncated, altered, renamed or owned by another user is not used, and is removed. Nothing read is ever evaluated.
+Each entry is one file: the payload, then a trailer with the entry's key and a checksum over both. The payload comes
+first so that a shared library loads directly from the cache (loaders ignore bytes after the last section). Files are
+written under a temporary name and renamed, so readers need no lock. Truncated, altered or renamed files and files of
+other users are removed, not used. The cache never evaluates its contents.
 
-Environment: `META_CACHE_DIR` names the directory (default: meta-tvm in the user's folder of caches, `~/.cache`
-on Linux). `META_CACHE=0` disables the cache, `META_CACHE_SIZE` bounds it in MiB (default 1024).
+Environment: `META_CACHE_DIR` names the directory (default: meta-tvm in the user's cache folder, `~/.cache` on Linux).
+`META_CACHE=0` disables the cache, `META_CACHE_SIZE` bounds it in MiB (default 1024).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _MAGIC: Final = b"meta-cache-1\n\0\0\0"
 _DIGEST: Final = hashlib.sha256().digest_size
 _TRAILER: Final = 2 * _DIGEST + len(_MAGIC)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_TOUCH_AFTER: Final = 3600.0  # seconds; a finer order of last use is not worth a system call on every hit
+_TOUCH_AFTER: Final = 3600.0  # seconds; a finer order of last use would cost a system call on every hit
 _ORPHAN_AFTER: Final = 3600.0  # seconds; older than this, a file being written belongs to a process that died
-_KEEP: Final = 0.8  # of the bound is kept by an eviction, so that not every write evicts
+_KEEP: Final = 0.8  # fraction of the bound that an eviction keeps, so that not every write evicts
 
 
 def default_directory() -> Path:
-    """The cache directory that the environment asks for."""
-    named = os.environ.get("META_CACHE_DIR")
-    if named:
-        return Path(named).expanduser()
+    """The cache directory by the environment."""
+    directory = os.environ.get("META_CACHE_DIR")
+    if directory:
+        return Path(directory).expanduser()
     from platformdirs import user_cache_path
 
     return user_cache_path("meta-tvm", appauthor=False)
@@ -47,7 +47,7 @@ def enabled() -> bool:
 
 
 def default_max_bytes() -> int:
-    """The bound on the size of the cache in bytes; a `META_CACHE_SIZE` that is no positive number is ignored."""
+    """The bound on the size of the cache in bytes; invalid values of `META_CACHE_SIZE` are ignored."""
     text = os.environ.get("META_CACHE_SIZE", "").strip()
     mebibytes = int(text) if text.isdecimal() and int(text) > 0 else 1024
     return mebibytes << 20
@@ -55,20 +55,20 @@ def default_max_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DiskCache:
-    """A directory of entries named `<key><suffix>`, evicted least recently used first beyond `max_bytes`.
+    """A directory of entries named `<key><suffix>`; beyond `max_bytes` the least recently used are evicted.
 
-    Failures of the file system (no space, no permission, a read-only directory) make `get` miss and `put` return
-    None: a cache never stops the work that it should speed up.
+    If the file system fails (no space, no permission, a read-only directory), `get` misses and `put` returns None, so
+    that the work continues without a cache.
     """
 
     directory: Path
     max_bytes: int = 1 << 30
 
     def path(self, key: str, suffix: str = "") -> Path:
-        """Where the entry is stored, whether or not it exists.
+        """The path of an entry, existing or not.
 
         Raises:
-            ValueError: `key` or `suffix` is not made of letters, digits, `_`, `.` and `-` alone.
+            ValueError: `key` or `suffix` has characters other than letters, digits, `_`, `.` and `-`.
         """
         if not _KEY.fullmatch(key) or (suffix and not _KEY.fullmatch(suffix)):
             raise ValueError(
@@ -79,14 +79,14 @@ class DiskCache:
     def get(self, key: str, suffix: str = "") -> Path | None:
         """The path of a verified entry, or None. A bad entry is removed."""
         path = self.path(key, suffix)
-        return path if self._verified(path) is not None else None
+        return path if self._read_verified(path) is not None else None
 
     def read(self, key: str, suffix: str = "") -> bytes | None:
         """The payload of a verified entry, or None. A bad entry is removed."""
-        return self._verified(self.path(key, suffix))
+        return self._read_verified(self.path(key, suffix))
 
     def put(self, key: str, payload: bytes, suffix: str = "") -> Path | None:
-        """Store `payload` in place of what was there; its path, or None when it could not be stored."""
+        """Store `payload`, replacing an existing entry; returns its path, or None if storing failed."""
         path = self.path(key, suffix)
         name = hashlib.sha256(path.name.encode()).digest()
         blob = payload + name + hashlib.sha256(payload + name).digest() + _MAGIC
@@ -100,11 +100,11 @@ class DiskCache:
         return path
 
     def remove(self, key: str, suffix: str = "") -> None:
-        """Forget the entry, if it exists."""
+        """Remove the entry, if it exists."""
         _unlink(self.path(key, suffix))
 
     def evict(self) -> None:
-        """Delete what crashed writers left, and, beyond `max_bytes`, the entries that were not used for longest."""
+        """Delete orphaned temporary files and, beyond `max_bytes`, the least recently used entries."""
         entries: list[tuple[float, int, Path]] = []
         now = time.time()
         for path, stat in self._files():
@@ -122,16 +122,16 @@ class DiskCache:
             total -= size
 
     def size(self) -> int:
-        """Bytes held by the entries now."""
+        """The total size of the entries in bytes."""
         return sum(stat.st_size for path, stat in self._files() if not path.name.startswith(".tmp-"))
 
     def clear(self) -> None:
-        """Delete every entry; files that are not entries of a cache are left alone."""
+        """Delete every entry; other files in the directory stay."""
         for path, _ in self._files():
             _unlink(path)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """The files one level down, which is where entries are; ones that vanish meanwhile are left out."""
+        """The files in the subfolders of entries; files that vanish meanwhile are skipped."""
         for bucket in _scan(self.directory):
             if not bucket.is_dir(follow_symlinks=False) or len(bucket.name) > 2:
                 continue
@@ -140,14 +140,15 @@ class DiskCache:
                     if entry.is_file(follow_symlinks=False):
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
 
-    def _verified(self, path: Path) -> bytes | None:
+    def _read_verified(self, path: Path) -> bytes | None:
+        """The payload of a file, or None; an invalid file is removed, and the time of use is updated."""
         try:
             with open(path, "rb") as file:
                 stat = os.fstat(file.fileno())
                 blob = file.read()
         except OSError:
             return None
-        payload = _payload(blob, path.name) if _trusted(stat) else None
+        payload = _payload(blob, path.name) if _is_trusted(stat) else None
         if payload is None:
             _unlink(path)
             return None
@@ -158,12 +159,12 @@ class DiskCache:
 
 
 def default_cache() -> DiskCache | None:
-    """The cache that the environment asks for, or None when it is disabled."""
+    """The cache by the environment, or None if it is disabled."""
     return DiskCache(default_directory(), default_max_bytes()) if enabled() else None
 
 
 def _payload(blob: bytes, name: str) -> bytes | None:
-    """The payload of an entry, or None when the bytes are not an entry of that file name."""
+    """The payload of an entry, or None if the bytes are not a valid entry of that file name."""
     if len(blob) < _TRAILER or blob[-len(_MAGIC) :] != _MAGIC:
         return None
     body, checksum = blob[: _DIGEST - _TRAILER], blob[_DIGEST - _TRAILER : -len(_MAGIC)]
@@ -172,8 +173,8 @@ def _payload(blob: bytes, name: str) -> bytes | None:
     return body[:-_DIGEST]
 
 
-def _trusted(stat: os.stat_result) -> bool:
-    """Entries may be loaded as code, so only this user and root may have written them."""
+def _is_trusted(stat: os.stat_result) -> bool:
+    """Whether only this user and root can write the file: entries may be loaded as code."""
     return not hasattr(os, "getuid") or (stat.st_uid in (os.getuid(), 0) and not stat.st_mode & 0o022)
 
 
@@ -183,9 +184,9 @@ def _make_private_directory(directory: Path) -> None:
 
 
 def _write_atomically(path: Path, blob: bytes) -> None:
-    """Write beside `path` and rename, so that a reader sees the old file or the new one, never a part.
+    """Write a temporary file and rename it to `path`, so that readers see the old or the new file, never a part.
 
-    There is no fsync: after a power cut the checksum tells, and the entry is built again."""
+    It skips fsync: after a power cut the checksum fails and the entry is built again."""
     handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Operators that a program defines at run time: `@meta.define(...)` on the declaration.
+"""Definition of operators at run time: `@meta.define(...)` on the declaration.
 
     @meta.define("scale", Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0)),
                  gradient={"x": "scale(dy, by)"}, tvm=lambda x, by: topi.multiply(x, by), pattern="elemwise")
@@ -7,12 +7,12 @@
 
     meta.scale(meta.array([1.0]), 3.0)
 
-Such an operator is a full one: it runs eagerly with autograd, is traced, compiled and cast like those that come with
-the package, and its formulas may use it and every other operator. Operators that belong to the package go into its
-files instead (docs/add-an-operator.md), where the generated functions are typed and their calls faster.
+Such an operator runs eagerly with autograd and is traced, compiled and cast like the operators of the package. Its
+formulas may call it and every other operator. Operators of the package go into its files instead
+(docs/add-an-operator.md), where the generated functions are typed and their calls faster.
 
-The module is not called `define`: Python binds a submodule to its package under its name, so an import of
-`meta.define` would replace the public function.
+The module cannot be named `define`: Python binds an imported submodule to its name in the package, which would replace
+the public function `meta.define`.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def define(
 ) -> Callable[[TypeFunction], Callable[..., Any]]:
     """Register the decorated type function as operator `name` and return its public function (also `meta.<name>`).
 
-    gradient: an entry as in derivatives.yaml: a formula (text, or a Python function whose parameters name what it
-        reads) for each tensor argument, "non_differentiable", or "not_implemented: reason".
+    gradient: an entry as in derivatives.yaml: a formula (text, or a Python function with the values that it reads as
+        parameters) for each tensor argument, "non_differentiable", or "not_implemented: reason".
     tvm: TE compute on the arguments in schema order.  torch: the same on torch tensors, with `out=` to write into.
     reference: the same on NumPy arrays.  facts: further fields of meta.op.registry.Op (pattern, amp, outputs, ...).
-    Raises RegistryError for a taken name or unusable formula, before anything is registered."""
+    Raises RegistryError for an existing name or an invalid formula, and then registers nothing."""
     if name in dir(meta):
-        raise RegistryError("define", f"meta.{name} exists already", "a name of its own")
+        raise RegistryError("define", f"meta.{name} exists already", "a new name")
 
     def register(declare: TypeFunction) -> Callable[..., Any]:
         text = doc or (declare.__doc__ or "").strip() or name
-        op = registry.add(Op(name, "user", schema, _checked(name, declare), text, **facts))
+        op = registry.add(Op(name, "user", schema, _check_result(name, declare), text, **facts))
         try:
-            rule = _rule(op, gradient)
+            rule = _compile_rule(op, gradient)
         except RegistryError:
             registry.remove(name)
             raise
@@ -74,18 +74,18 @@ def define(
             from meta.op.dialect.tvm import compute
 
             compute(name)(tvm)
-        public = _public(op)
+        public = _public_function(op)
         setattr(meta, name, public)
         return public
 
     return register
 
 
-def _checked(name: str, declare: TypeFunction) -> TypeFunction:
-    """The type function, held to returning a type."""
+def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
+    """The type function with a check that it returns a type."""
 
     @functools.wraps(declare)
-    def typed(*args: Any) -> Type:
+    def checked(*args: Any) -> Type:
         out = declare(*args)
         if isinstance(out, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
             return out
@@ -96,23 +96,24 @@ def _checked(name: str, declare: TypeFunction) -> TypeFunction:
             "return the type of the result, such as that of an argument",
         )
 
-    return typed
+    return checked
 
 
-def _rule(op: Op, gradient: Gradient) -> GradRule | None:
-    """The operator's rule; its function is compiled from checked formulas."""
+def _compile_rule(op: Op, gradient: Gradient) -> GradRule | None:
+    """The gradient rule of the operator, compiled from checked formulas; None without gradient."""
     entry = read_entry(op, dict(gradient) if isinstance(gradient, Mapping) else gradient)
     if not entry.positions:
         return None
     namespace: dict[str, Any] = {"meta": meta, "Any": Any, "grad_support": support}
     if isinstance(gradient, Mapping):
         namespace |= {value.__name__: value for value in gradient.values() if callable(value)}
-    # The text consists of operator calls that the compiler of formulas has checked one by one.
+    # The compiler of formulas has checked each operator call of the source.
     exec(compile(function_source(entry), f"<gradient of {op.name}>", "exec"), namespace)
     return GradRule(op.name, namespace[f"_{op.name}"], entry.positions, **rule_facts(entry))
 
 
-def _public(op: Op) -> Callable[..., Any]:
+def _public_function(op: Op) -> Callable[..., Any]:
+    """The function that binds the arguments and calls the operator."""
     op_state = state(op)
 
     def public(*args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,6 @@
-"""Every error meta raises on purpose, and the one place that words them.
+"""The error classes of meta and the rendering of their messages.
 
-An error has four parts, rendered as `[softmax] what was wrong with the actual values; expected what is allowed; what to
-do (at file:line of the caller's code)`.
+An error has four parts, rendered as `[subject] problem; expected EXPECTED; remedy (at file:line of the user's code)`.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import TypeVar
 
 E = TypeVar("E", bound="MetaError")
 
-# Frames that are not the user's: this package, code without a file, and what `with`, decorators and copies run through.
+# Frames to skip: this package, code without a file, and the modules of `with`, decorators and copies.
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
 
 
 class MetaError(Exception):
     """Base of every error of this package.
 
-    subject: the operator or the part of the package that reports it; "" until `attribute` names it.
-    problem: what is wrong, with the actual values.  expected: what is allowed, a phrase that follows "expected".
-    remedy: what to do.  location: `file:line` of the caller's code, found when the error is made; "" if unknown.
-    details: further lines below the text: an excerpt of the source, or other errors found on the way.
+    subject: the operator or the part of the package that raises it; "" until `attribute` names it.
+    problem: the mistake, with the actual values.  expected: the allowed values, a noun phrase after "expected".
+    remedy: the fix, as an imperative.  location: `file:line` of the user's code at construction; "" if unknown.
+    details: further lines below the message: an excerpt of the source, or other errors.
     """
 
     def __init__(
@@ -50,12 +49,12 @@ class MetaError(Exception):
         self.details = details
 
     def attribute(self, subject: str) -> None:
-        """Name the subject of an error raised by a rule that operators share."""
+        """Set the subject of an error that a shared rule raised without one."""
         self.subject = self.subject or subject
 
     @property
     def summary(self) -> str:
-        """The first three parts, for an error that is raised again about another place."""
+        """The message without location and details, for an error that is raised again elsewhere."""
         expected = f"expected {self.expected}" if self.expected else ""
         text = "; ".join(part for part in (self.problem, expected, self.remedy) if part)
         return f"[{self.subject}] {text}" if self.subject else text
@@ -66,19 +65,19 @@ class MetaError(Exception):
 
 
 class ArgumentError(MetaError, TypeError):
-    """An argument has the wrong kind: a string where an int belongs, an unknown name, a missing one."""
+    """An argument of the wrong Python type, an unknown argument, or a missing one."""
 
 
 class TypeInferenceError(MetaError, ValueError):
-    """Arguments of the right kind whose shapes, dtypes or values do not fit together."""
+    """Arguments whose shapes, dtypes or values do not fit together."""
 
 
 class PositionError(MetaError, IndexError):
-    """An index that is no index, or that lies outside of a tensor."""
+    """An invalid or out-of-range index."""
 
 
 class DeviceError(MetaError, ValueError):
-    """A device that does not exist here, or operands on different ones."""
+    """A missing device, or operands on different devices."""
 
 
 class DispatchError(MetaError, RuntimeError):
@@ -86,19 +85,19 @@ class DispatchError(MetaError, RuntimeError):
 
 
 class KernelError(MetaError, RuntimeError):
-    """A library that runs a kernel reports an error."""
+    """An error while a kernel is built or run."""
 
 
 class GradientError(MetaError, RuntimeError):
-    """A gradient that does not exist or cannot be computed now."""
+    """A gradient that does not exist or cannot be computed."""
 
 
 class RegistryError(MetaError, LookupError):
-    """An operator, schema or dialect name that is not (or already) registered."""
+    """An unknown or already registered name of an operator, schema or dialect."""
 
 
 class IRError(MetaError, ValueError):
-    """IR text that does not parse, or IR that is not well-formed."""
+    """IR text with a syntax error, or ill-formed IR."""
 
 
 class TraceError(MetaError, RuntimeError):
@@ -106,11 +105,11 @@ class TraceError(MetaError, RuntimeError):
 
 
 class NotSupportedError(MetaError, NotImplementedError):
-    """Something recognised that this version cannot do yet."""
+    """A valid request that this version does not support."""
 
 
 def user_location() -> tuple[str, int] | None:
-    """File and line of the innermost frame outside this package, None if there is none."""
+    """The file and line of the innermost frame outside this package, or None."""
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -121,14 +120,14 @@ def user_location() -> tuple[str, int] | None:
 
 
 def user_frame() -> str:
-    """`file:line` of the innermost frame outside this package, "" if there is none."""
-    at = user_location()
-    return f"{at[0]}:{at[1]}" if at else ""
+    """`file:line` of the innermost frame outside this package, or ""."""
+    location = user_location()
+    return f"{location[0]}:{location[1]}" if location else ""
 
 
 @contextlib.contextmanager
 def attributed(subject: str) -> Generator[None, None, None]:
-    """Name the subject of errors that a block raises through rules that operators share."""
+    """Name the subject of errors that shared rules raise inside the block."""
     try:
         yield
     except MetaError as error:
@@ -137,13 +136,13 @@ def attributed(subject: str) -> Generator[None, None, None]:
 
 
 def combined(errors: Sequence[E]) -> E:
-    """The first of several errors, with the distinct texts of the others on lines of their own."""
+    """The first of several errors; its details list the distinct messages of the others, one per line."""
     first, *others = errors
     first.details = "\n".join(text for text in dict.fromkeys(map(str, others)) if text != str(first))
     return first
 
 
-def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """`did you mean 'softmax'?` for a misspelt `name`, "" when nothing in `known` is close."""
-    close = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
-    return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
+    """`did you mean 'softmax'?` for a misspelt `name`, or "" if no name in `names` is similar."""
+    matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.6)
+    return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""

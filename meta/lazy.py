@@ -1,4 +1,4 @@
-"""Submodules that load when they are first asked for: `import meta` suffices for `meta.ir.parser.parse(...)`."""
+"""Submodules imported at their first use: `import meta` suffices for `meta.ir.parser.parse(...)`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from types import ModuleType
 
 
 def submodule(package: str, name: str) -> ModuleType:
-    """The module `name` of a package, for the package's `__getattr__`. Raises AttributeError where there is none."""
-    whole = f"{package}.{name}"
-    if name.startswith("_") or find_spec(whole) is None:
+    """Import a submodule, for the `__getattr__` of its package. Raises AttributeError if it does not exist."""
+    path = f"{package}.{name}"
+    if name.startswith("_") or find_spec(path) is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    return import_module(whole)
+    return import_module(path)

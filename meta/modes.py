@@ -1,8 +1,8 @@
 """Thread-local modes: gradient recording, dialect preference, autocast, observers of calls.
 
-The eager fast path must not pay for modes that are off. `scopes.active` counts, over all threads, the open scopes that
-change how operators are chosen; while it is zero the fast path does not look any further. Gradient mode is not among
-them: it is consulted only when an argument is tracked.
+Modes that are off must not slow the eager fast path. `scopes.active` counts the open scopes, in all threads, that
+change the choice of operators; while it is zero, the fast path checks no mode. Gradient mode is not counted, because it
+is read only if an argument is tracked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Scopes:
-    """The count of open scopes (see the module docstring)."""
+    """The number of open scopes, see the module docstring."""
 
     __slots__ = ("_lock", "active")
 
@@ -22,25 +22,25 @@ class Scopes:
         self.active = 0
         self._lock = Lock()
 
-    def change(self, by: int) -> None:
+    def change(self, difference: int) -> None:
         with self._lock:
-            self.active += by
+            self.active += difference
 
 
 class Modes(local):
-    """What is in force in this thread."""
+    """The modes of this thread."""
 
     grad_enabled: bool = True
     dialects: tuple[str, ...] | None = None
-    """Names of the only dialects allowed, in order of preference; None for all by plevel."""
+    """Names of the allowed dialects in order of preference; None allows all dialects, by plevel."""
     autocast: Any = None
     """The autocast policy: a callable (op, args) -> args."""
     trace: Any = None
-    """The meta.tracing.state.Trace being recorded in this thread: what arrays, `backward` and random generators ask."""
+    """The meta.tracing.state.Trace that this thread records; arrays, `backward` and random generators read it."""
     emit: Callable[[Any, tuple[Any, ...]], Any] | None = None
-    """Records an operator call (op, normalised arguments) in place of running it: the trace's, or that of a pass."""
+    """Records an operator call (op, normalised arguments) instead of running it; set by a trace or a pass."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
-    """Called as observer(call, candidate) for every operator chosen."""
+    """Called as observer(call, candidate) for every chosen operator."""
 
 
 scopes = Scopes()
@@ -49,7 +49,7 @@ modes = Modes()
 
 @contextmanager
 def scoped(name: str, value: Any) -> Generator[None, None, None]:
-    """Set an operator-choosing mode of this thread inside a `with` block."""
+    """Set a mode of this thread that changes the choice of operators, inside a `with` block."""
     before = getattr(modes, name)
     scopes.change(1)
     setattr(modes, name, value)
@@ -62,7 +62,7 @@ def scoped(name: str, value: Any) -> Generator[None, None, None]:
 
 @contextmanager
 def suspended() -> Generator[None, None, None]:
-    """Inside the block operators on arrays run, also while a program is recorded in this thread."""
+    """Run operators on arrays inside the block even if this thread records a program."""
     before = modes.trace, modes.emit
     modes.trace = modes.emit = None
     try:
@@ -72,14 +72,14 @@ def suspended() -> Generator[None, None, None]:
 
 
 class GradMode(ContextDecorator):
-    """Record (or do not record) gradients inside a block or decorated function, in this thread."""
+    """Enable or disable gradient recording in this thread, inside a block or a decorated function."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
         self._before: list[bool] = []
 
     def _recreate_cm(self) -> GradMode:
-        """Each call of a decorated function has its own (see contextlib.ContextDecorator)."""
+        """A new object for each call of a decorated function, see contextlib.ContextDecorator."""
         return GradMode(self.enabled)
 
     def __enter__(self) -> None:

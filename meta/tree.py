@@ -1,4 +1,4 @@
-"""Nests of tuples, lists and dicts: their leaves, and nests rebuilt from leaves."""
+"""Nests of tuples, lists and dicts: flattening to leaves and rebuilding."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The shape of a nest: what kind of container each node is, and whether a leaf is a tensor or a plain value.
+    """The structure of a nest: the container of each node, and the values that are not leaves.
 
-    kind: "leaf" (the next leaf), "static" (`value` itself), "tuple", "list", "namedtuple" (of the class `value`) or
-        "dict" (with `keys`). Subclasses of dict and list come back as dict and list.
+    kind: "leaf" (the next leaf), "static" (the plain value `value`), "tuple", "list", "namedtuple" (of the class
+        `value`) or "dict" (with `keys`). Subclasses of dict and list are rebuilt as dict and list.
     """
 
     kind: str
@@ -21,20 +21,20 @@ class Tree:
     value: Any = None
 
     def build(self, leaves: Iterator[Any]) -> Any:
-        """The nest with `leaves` filled in, in order."""
+        """The nest with the leaves inserted in order."""
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "static":
             return self.value
-        built = [child.build(leaves) for child in self.children]
+        items = [child.build(leaves) for child in self.children]
         if self.kind == "dict":
-            return dict(zip(self.keys, built, strict=True))
+            return dict(zip(self.keys, items, strict=True))
         if self.kind == "namedtuple":
-            return self.value(*built)
-        return tuple(built) if self.kind == "tuple" else built
+            return self.value(*items)
+        return tuple(items) if self.kind == "tuple" else items
 
     def statics(self) -> Iterator[Any]:
-        """The plain values in the nest, in order."""
+        """The plain values of the nest, in order."""
         if self.kind == "static":
             yield self.value
         for child in self.children:
@@ -42,7 +42,7 @@ class Tree:
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
-    """What a nest of tuples and lists holds, in order; the value itself when it is neither."""
+    """The leaves of a nest of tuples and lists, in order; any other value is one leaf."""
     if isinstance(value, (tuple, list)):
         for item in value:  # pyright: ignore[reportUnknownVariableType]
             yield from leaves_of(item)
@@ -51,16 +51,16 @@ def leaves_of(value: Any) -> Iterator[Any]:
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """A nest of tuples and lists with `function` of every leaf, as nested tuples."""
+    """Apply `function` to every leaf of a nest of tuples and lists; returns nested tuples."""
     if isinstance(value, (tuple, list)):
         return tuple([map_leaves(function, item) for item in value])  # pyright: ignore[reportUnknownVariableType]
     return function(value)
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
-    """The leaves of `value`, each with its path (`x.0.weight`), and the tree to put them back.
+    """The leaves of `value`, each with its path (`x.0.weight`), and the tree that rebuilds the nest.
 
-    Values that are neither leaves nor containers are kept in the tree as they are."""
+    The tree stores values that are neither leaves nor containers."""
     if is_leaf(value):
         return [(name, value)], Tree("leaf")
     container = _items(value)
