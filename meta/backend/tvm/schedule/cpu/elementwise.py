@@ -32,6 +32,8 @@ _MIN_ROW_COUNT: Final = 256
 """Rows from which on there are enough for all threads, so that the innermost loop can stay apart."""
 _UNROLL_LIMIT: Final = 56
 """Extent below which LLVM unrolls a loop completely and then does not vectorise it."""
+_MIN_TAIL_VECTORS: Final = 4
+"""Vectors of a loop from which on it is vectorised with a tail if no vector divides it."""
 _TILE_SIZE: Final = 16
 """Rows and columns of a transpose's tile: one 64-byte cache line of float32."""
 
@@ -158,7 +160,7 @@ def choose_vector_lanes(block: Block, extent: Any) -> int | None:
     if not isinstance(extent, int):
         return native
     dividing = (lanes for lanes in (4 * native, 2 * native, native) if extent % lanes == 0 and extent >= lanes)
-    return next(dividing, native if extent >= 4 * native else None)
+    return next(dividing, native if extent >= _MIN_TAIL_VECTORS * native else None)
 
 
 def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:

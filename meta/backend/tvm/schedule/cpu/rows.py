@@ -35,6 +35,8 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
 
 _COLUMN_REGISTERS: Final = (4, 2, 1)
 """Vector registers of a tile of columns, in order of preference."""
+_MIN_SUM_VECTORS: Final = 2
+"""Vectors of a row from which on it is summed by lanes; LLVM unrolls shorter rows."""
 _SUM_REGISTERS: Final = 4
 """Vector registers of partial sums in a long row."""
 _LONG_ROW_VECTORS: Final = 32
@@ -53,7 +55,7 @@ def schedule_rows(sch: Any) -> Any:
     _schedule_passes(sch, all_blocks, row_axes)
     sch = disable_checks(sch)
     all_blocks = blocks.list_blocks(sch)
-    _initialise_first(sch, all_blocks)
+    initialise_first(sch, all_blocks)
     row_loops = [sch.get_loops(b.rv)[:row_axes] for b in all_blocks]
     if len(all_blocks) > 1:
         # `compute_at` would drop the bounds checks of split loops, and the kernel would read past the end of rows.
@@ -79,7 +81,7 @@ def schedule_separately(sch: Any) -> Any:
         is_spatial_loop = bool(outermost) and outermost[0].kind == "S"
         if block.is_reduction and is_spatial_loop and is_parallel_work(block, blocks.volume(block.extents)):
             sch.parallel(outermost[0].rv)
-    _initialise_first(sch, all_blocks)
+    initialise_first(sch, all_blocks)
     return sch
 
 
@@ -130,10 +132,11 @@ def _schedule_passes(sch: Any, all_blocks: list[Block], row_axes: int) -> None:
             _vectorize_columns(sch, block, row_axes)
 
 
-def _initialise_first(sch: Any, all_blocks: list[Block]) -> None:
-    """Write the initial values before the reduction loops.
+def initialise_first(sch: Any, all_blocks: list[Block]) -> None:
+    """Write the initial value of every reduction before its loops.
 
-    This comes late because most other primitives reject the incomplete blocks that it leaves."""
+    TE's form writes it in the first iteration, so a reduction over no elements would leave its result unset. This comes
+    late because most other primitives reject the incomplete blocks that it leaves."""
     for block in all_blocks:
         if block.is_reduction:
             first_reduction = next(loop.rv for loop in blocks.list_loops(sch, block) if loop.kind == "R")
@@ -154,7 +157,7 @@ def _split_sums(sch: Any, all_blocks: list[Block]) -> dict[str, int]:
     for block in reductions:
         native = targets.lanes(block.element_bits)
         extent = block.extents[-1]
-        if isinstance(extent, int) and extent < 2 * native:
+        if isinstance(extent, int) and extent < _MIN_SUM_VECTORS * native:
             continue
         is_long = isinstance(extent, int) and extent >= _LONG_ROW_VECTORS * native
         registers = _SUM_REGISTERS if is_long and extent % (_SUM_REGISTERS * native) < native else 1

@@ -1,0 +1,321 @@
+"""`python -m benchmarks.schedules [--device cuda] [--only TEXT]`: each size condition of the schedules, on and off.
+
+A line gives the microseconds of a kernel with the condition and with the condition disabled, the ratio of the two
+(above 1, the condition gains), and those of torch. Kernels are built for static sizes, as in programs; conditions on
+symbolic sizes have "symbolic" in their names. CPU times are minima, on one thread if TVM_NUM_THREADS is 1. GPU times
+are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.cuda import gpu_times
+from meta.backend.memory import allocation
+from meta.backend.tvm import library, shape_generic
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import prim_func
+from meta.backend.tvm.schedule import blocks, patterns
+from meta.backend.tvm.schedule.cpu import elementwise, matmul, rows
+from meta.backend.tvm.schedule.gpu import columns, separate
+from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
+from meta.backend.tvm.schedule.gpu import rows as gpu_rows
+from meta.backend.tvm.schedule.gpu import rules as gpu_rules
+from meta.device import device as device_named
+from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.op.dispatch import CallInfo, implementations
+from meta.op.registry import as_type
+from meta.schema._types import TensorLike
+from meta.testing.arrays import to_torch
+from meta.testing.generic import make_call
+from meta.testing.samples import Sample, T
+
+Work = Callable[[], Any]
+NEVER = 1 << 40
+"""A threshold that no size reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A size condition of a schedule and calls that reach it.
+
+    Attributes:
+        name: what is printed.
+        module, attribute: the constant or function that holds the condition; no attribute if TVM requires it.
+        disabled: the value of `attribute` without the condition.
+        calls: operator calls; `ref` is torch's counterpart.
+        symbolic: whether the kernels are those of eager calls, with symbolic sizes.
+    """
+
+    name: str
+    module: Any
+    attribute: str
+    disabled: Any
+    calls: tuple[Sample, ...]
+    symbolic: bool = False
+
+    @contextmanager
+    def disable(self) -> Iterator[None]:
+        """A context in which schedules ignore the condition."""
+        enabled = getattr(self.module, self.attribute)
+        setattr(self.module, self.attribute, self.disabled)
+        try:
+            yield
+        finally:
+            setattr(self.module, self.attribute, enabled)
+
+
+def _matmul(m: int, k: int, n: int) -> Sample:
+    return Sample("matmul", T(m, k), T(k, n), ref=torch.matmul)
+
+
+def _sum(*shape: int, axis: int | None = None, dtype: str = "float32") -> Sample:
+    def reference(x: Any, axis: int | None = None) -> Any:
+        return x.sum() if axis is None else x.sum(axis)
+
+    return Sample("sum", T(*shape, dtype=dtype), axis=axis, ref=reference)
+
+
+def _max(*shape: int, axis: int) -> Sample:
+    return Sample("max", T(*shape), axis=axis, ref=lambda x, axis: x.amax(axis))
+
+
+def _unary(op: str, *shape: int, dtype: str = "float32") -> Sample:
+    return Sample(op, T(*shape, dtype=dtype), ref=getattr(torch, op))
+
+
+def _transpose(*shape: int) -> Sample:
+    return Sample("transpose", T(*shape), ref=lambda x: x.T.contiguous())
+
+
+def _max_pool(*shape: int) -> Sample:
+    def reference(x: Any, kernel: int, stride: int) -> Any:
+        return torch.nn.functional.max_pool2d(x, kernel, stride)
+
+    return Sample("max_pool2d", T(*shape), 2, 2, ref=reference)
+
+
+def _convolution(*shape: int) -> Sample:
+    """3x3, to 11 channels: no register tile of a contraction divides them."""
+    batch, channels, height, width = shape
+    image = T(batch, channels, height + 2, width + 2)
+    return Sample("conv2d", image, T(11, channels, 3, 3), ref=torch.conv2d)
+
+
+def _softmax(*shape: int) -> Sample:
+    return Sample("softmax", T(*shape), axis=-1, ref=lambda x, axis: x.softmax(axis))
+
+
+def _where(*shape: int) -> Sample:
+    return Sample("where", T(*shape, dtype="bool"), T(*shape), T(*shape), ref=torch.where)
+
+
+def _cast(*shape: int) -> Sample:
+    def reference(x: Any, dtype: str) -> Any:
+        return x.to(getattr(torch, dtype))
+
+    return Sample("cast", T(*shape), dtype="float16", ref=reference)
+
+
+def _add(*shape: int, dtype: str) -> Sample:
+    return Sample("add", T(*shape, dtype=dtype), T(*shape, dtype=dtype), ref=torch.add)
+
+
+def _cross_entropy(count: int, classes: int) -> Sample:
+    def reference(x: Any, target: Any, reduction: str) -> Any:
+        return torch.nn.functional.cross_entropy(x, target, reduction=reduction)
+
+    labels = T(count, dtype="int64", low=0, high=classes)
+    return Sample("cross_entropy", T(count, classes), labels, reduction="mean", ref=reference)
+
+
+def _batch_norm(*shape: int) -> Sample:
+    def reference(x: Any, mean: Any, variance: Any, scale: Any, bias: Any) -> Any:
+        return torch.nn.functional.batch_norm(x, mean, variance, scale, bias, training=True)
+
+    c = shape[1]
+    return Sample("batch_norm_train", T(*shape), T(c), T(c, low=0.5, high=1.5), T(c), T(c), ref=reference)
+
+
+def _bias_add(*shape: int) -> Sample:
+    return Sample("bias_add", T(*shape), T(shape[-1]), axis=-1, ref=lambda x, bias, axis: x + bias)
+
+
+def _without(rows_: int) -> tuple[int, ...]:
+    return tuple(r for r in matmul._TILE_ROWS if r != rows_)
+
+
+def cpu_conditions() -> Iterator[Condition]:
+    """The size conditions of the CPU schedules."""
+    yield Condition("contraction: products at least", matmul, "_MIN_PRODUCTS", 0,
+                    (_matmul(8, 16, 16), _matmul(2, 64, 64), _matmul(16, 16, 32)))  # fmt: skip
+    for tile_rows, sizes in {
+        8: (8, 64),
+        7: (7, 49),
+        6: (6, 18),
+        5: (5, 25),
+        4: (4, 44),
+        3: (3, 27),
+        2: (2, 26),
+    }.items():
+        others = tuple(r for r in matmul._TILE_ROWS if r != tile_rows)
+        yield Condition(f"contraction: tiles of {tile_rows} rows", matmul, "_TILE_ROWS", others,
+                        tuple(_matmul(size, 256, 256) for size in sizes))  # fmt: skip
+    yield Condition("contraction: rows of a cache block", matmul, "_CACHE_BLOCK_BYTES", NEVER,
+                    (_matmul(512, 512, 512), _matmul(2048, 512, 1024)))  # fmt: skip
+    yield Condition("rows: sums in lanes from 2 vectors", rows, "_MIN_SUM_VECTORS", 0,
+                    (_sum(8192, 5, axis=1), _sum(8192, 24, axis=1), _softmax(8192, 17), _softmax(8192, 30),
+                     _max(8192, 31, axis=1)))  # fmt: skip
+    yield Condition("rows: long sums in 4 registers", rows, "_LONG_ROW_VECTORS", NEVER,
+                    (_sum(16, 1024, axis=1), _sum(16, 4096, axis=1), _softmax(256, 1024)))  # fmt: skip
+    for registers, width in ((4, 64), (2, 32), (1, 16)):
+        others = tuple(n for n in rows._COLUMN_REGISTERS if n != registers)
+        yield Condition(f"rows: column tiles of {registers} registers", rows, "_COLUMN_REGISTERS", others,
+                        (_sum(1024, 3 * width, axis=0), _max_pool(4, 16, 2 * width, 2 * width),
+                         _convolution(2, 4, width, width)))  # fmt: skip
+    yield Condition("elementwise: tail of long loops", elementwise, "_MIN_TAIL_VECTORS", NEVER,
+                    (_unary("exp", 100003), _unary("exp", 10007, dtype="bfloat16"),
+                     _unary("log", 10007, dtype="float64"), _softmax(256, 1001)))  # fmt: skip
+    yield Condition("elementwise: no tail of short loops", elementwise, "_MIN_TAIL_VECTORS", 0,
+                    (_unary("tanh", 33), _softmax(4096, 10), _softmax(4096, 61)))  # fmt: skip
+    yield Condition("elementwise: short rows in vectors", elementwise, "_UNROLL_LIMIT", 0,
+                    (_bias_add(4096, 28), _bias_add(4096, 48)))  # fmt: skip
+    yield Condition("elementwise: tiles of a transpose", elementwise, "_find_transposed_axis", lambda block: None,
+                    (_transpose(64, 64), _transpose(1024, 1024)))  # fmt: skip
+    yield Condition("indices of 32 bits", patterns, "_narrow_indices", lambda func: func,
+                    (_unary("exp", 100003), _softmax(256, 1001), _bias_add(4096, 30)))  # fmt: skip
+    yield Condition("indices of 64 bits for int64", patterns, "", None,
+                    (_add(100003, dtype="int64"), _sum(1024, 1001, axis=1, dtype="int64")))  # fmt: skip
+
+
+def gpu_conditions() -> Iterator[Condition]:
+    """The size conditions of the CUDA schedules."""
+    for elements, side in {8: 8192, 4: 1024, 2: 768}.items():
+        calls = (_cast(side, side), *(_add(side, side, dtype=d) for d in ("float16", "int32", "float64")))
+        yield Condition(f"elementwise: {elements} elements per thread", gpu_elementwise, "choose_thread_elements",
+                        lambda block: 1, calls)  # fmt: skip
+    yield Condition("elementwise: 1 element per thread", gpu_elementwise, "choose_thread_elements", lambda block: 8,
+                    (_cast(256, 256), _add(256, 256, dtype="float16")))  # fmt: skip
+    yield Condition("elementwise: 4 elements per thread, symbolic", gpu_elementwise, "choose_thread_elements",
+                    lambda block: 1, (_cast(256, 256), _cast(4096, 4096)), symbolic=True)  # fmt: skip
+    both_sides = "_load_both_sides"
+    yield Condition("elementwise: both sides loaded", gpu_elementwise, both_sides, lambda func: func,
+                    (_where(256, 256), _where(8192, 8192)))  # fmt: skip
+    yield Condition("elementwise: both sides loaded, symbolic", gpu_elementwise, both_sides, lambda func: func,
+                    (_where(256, 256), _where(4096, 4096)), symbolic=True)  # fmt: skip
+    yield Condition("columns: 32 threads add more than 128 parts", columns, "_MAX_SERIAL_PARTS", NEVER,
+                    (_sum(8192, 1024, axis=0), _sum(65536, 256, axis=0)))  # fmt: skip
+    yield Condition("columns: at most 1024 parts", columns, "_MAX_PARTS", NEVER,
+                    (_sum(65536, 32, axis=0), _sum(1 << 20, 32, axis=0)))  # fmt: skip
+    yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
+                    (_sum(65536, 32, axis=0), _sum(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
+    yield Condition("columns: class of vast sizes, symbolic", blocks, "_NAME_PREFIXES", {"long": 1 << 8},
+                    (_sum(65536, 32, axis=0), _sum(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
+    yield Condition("rows: sum to one element in two kernels", gpu_rows, "_parts_divide", lambda block: False,
+                    (_sum(1 << 17), _sum(8192, 8192)))  # fmt: skip
+    for threads, calls in {32: (_cross_entropy(8192, 10), _cross_entropy(8192, 100)), 256: (_batch_norm(8, 16, 8, 8),),
+                           1024: (_batch_norm(64, 64, 56, 56), _cross_entropy(8192, 1000))}.items():  # fmt: skip
+        other = 32 if threads == 256 else 256
+        yield Condition(f"separate: {threads} threads per sum", separate, "_choose_sum_threads",
+                        lambda block, other=other: other, calls)  # fmt: skip
+    yield Condition("product: rows of a matrix at least", gpu_rules, "_MIN_MATRIX_ROWS", 0,
+                    (_matmul(2, 1024, 1024), _matmul(4, 1024, 1024), _matmul(7, 256, 256)))  # fmt: skip
+    yield Condition("product: length of a row at most", gpu_rules, "_MAX_ROW_LENGTH", NEVER,
+                    (_matmul(64, 8192, 64), _matmul(128, 65536, 32)))  # fmt: skip
+    yield Condition("product: elements for tiles at least", gpu_rules, "_MIN_TILED_ELEMENTS", 0,
+                    (_matmul(64, 64, 64), _matmul(128, 512, 128)))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand(TensorLike):
+    """A tensor without values, as an argument of a declaration."""
+
+    type: TensorType
+
+
+def scheduled_function(sample: Sample, device: str, symbolic: bool) -> tuple[Any, tuple[TensorType, ...]]:
+    """The scheduled function of a sample's TVM kernel, and the types of its results."""
+    op, on = sample.operator, device_named(device)
+    args, kwargs = sample.map(lambda t, _: _Operand(tensor_type(t.shape, t.dtype, on)))
+    types = tuple(map(as_type, op.schema.bind(op.name, args, kwargs)))
+    info = CallInfo(op, types, op.declare(*types), on)
+    payload = next(i.payload for i in implementations(op) if i.dialect.name == "tvm")
+    spec = shape_generic.spec(payload, info, symbolic=symbolic)
+    # Programs fuse operators, so their functions have no declared pattern.
+    function = patterns.schedule(prim_func(spec), spec.pattern if symbolic else "", targets.target(device))
+    return function, tuple(flat_types((info.out,)))
+
+
+def _compile(function: Any, device: str, tensors: list[Any]) -> Work:
+    run = library.compile_functions({"kernel": function}, targets.target(device))["kernel"]
+    return lambda: run(*tensors)
+
+
+def torch_work(sample: Sample, device: str) -> Work:
+    """A function that calls torch's counterpart of the sample."""
+    call = make_call(sample).map(lambda a: to_torch(a).to(device))
+    return lambda: call.apply(sample.ref)  # pyright: ignore[reportArgumentType]
+
+
+def cpu_times(*works: Work, seconds: float, rounds: int = 25) -> list[float]:
+    """Least microseconds per call of each function over rounds in which the functions take turns."""
+    counts: list[int] = []
+    for work in works:
+        work()
+        start = time.perf_counter()
+        work()
+        once = max(time.perf_counter() - start, 1e-7)
+        counts.append(max(1, int(seconds / rounds / len(works) / once)))
+    least = [float("inf")] * len(works)
+    for _ in range(rounds):
+        for i, (work, count) in enumerate(zip(works, counts, strict=True)):
+            start = time.perf_counter()
+            for _ in range(count):
+                work()
+            least[i] = min(least[i], (time.perf_counter() - start) / count * 1e6)
+    return least
+
+
+def measure(condition: Condition, sample: Sample, device: str, seconds: float) -> tuple[float, float | None, float]:
+    """Microseconds with the condition, without it (None if it cannot be disabled) and of torch."""
+    function, outs = scheduled_function(sample, device, condition.symbolic)
+    inputs = [a._data for a in make_call(sample).to_meta(device).arrays()]
+    tensors = [*inputs, *(allocation.empty(t.shape, t.dtype, t.device) for t in outs)]
+    works = [_compile(function, device, tensors), torch_work(sample, device)]
+    if condition.attribute:
+        with condition.disable():
+            disabled, _ = scheduled_function(sample, device, condition.symbolic)
+        works.append(_compile(disabled, device, tensors))
+    enabled, reference, *others = gpu_times(*works) if device == "cuda" else cpu_times(*works, seconds=seconds)
+    return enabled, others[0] if others else None, reference
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a line per condition and call."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.schedules", description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--only", default="", help="only conditions whose names contain this text")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time per call on a CPU")
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    print(f"{'condition':45} {'call':35} {'on us':>9} {'off us':>9} {'off/on':>7} {'torch us':>9} {'on/torch':>8}")
+    for condition in cpu_conditions() if options.device == "cpu" else gpu_conditions():
+        if options.only not in condition.name:
+            continue
+        for sample in condition.calls:
+            on, off, reference = measure(condition, sample, options.device, options.seconds)
+            without = f"{'-':>9} {'-':>7}" if off is None else f"{off:9.2f} {off / on:7.2f}"
+            print(f"{condition.name:45} {sample!r:35} {on:9.2f} {without} {reference:9.2f} {on / reference:8.2f}",
+                  flush=True)  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
