@@ -25,7 +25,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
-from meta.backend.tvm.schedule.cpu.rows import schedule_rows, schedule_separately
+from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.gpu.rules import schedule_gpu
 from meta.backend.tvm.te.math import vectorisable
 from meta.ir.pattern import PATTERNS
@@ -69,7 +69,7 @@ def _schedule_cpu(func: Any, pattern: str) -> Any:
         scheduled = _apply(rule, func)
         if scheduled is not None:
             return scheduled
-    return _apply(_initialise_first, func) or func
+    return _apply(_keep_loops, func) or func
 
 
 def _apply(rule: Rule, func: Any) -> Any:
@@ -83,14 +83,9 @@ def _apply(rule: Rule, func: Any) -> Any:
     return None if sch is None else sch.mod["main"]
 
 
-def _initialise_first(sch: Any) -> Any:
-    """Rule of last resort: every reduction writes its initial value before its loops.
-
-    TE's form writes it in the first iteration, so a reduction over no elements would leave its result unset."""
-    for block in blocks.list_blocks(sch):
-        if block.is_reduction:
-            first_reduction = next(loop.rv for loop in blocks.list_loops(sch, block) if loop.kind == "R")
-            sch.decompose_reduction(block.rv, first_reduction)
+def _keep_loops(sch: Any) -> Any:
+    """Rule of last resort: only the initial values move before the loops of the reductions."""
+    initialise_first(sch, blocks.list_blocks(sch))
     return sch
 
 

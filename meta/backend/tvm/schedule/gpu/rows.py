@@ -94,17 +94,12 @@ def _split_into_parts(sch: Any, block: Block) -> None:
 
 
 def _bind_row(sch: Any, loops: Any, kinds: str, block: Block, threads: int) -> None:
-    """Bind the loops of a block inside its row to threads: the spatial ones, or the reduction if there are none."""
+    """Bind the loops of a block inside its row to threads: the spatial ones, or the reduction if it has one result."""
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
     if spatial and reduced:
         sch.reorder(*spatial, *reduced)
-    reduces_to_one = (
-        reduced
-        and all(int(e) == 1 for e in block.extents[: len(spatial)] if isinstance(e, int))
-        and is_single_row([block])
-    )
-    shared_loops = reduced if reduces_to_one else spatial or reduced
+    shared_loops = reduced if reduced and is_single_row([block]) else spatial or reduced
     if not shared_loops:
         sch.bind(sch.add_unit_loop(block.rv), "threadIdx.x")
         return
