@@ -16,6 +16,11 @@ from meta.backend.tvm import adapter as tvm
 _CPU_FOLDERS: Final = ("tvm", "tvm/te", "tvm/schedule", "tvm/schedule/cpu")
 """Folders of meta.backend with the sources of lowering for the CPU."""
 _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "tvm/schedule/gpu", "cuda")
+_SHARED: Final = (
+    *("dim", "dtype", "ir/promotion", "ir/type"),
+    *("op/data_dependent", "op/declare/loss", "op/declare/transform", "op/windows"),
+)
+"""Modules of meta whose functions computes call."""
 
 
 @cache
@@ -69,7 +74,8 @@ def lowering_sources(kind: str) -> list[Path]:
     """The sources of meta that decide the compiled code for a device kind."""
     backend = Path(__file__).parents[1]
     folders = _CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS
-    return [path for folder in folders for path in sorted((backend / folder).glob("*.py"))]
+    shared = [backend.parent / f"{name}.py" for name in _SHARED]
+    return [*shared, *(path for folder in folders for path in sorted((backend / folder).glob("*.py")))]
 
 
 @cache

@@ -387,6 +387,30 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
     assert reached == {("patterns", "meta.backend.tvm.schedule.gpu.rules"), ("target", "meta.backend.cuda")}
 
 
+def test_sources_cover_the_modules_that_computes_call() -> None:
+    """Each module outside the dialect that a compute imports is in the identity, unless it decides no kernel."""
+    package = Path(targets.__file__).parents[2]
+    hashed = {"meta." + ".".join(p.relative_to(package).with_suffix("").parts) for p in targets.lowering_sources("cpu")}
+    hashed = {name.removesuffix(".__init__") for name in hashed}
+    irrelevant = {
+        "meta.errors",
+        "meta.backend.memory.allocation",
+        "meta.op.dispatch",
+        "meta.op.registry",
+        "meta.ir.pattern",
+    }
+    folders = ("op/dialect/tvm", "backend/tvm/te", "backend/tvm/schedule")
+    imported: set[str] = set()
+    for path in (path for folder in folders for path in (package / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "meta":
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                modules = {n for n in names if (package.parent / n.replace(".", "/")).with_suffix(".py").is_file()}
+                imported |= modules or {node.module or ""}
+    inside = ("meta.op.dialect.tvm", "meta.backend.tvm")
+    assert {name for name in imported if not name.startswith(inside)} - irrelevant <= hashed
+
+
 def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity covers them. A source key covers the operator's family, so that an edit for GPUs keeps it."""
     read: list[Path] = []
