@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
@@ -28,8 +28,17 @@ if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
 
 
+_LARGE_BYTES: Final = 128 << 20
+"""Bytes of operands and results from which on a CUDA kernel is built for the exact sizes."""
+_NARROW_INDEX_PATTERNS: Final = ("elemwise", "broadcast", "injective", "softmax")
+"""Patterns whose intermediate tensors are no larger than operands and results, so that 32 bits count their elements
+below `_LARGE_BYTES`: GPUs divide 64-bit indices slowly. Reductions over columns measured slower with 32 bits."""
+_LENGTH_PATTERNS: Final = ("reduce", "softmax")
+"""Patterns whose GPU schedules depend on the length of an axis."""
+
+
 def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kernel:
-    """The compiled kernel of `call`; Python scalars are 0-d operands of it, so their values are not compiled in."""
+    """The compiled kernel of `call`. Python scalars are its 0-d operands, so their values are not compiled in."""
     if isinstance(payload, RuntimeFunction):
         return payload.run
     scalars = _scalar_operands(payload, call)
@@ -77,16 +86,7 @@ def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Tens
 def is_large(call: CallInfo) -> bool:
     """Whether a kernel for the exact sizes repays its build: on CUDA it has constant indices and wider loads."""
     sizes: list[Any] = [t.nbytes for t in (*call.tensors(), *call.outputs()) if t.is_static]
-    return call.device.kind == "cuda" and sum(sizes) >= _LARGE
-
-
-_LARGE = 128 << 20
-"""Bytes of operands and results."""
-_NARROW_INDEX_PATTERNS = ("elemwise", "broadcast", "injective", "softmax")
-"""Patterns whose intermediate tensors are no larger than operands and results, so that 32 bits count their elements
-below `_LARGE`: GPUs divide 64-bit indices slowly. Reductions over columns measured slower with 32 bits."""
-_REDUCING = ("reduce", "softmax")
-"""Patterns whose GPU schedules depend on the length of an axis."""
+    return call.device.kind == "cuda" and sum(sizes) >= _LARGE_BYTES
 
 
 def spec(
@@ -123,7 +123,7 @@ def _kernel_spec(
 
 def _symbolic_types(payload: TEImplementation, call: CallInfo) -> tuple[tuple[Any, ...], tuple[TensorType, ...]]:
     """`call.args` and the result types with new symbols for all sizes but 1, tied if the declaration compares them."""
-    symbols = _SizeSymbols(call.device.kind == "cuda" and (payload.pattern or call.op.pattern) in _REDUCING)
+    symbols = _SizeSymbols(call.device.kind == "cuda" and (payload.pattern or call.op.pattern) in _LENGTH_PATTERNS)
     names = call.op.schema.names
     with unify() as tied:
         args = tuple(
