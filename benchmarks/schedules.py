@@ -48,7 +48,8 @@ class Condition:
 
     Attributes:
         name: what is printed.
-        module, attribute: the constant or function that holds the condition; no attribute if TVM requires it.
+        module, attribute: the constant or function that holds the condition; no attribute if results
+            would be wrong without it.
         disabled: the value of `attribute` without the condition.
         calls: operator calls; `ref` is torch's counterpart.
         symbolic: whether the kernels are those of eager calls, with symbolic sizes.
@@ -91,8 +92,8 @@ def _unary(op: str, *shape: int, dtype: str = "float32") -> Sample:
     return Sample(op, T(*shape, dtype=dtype), ref=getattr(torch, op))
 
 
-def _transpose(*shape: int) -> Sample:
-    return Sample("transpose", T(*shape), ref=lambda x: x.T.contiguous())
+def _transpose(*shape: int, dtype: str = "float32") -> Sample:
+    return Sample("transpose", T(*shape, dtype=dtype), ref=lambda x: x.T.contiguous())
 
 
 def _max_pool(*shape: int) -> Sample:
@@ -144,8 +145,10 @@ def _batch_norm(*shape: int) -> Sample:
     return Sample("batch_norm_train", T(*shape), T(c), T(c, low=0.5, high=1.5), T(c), T(c), ref=reference)
 
 
-def _bias_add(*shape: int) -> Sample:
-    return Sample("bias_add", T(*shape), T(shape[-1]), axis=-1, ref=lambda x, bias, axis: x + bias)
+def _bias_add(*shape: int, dtype: str = "float32") -> Sample:
+    return Sample(
+        "bias_add", T(*shape, dtype=dtype), T(shape[-1], dtype=dtype), axis=-1, ref=lambda x, bias, axis: x + bias
+    )
 
 
 def _without(rows_: int) -> tuple[int, ...]:
@@ -193,6 +196,8 @@ def cpu_conditions() -> Iterator[Condition]:
                     (_unary("exp", 100003), _softmax(256, 1001), _bias_add(4096, 30)))  # fmt: skip
     yield Condition("indices of 64 bits for int64", patterns, "", None,
                     (_add(100003, dtype="int64"), _sum(1024, 1001, axis=1, dtype="int64")))  # fmt: skip
+    yield Condition("elementwise: no tail of 64-bit loops", elementwise, "", None,
+                    (_transpose(1001, 1001, dtype="int64"), _bias_add(4096, 30, dtype="int64")))  # fmt: skip
 
 
 def gpu_conditions() -> Iterator[Condition]:
