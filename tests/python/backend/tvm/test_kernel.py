@@ -20,7 +20,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, digest, prim_func
 from meta.cache import DiskCache
 from meta.op.dispatch import implementations
-from meta.op.registry import get
+from meta.op.registry import all_ops, get
 
 _ROOT = Path(__file__).resolve().parents[4]
 _MN = TensorSpec(("m", "n"), "float32")
@@ -420,6 +420,14 @@ def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyP
     compute.source_key.__wrapped__(implementation.payload.source)
     assert {path.name for path in read} >= {"nn.py", "__init__.py"}
     assert not set(read) & set(targets.lowering_sources("cuda"))
+
+
+def test_computes_of_this_package_have_source_keys() -> None:
+    """A kernel without one is looked up by its function, which takes TVM's compiler."""
+    payloads = [i.payload for op in all_ops() if op.declare.__module__.startswith("meta.") for i in implementations(op)]
+    computes = [p for p in payloads if isinstance(p, compute.TEImplementation)]
+    assert computes
+    assert all(compute.source_key(p.source) for p in computes)
 
 
 def test_machines_without_a_linker(
