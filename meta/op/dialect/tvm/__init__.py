@@ -1,6 +1,8 @@
 """The TVM dialect: TE computes, schedules by pattern, and kernels compiled (and cached on disk) as they are needed.
 
-The families register their computes:
+Each family registers its computes:
+
+    compute = Registrar(__file__).compute
 
     @compute("softmax")
     def softmax(x, axis):
@@ -15,10 +17,9 @@ change between processes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from meta.backend.tvm.compute import Compute, TEImplementation
@@ -39,32 +40,35 @@ def _kernel_of(implementation: Implementation, call: CallInfo) -> Kernel:
 DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of)
 
 
-def compute(
-    op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
-) -> Callable[[Compute], Compute]:
-    """Register the decorated function as the TE compute of `op`; `facts` are fields of TEImplementation."""
-    source = _source(sys._getframe(1).f_globals)
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Registers TE computes. source: the file of a family here, whose contents identify its kernels on disk; "" for
+    computes from elsewhere."""
 
-    def register(function: Compute) -> Compute:
-        DIALECT.implement(op, TEImplementation(function, source=source, **facts), plevel=plevel, accepts=accepts)
-        return function
+    source: str = ""
 
-    return register
+    def compute(
+        self, op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
+    ) -> Callable[[Compute], Compute]:
+        """Register the decorated function as the TE compute of `op`; `facts` are fields of TEImplementation."""
+
+        def register(function: Compute) -> Compute:
+            payload = TEImplementation(function, source=self.source, **facts)
+            DIALECT.implement(op, payload, plevel=plevel, accepts=accepts)
+            return function
+
+        return register
+
+    def elementwise(self, table: Mapping[str, Callable[..., Any]], *, constants: tuple[float, ...] = ()) -> None:
+        """Register `function(*operands, *attributes)` for each operator: operands are expressions of one dtype, the
+        common one of the arguments (float32 for halves; the result's where that is floating and they are not),
+        attributes follow as they are. The expression that comes back is cast to the dtype of the result."""
+        from meta.backend.tvm.te.elementwise import per_element
+
+        for name, function in table.items():
+            are_tensors = [arg.is_tensor for arg in get(name).schema.args]
+            self.compute(name, constants=constants)(per_element(name, function, are_tensors))
 
 
-def _source(module: Mapping[str, Any]) -> str:
-    """The file of the module with these globals, "" unless it is one of the families here."""
-    file = module.get("__file__") or ""
-    return file if Path(file).parent == Path(__file__).parent else ""
-
-
-def elementwise(table: Mapping[str, Callable[..., Any]], *, constants: tuple[float, ...] = ()) -> None:
-    """Register `function(*operands, *attributes)` for each operator: operands are expressions of one dtype, the common
-    one of the arguments (float32 for halves; the result's where that is floating and they are not), attributes follow
-    as they are. The expression that comes back is cast to the dtype of the result."""
-    from meta.backend.tvm.te.elementwise import per_element
-
-    source = _source(sys._getframe(1).f_globals)
-    for name, function in table.items():
-        run = per_element(name, function, [arg.is_tensor for arg in get(name).schema.args])
-        DIALECT.implement(name, TEImplementation(run, constants=constants, source=source))
+compute = Registrar().compute
+elementwise = Registrar().elementwise

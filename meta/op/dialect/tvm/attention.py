@@ -11,7 +11,9 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

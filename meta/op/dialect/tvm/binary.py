@@ -23,7 +23,10 @@ from meta.backend.tvm.te.elementwise import (
 )
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.scan import squarings
-from meta.op.dialect.tvm import compute, elementwise
+from meta.op.dialect.tvm import Registrar
+
+_registrar = Registrar(__file__)
+compute, elementwise = _registrar.compute, _registrar.elementwise
 
 Expr = Any
 

@@ -7,7 +7,9 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import narrow, widen
 from meta.op import windows
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 _Ints = tuple[int, ...]
 

@@ -12,7 +12,9 @@ from meta.backend.tvm.te.elementwise import cast
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 Taps = list[tuple[Expr, Expr]]

@@ -13,8 +13,10 @@ from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
 from meta.op import data_dependent
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
+
+compute = Registrar(__file__).compute
 
 Slices = list[tuple[Any, Any]]
 """(start, step) of each sliced axis."""

@@ -7,7 +7,9 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

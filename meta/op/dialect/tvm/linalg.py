@@ -7,7 +7,9 @@ from typing import Any
 from meta.backend.tvm.adapter import te
 from meta.backend.tvm.te.elementwise import is_one
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 
 @compute("matmul")

@@ -21,7 +21,9 @@ from meta.backend.tvm.te.reduce import (
     store_result,
 )
 from meta.op.declare.loss import class_axis
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

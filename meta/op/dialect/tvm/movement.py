@@ -7,8 +7,10 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.indexing import modulo, unflattened
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
+
+compute = Registrar(__file__).compute
 
 
 @compute("repeat")

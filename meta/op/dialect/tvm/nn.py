@@ -11,7 +11,9 @@ from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, select
 from meta.backend.tvm.te.precision import accumulation_dtype, widen
 from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

@@ -17,7 +17,9 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 Axes = tuple[int, ...]

@@ -13,7 +13,9 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

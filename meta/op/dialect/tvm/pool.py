@@ -14,9 +14,11 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.select import opaque_select
 from meta.op import windows
+from meta.op.dialect.tvm import Registrar
 from meta.op.dialect.tvm import _max_pool as planes
-from meta.op.dialect.tvm import compute
 from meta.op.windows import Windows
+
+compute = Registrar(__file__).compute
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]

@@ -26,7 +26,9 @@ from meta.backend.tvm.te.reduce import (
     store_result,
 )
 from meta.backend.tvm.te.scan import scan
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 Expr = Any
 

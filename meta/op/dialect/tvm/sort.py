@@ -7,7 +7,9 @@ from typing import Any
 from meta.backend.tvm.adapter import te
 from meta.backend.tvm.te.scan import Index
 from meta.backend.tvm.te.sort import move_last, sort_positions
-from meta.op.dialect.tvm import compute
+from meta.op.dialect.tvm import Registrar
+
+compute = Registrar(__file__).compute
 
 
 @compute("argsort")

@@ -10,7 +10,9 @@ from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import const, is_float, is_nan, let, libm, select, softplus
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.op.dialect.tvm import elementwise
+from meta.op.dialect.tvm import Registrar
+
+elementwise = Registrar(__file__).elementwise
 
 Expr = Any
 
