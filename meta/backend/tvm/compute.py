@@ -56,13 +56,8 @@ class RuntimeFunction:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes and of the private modules beside it; "" if the file does not exist.
+    """A hash of a file of computes; "" if it does not exist.
 
     It excludes the sources of lowering, which belong to the identity of the device kind (`target.identity`)."""
     path = Path(source)
-    if not path.is_file():
-        return ""
-    digest = hashlib.sha256()
-    for file in (path, *sorted(path.parent.glob("_*.py"))):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""

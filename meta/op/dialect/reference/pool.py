@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from meta.backend.reference.precision import widen
+from meta.backend.windows import Windows
 from meta.op import windows
 from meta.op.dialect.reference import DIALECT
-from meta.op.windows import Windows
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]

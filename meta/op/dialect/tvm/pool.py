@@ -1,7 +1,7 @@
 """TE computes of pooling, for any number of spatial axes.
 
 Gradients gather: every element of dx sums over the windows that cover it, so no element is written twice. On a CPU, max
-pooling with indices and its gradient are loops (`_max_pool`).
+pooling with indices and its gradient are loops (`schedule.cpu.max_pool`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.schedule.cpu import max_pool as planes
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.select import opaque_select
+from meta.backend.windows import Windows
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
-from meta.op.dialect.tvm import _max_pool as planes
-from meta.op.windows import Windows
 
 compute = Registrar(__file__).compute
 

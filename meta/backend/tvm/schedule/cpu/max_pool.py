@@ -14,7 +14,7 @@ from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.select import opaque_select
-from meta.op.windows import Windows
+from meta.backend.windows import Windows
 
 Axes = tuple[Windows, ...]
 _MOST_KERNEL = 16
