@@ -33,8 +33,8 @@ class TEImplementation:
         receives an int64 vector (a te.Tensor) for each, and () for an empty tuple. All extents of such a kernel are
         independent of each other.
     constants: values of a Scalar that are compiled in.
-    source: the file of this package that registers the compute; the keys of its kernels hash the file and the private
-        modules beside it. "" for other computes, whose kernels are identified by their unscheduled functions.
+    source: the file of this package that registers the compute, whose contents the keys of its kernels hash. "" for
+        other computes, whose kernels are identified by their unscheduled functions.
     """
 
     compute: Compute

@@ -17,7 +17,7 @@ _CPU_FOLDERS: Final = ("tvm", "tvm/te", "tvm/schedule", "tvm/schedule/cpu")
 """Folders of meta.backend with the sources of lowering for the CPU."""
 _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "tvm/schedule/gpu", "cuda")
 _SHARED: Final = (
-    *("dim", "dtype", "ir/promotion", "ir/type"),
+    *("backend/windows", "dim", "dtype", "ir/promotion", "ir/type"),
     *("op/data_dependent", "op/declare/loss", "op/declare/transform", "op/windows"),
 )
 """Modules of meta whose functions computes call."""
@@ -84,9 +84,8 @@ def describe_processor() -> str:
     system = f"{sys.platform} {platform.machine()}"
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first = file.read(1 << 13).split("\n\n")[
-                0
-            ]  # the first core; the kernel generates the entries of further cores on demand
+            # Only the first core: the operating system generates the entries of further cores on demand.
+            first = file.read(1 << 13).split("\n\n")[0]
     except OSError:
         return f"{system} {tvm.system_cpu()} {sorted(cpu_features())}"
     return "\n".join([system, *(line for line in first.splitlines() if line.startswith(_CPU_FACTS))])
