@@ -1,7 +1,7 @@
-"""Make torch impossible to import in this process, as where it is not installed: for subprocesses of tests.
+"""Hide torch in this process, as if it were not installed; for subprocesses of tests.
 
-Both ways of asking see it gone: `import torch` raises ModuleNotFoundError, and `importlib.util.find_spec("torch")`
-returns None. (tvm_ffi imports torch whenever it can, so leaving it out of `meta` alone would prove nothing.)
+Both checks of an installation fail: `import torch` raises ModuleNotFoundError, and `importlib.util.find_spec("torch")`
+returns None. (tvm_ffi imports an installed torch, so a test without this module would not be conclusive.)
 """
 
 import sys
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 class FinderWithoutTorch(PathFinder):
-    """The finder of installed modules, blind to torch."""
+    """The finder of installed modules, without torch."""
 
     @classmethod
     def find_spec(
@@ -23,7 +23,7 @@ class FinderWithoutTorch(PathFinder):
 
 
 def hide_torch() -> None:
-    """Hide torch from every later import. Raises RuntimeError when it is loaded already."""
+    """Hide torch from later imports. Raises RuntimeError if it is already loaded."""
     if "torch" in sys.modules:
         raise RuntimeError("torch is loaded already: hide it before anything imports it")
     sys.meta_path[sys.meta_path.index(PathFinder)] = FinderWithoutTorch

@@ -1,4 +1,4 @@
-"""Running recorded programs with the interpreter, as the virtual machine runs them."""
+"""Helpers that run recorded programs with the interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meta.tracing import Record
 
 
 def check_ir(module: Module) -> Module:
-    """Verified, and unchanged by print -> parse -> print."""
+    """The module, after a check that it is valid and that print -> parse -> print keeps it."""
     verify(module)
     text = to_text(module)
     assert to_text(parse(text, get)) == text
@@ -25,7 +25,7 @@ def check_ir(module: Module) -> Module:
 
 
 def execute(record: Record, *inputs: object, module: Module | None = None) -> object:
-    """What a call of the program returns; state that it writes is written."""
+    """Run the program like a call of its function: returns the results and writes the state."""
     program = module or record.module
     arrays = [*inputs, *(x for _, x in record.state)]
     if record.random:
@@ -33,8 +33,8 @@ def execute(record: Record, *inputs: object, module: Module | None = None) -> ob
     with meta.no_grad():
         results = run(program, *arrays)
         mutated = program.main.attrs.get(MUTATES, {})
-        for index, at in mutated.items():
-            arrays[at].update(results[index])
+        for index, position in mutated.items():
+            arrays[position].update(results[index])
     return record.result.build(iter([r for i, r in enumerate(results) if i not in mutated]))
 
 
@@ -48,7 +48,7 @@ def values(x: object) -> object:
 
 
 def assert_equal(actual: object, expected: object, rtol: float = 1e-6) -> None:
-    """Nests with equal structure, dtypes and, up to rounding, values."""
+    """Check that two nests have equal structure, dtypes and, up to rounding, values."""
     a, b = values(actual), values(expected)
     if isinstance(b, dict):
         assert a.keys() == b.keys()
@@ -66,7 +66,7 @@ def assert_equal(actual: object, expected: object, rtol: float = 1e-6) -> None:
 
 
 def array(*shape: int, seed: int = 0, dtype: str = "float32", grad: bool = False) -> meta.NDArray:
-    """Normal random numbers."""
+    """An array of normal random numbers."""
     x = meta.array(np.random.default_rng(seed).standard_normal(shape).astype("float32"), dtype=dtype)
     x.requires_grad = grad
     return x

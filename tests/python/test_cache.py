@@ -1,4 +1,4 @@
-"""The on-disk cache: what goes in comes out, and nothing else ever does."""
+"""The on-disk cache returns stored payloads and rejects all other files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def disk(tmp_path: Path) -> DiskCache:
     return DiskCache(tmp_path / "cache")
 
 
-def test_what_was_put_is_read_back(disk: DiskCache) -> None:
+def test_reads_stored_payloads(disk: DiskCache) -> None:
     for payload in (b"", b"x", os.urandom(100_000)):
         path = disk.put("key", payload, ".so")
         assert path is not None
@@ -28,7 +28,7 @@ def test_what_was_put_is_read_back(disk: DiskCache) -> None:
         assert path.read_bytes().startswith(payload)
 
 
-def test_missing_entries_are_none(disk: DiskCache) -> None:
+def test_returns_none_for_missing_entries(disk: DiskCache) -> None:
     assert disk.get("nothing") is None
     assert disk.read("nothing") is None
     disk.remove("nothing")
@@ -39,7 +39,7 @@ def test_missing_entries_are_none(disk: DiskCache) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a/b", "../a", "a b", "x" * 129, "ä"])
-def test_keys_that_are_no_file_names_are_refused(disk: DiskCache, key: str) -> None:
+def test_rejects_keys_that_are_not_file_names(disk: DiskCache, key: str) -> None:
     with pytest.raises(ValueError, match="only letters, digits"):
         disk.put(key, b"x")
     with pytest.raises(ValueError, match="only letters, digits"):
@@ -47,7 +47,7 @@ def test_keys_that_are_no_file_names_are_refused(disk: DiskCache, key: str) -> N
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 47, 79, 80, 100, 379])
-def test_a_truncated_entry_is_removed(disk: DiskCache, length: int) -> None:
+def test_removes_truncated_entries(disk: DiskCache, length: int) -> None:
     path = disk.put("key", os.urandom(300))
     assert path is not None
     path.write_bytes(path.read_bytes()[:length])
@@ -55,7 +55,7 @@ def test_a_truncated_entry_is_removed(disk: DiskCache, length: int) -> None:
     assert not path.exists()
 
 
-def test_a_changed_byte_anywhere_is_noticed(disk: DiskCache) -> None:
+def test_removes_entries_with_a_changed_byte(disk: DiskCache) -> None:
     path = disk.put("key", b"some payload")
     assert path is not None
     good = path.read_bytes()
@@ -65,7 +65,7 @@ def test_a_changed_byte_anywhere_is_noticed(disk: DiskCache) -> None:
         assert not path.exists()
 
 
-def test_an_entry_under_another_name_is_foreign(disk: DiskCache) -> None:
+def test_removes_renamed_entries(disk: DiskCache) -> None:
     path = disk.put("key", b"payload")
     assert path is not None
     other = disk.path("kez")
@@ -74,8 +74,8 @@ def test_an_entry_under_another_name_is_foreign(disk: DiskCache) -> None:
     assert not other.exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="file modes are a matter of POSIX")
-def test_an_entry_that_others_may_write_is_not_trusted(disk: DiskCache) -> None:
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs POSIX file modes")
+def test_removes_entries_that_others_can_write(disk: DiskCache) -> None:
     path = disk.put("key", b"payload")
     assert path is not None
     path.chmod(0o666)
@@ -83,13 +83,13 @@ def test_an_entry_that_others_may_write_is_not_trusted(disk: DiskCache) -> None:
     assert not path.exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="file modes are a matter of POSIX")
-def test_the_directory_is_private(disk: DiskCache) -> None:
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs POSIX file modes")
+def test_creates_a_private_directory(disk: DiskCache) -> None:
     disk.put("key", b"payload")
     assert disk.directory.stat().st_mode & 0o077 == 0
 
 
-def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+def test_evicts_the_least_recently_used_entries(tmp_path: Path) -> None:
     disk = DiskCache(tmp_path, max_bytes=5000)
     old = time.time() - 1000
     for i in range(5):
@@ -101,7 +101,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert [i for i in range(6) if disk.read(f"k{i}") is not None] == [2, 3, 4, 5]
 
 
-def test_use_makes_an_entry_recent(disk: DiskCache) -> None:
+def test_reading_updates_the_time_of_use(disk: DiskCache) -> None:
     path = disk.put("key", b"x")
     assert path is not None
     os.utime(path, (1, 1))
@@ -109,7 +109,7 @@ def test_use_makes_an_entry_recent(disk: DiskCache) -> None:
     assert time.time() - path.stat().st_mtime < 100
 
 
-def test_what_crashed_writers_left_is_cleaned_up(disk: DiskCache) -> None:
+def test_removes_orphaned_temporary_files(disk: DiskCache) -> None:
     path = disk.put("key", b"x")
     assert path is not None
     stale, fresh = path.parent / ".tmp-stale", path.parent / ".tmp-fresh"
@@ -122,16 +122,16 @@ def test_what_crashed_writers_left_is_cleaned_up(disk: DiskCache) -> None:
     assert disk.read("key") == b"y"
 
 
-def test_clear_leaves_strangers_alone(disk: DiskCache) -> None:
+def test_clear_keeps_other_files(disk: DiskCache) -> None:
     disk.put("key", b"x")
-    stranger = disk.directory / "notes.txt"
-    stranger.write_text("mine")
+    other = disk.directory / "notes.txt"
+    other.write_text("mine")
     disk.clear()
     assert disk.read("key") is None
-    assert stranger.exists()
+    assert other.exists()
 
 
-def test_a_directory_that_cannot_be_written_only_misses(tmp_path: Path) -> None:
+def test_misses_in_an_unwritable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     disk = DiskCache(tmp_path / "file")
     assert disk.put("key", b"x") is None
@@ -140,7 +140,7 @@ def test_a_directory_that_cannot_be_written_only_misses(tmp_path: Path) -> None:
     assert disk.size() == 0
 
 
-def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reads_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("META_CACHE_SIZE", "3")
     monkeypatch.delenv("META_CACHE", raising=False)

@@ -15,7 +15,7 @@ N, M = sym("n"), sym("m")
 NESTED = ((N + 1) // 2 * M + 3) // (N * M + 1) - 2 * N
 
 
-def test_polynomials_are_normal():
+def test_normalises_polynomials():
     assert (N + M) * (N - M) == N * N - M * M
     assert N + 1 - N == 1
     assert N * 0 == 0
@@ -26,7 +26,7 @@ def test_polynomials_are_normal():
     assert product(()) == 1
 
 
-def test_quotients_fold_where_they_are_exact():
+def test_folds_exact_quotients():
     assert (4 * N + 2) // 2 == 2 * N + 1
     assert (N * M + M * 3) // M == N + 3
     assert N // 1 == N
@@ -39,7 +39,7 @@ def test_quotients_fold_where_they_are_exact():
     assert (6 * N * M) // (-2 * N) == -3 * M
 
 
-def test_symbolic_sizes_have_no_value_and_no_order():
+def test_rejects_values_and_order_of_symbolic_sizes():
     with pytest.raises(TypeInferenceError, match="the order of n and 3 is not known"):
         assert N < 3
     with pytest.raises(TypeInferenceError, match="the size n is symbolic where a number is needed"):
@@ -49,7 +49,7 @@ def test_symbolic_sizes_have_no_value_and_no_order():
     assert not is_static((1, N))
 
 
-def test_sizes_are_tied_together_inside_a_scope():
+def test_unify_ties_sizes_inside_its_scope():
     assert not same_dim(N, M)
     with unify() as ties:
         assert same_dim(N, M)
@@ -64,7 +64,7 @@ def test_sizes_are_tied_together_inside_a_scope():
     assert not same_dim(N, M)
 
 
-def test_quotients_hold_their_operands_and_print_them():
+def test_prints_and_parses_quotients():
     assert str((N + 1) // 2) == "((1 + n)//(2))"
     assert str(7 // N * 2 + M) == "2*((7)//(n)) + m"
     assert str(NESTED) == "((3 + ((1 + n)//(2))*m)//(1 + m*n)) - 2*n"
@@ -74,12 +74,12 @@ def test_quotients_hold_their_operands_and_print_them():
     assert ((N + 1) // 2).terms != ((N + 1) // 3).terms
 
 
-def test_the_name_of_a_size_that_is_one():
+def test_only_single_symbols_have_names():
     assert N.name == "n"
     assert [d.name for d in (2 * N, N + 1, N * M, N // 2)] == [None] * 4
 
 
-def test_sizes_are_evaluated():
+def test_evaluates_sizes():
     n, m = 7, 5
     assert evaluate(NESTED, {"n": n, "m": m}) == ((n + 1) // 2 * m + 3) // (n * m + 1) - 2 * n
     assert evaluate(4, {}) == 4
@@ -87,7 +87,7 @@ def test_sizes_are_evaluated():
         evaluate(N + sym("q"), {"n": n, "m": m})
 
 
-def test_sizes_are_computed_in_another_arithmetic():
+def test_computes_sizes_in_another_arithmetic():
     class Text(str):
         def __add__(self, other):
             return Text(f"{self}+{other}")
@@ -100,7 +100,7 @@ def test_sizes_are_computed_in_another_arithmetic():
     assert compute(5, Text, lambda i: Text(f"#{i}"), lambda a, b: a) == "#5"
 
 
-def test_sizes_are_pickled_for_other_processes():
+def test_pickles_sizes_for_other_processes():
     assert pickle.loads(pickle.dumps(NESTED)) == NESTED
     check = "from meta.dim import sym; n = sym('n'); import pickle; "
     check += f"print(hash(pickle.loads({pickle.dumps(N // 2)!r})) == hash(n // 2))"

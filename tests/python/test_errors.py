@@ -1,4 +1,4 @@
-"""Errors keep their four parts as fields and are rendered in one place."""
+"""Errors: the four parts as fields, rendering, attribution, copies."""
 
 import copy
 import pickle
@@ -21,19 +21,19 @@ def test_parts_and_text():
     assert str(error) == f"{error.summary} (at net.py:3)"
 
 
-def test_absent_parts_leave_no_trace():
+def test_omits_empty_parts():
     assert str(ArgumentError("", "no parts", location="")) == "no parts"
     assert str(ArgumentError("op", "a problem", remedy="a remedy", location="")) == "[op] a problem; a remedy"
 
 
-def test_the_location_is_that_of_the_caller():
+def test_location_is_the_line_of_the_user():
     with pytest.raises(TypeInferenceError) as caught:
         meta.softmax(meta.ones((2,)), axis=4)
     assert caught.value.location.startswith(f"{__file__}:")
     assert str(caught.value).endswith(f"(at {caught.value.location})")
 
 
-def test_shared_rules_raise_in_the_name_of_the_operator():
+def test_shared_rules_name_the_operator():
     for name in ("softmax", "log_softmax"):
         with pytest.raises(TypeInferenceError) as caught:
             getattr(meta, name)(meta.ones((2, 3)), axis=4)
@@ -47,14 +47,14 @@ def test_attribution_keeps_the_innermost_subject():
         raise ArgumentError("", "a problem")
 
 
-def test_combined_errors_are_said_once_each():
+def test_combined_lists_each_error_once():
     errors = [GradientError("f", "one", location=""), GradientError("g", "two", location="")]
     assert str(combined([*errors, GradientError("g", "two", location="")])) == "[f] one\n[g] two"
 
 
 def test_copies_keep_every_part():
     error = ArgumentError("op", "a problem", "a number", "cast it", location="net.py:3", details="  x\n  ^")
-    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
-        assert type(twin) is ArgumentError
-        assert str(twin) == str(error)
-        assert twin.remedy == "cast it"
+    for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(copied) is ArgumentError
+        assert str(copied) == str(error)
+        assert copied.remedy == "cast it"

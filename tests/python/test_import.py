@@ -1,4 +1,4 @@
-"""`import meta` loads next to nothing, and suffices for everything."""
+"""`import meta` loads neither torch nor TVM and gives access to every public name."""
 
 import subprocess
 import sys
@@ -24,24 +24,24 @@ def python(code: str) -> str:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_one_import_is_enough(path: str) -> None:
+def test_reaches_submodules_with_one_import(path: str) -> None:
     python(f"import meta; {path}")
 
 
-def test_every_name_that_is_listed_is_there() -> None:
+def test_imports_every_listed_name() -> None:
     python("import meta; [getattr(meta, name) for name in dir(meta)]")
 
 
-def test_neither_torch_nor_tvm_is_loaded() -> None:
+def test_loads_neither_torch_nor_tvm() -> None:
     python("import sys, meta; assert not {'torch', 'tvm', 'tvm_ffi', 'numpy'} & set(sys.modules)")
 
 
-def test_unknown_submodules() -> None:
+def test_rejects_unknown_submodules() -> None:
     with pytest.raises(AttributeError, match=r"module 'meta\.ir' has no attribute 'lexar'"):
         meta.ir.lexar  # noqa: B018
 
 
-def test_no_text_and_no_names() -> None:
+def test_rejects_none_for_text_and_names() -> None:
     with pytest.raises(ArgumentError, match="the program is a NoneType; expected a string"):
         parse(None)
     with pytest.raises(ArgumentError, match="expected a name, or a list of names"):

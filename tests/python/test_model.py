@@ -1,4 +1,4 @@
-"""Models: parameters in lists, changes that make compiled programs stale, state, construction; what compile refuses."""
+"""Models: parameters in lists, invalidation of compiled programs, state, construction, errors of compile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meta.testing import check
 
 
 class Chain(meta.Model):
-    """Layers, and scales that are arrays, in lists and dicts."""
+    """A model with layers in a list and arrays in a dict."""
 
     def build(self, count: int) -> None:
         self.layers = [nn.Linear(3, 3) for _ in range(count)]
@@ -47,7 +47,7 @@ def test_arrays_in_lists_and_dicts_are_parameters() -> None:
     assert isinstance(model.scales["rest"], tuple)
 
 
-def test_a_buffer_in_a_list_is_no_parameter() -> None:
+def test_buffers_in_lists_are_not_parameters() -> None:
     model = Chain(0)
     model.buffer("seen", [meta.zeros((1,))])  # type: ignore[arg-type]
     assert "seen.0" in model.state_dict()
@@ -56,7 +56,7 @@ def test_a_buffer_in_a_list_is_no_parameter() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_copy_of_a_model_has_its_own_values(copied: Any) -> None:
+def test_copies_of_models_do_not_share_values(copied: Any) -> None:
     model = Chain(2)
     other = copied(model)
     check(other(data()), model(data()))
@@ -76,7 +76,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "traced"), [*((name, False) for name in CHANGES), ("append", True)])
-def test_a_changed_list_makes_the_compiled_program_stale(change: str, traced: bool) -> None:
+def test_recompiles_after_a_changed_list(change: str, traced: bool) -> None:
     model = Chain(2)
     executor = meta.vm.compile(meta.trace(lambda x: model(x) * 1.0) if traced else model)
     x = data()
@@ -87,14 +87,14 @@ def test_a_changed_list_makes_the_compiled_program_stale(change: str, traced: bo
     check(executor(x), model(x))
 
 
-def test_an_unchanged_model_is_compiled_once() -> None:
+def test_compiles_an_unchanged_model_once() -> None:
     model = Chain(2)
     executor = meta.vm.compile(model)
     programs = [executor.program(data()) for _ in range(3)]
     assert programs[0] is programs[2]
 
 
-def test_a_constructor_of_ones_own() -> None:
+def test_custom_constructors() -> None:
     class Own(meta.Model):
         def __init__(self) -> None:
             self.w = meta.ones((2,))
@@ -104,7 +104,7 @@ def test_a_constructor_of_ones_own() -> None:
     assert model.train_mode().w.requires_grad
 
 
-def test_a_state_is_a_mapping() -> None:
+def test_rejects_states_that_are_not_mappings() -> None:
     with pytest.raises(ArgumentError, match="the state is list; expected a mapping of names to arrays"):
         Chain(1).load_state_dict([1])  # type: ignore[arg-type]
 
@@ -118,12 +118,12 @@ def test_a_state_is_a_mapping() -> None:
         ("def main() -> () { () }", "str cannot be compiled"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(what: Any, text: str) -> None:
+def test_rejects_objects_that_cannot_be_compiled(what: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         meta.vm.compile(what)
 
 
-def test_a_symbol_is_not_formatted_as_a_number() -> None:
+def test_rejects_symbols_formatted_as_numbers() -> None:
     assert meta.trace(lambda x: x * len(f"{x}")).ir(data())
     with pytest.raises(TraceError, match="is needed while tracing"):
         meta.trace(lambda x: f"{x.sum():.2f}").ir(data())

@@ -1,4 +1,4 @@
-"""Optimizers: what they refuse, their state, and hyperparameters that change after compilation."""
+"""Optimizers: errors, state, and hyperparameters that change after compilation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def leaf() -> meta.NDArray:
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "a", None, True])
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "weight_decay"])
-def test_a_hyperparameter_is_a_number(name: str, value: Any) -> None:
+def test_rejects_hyperparameters_that_are_not_numbers(name: str, value: Any) -> None:
     with pytest.raises(ArgumentError, match=rf"\[optimizer\] {name} is .*; expected a finite number, 0 or more"):
         optim.SGD([leaf()], **{name: value})
 
 
-def test_numpy_numbers_are_numbers() -> None:
+def test_accepts_numpy_numbers() -> None:
     optimizer = optim.SGD([leaf()], np.float32(0.5), momentum=np.float64(0.5))
     optimizer.learning_rate = np.int64(1)
     assert (optimizer.learning_rate, optimizer.momentum) == (1.0, 0.5)
@@ -44,12 +44,12 @@ def test_numpy_numbers_are_numbers() -> None:
         ([], "there are no parameters"),
     ],
 )
-def test_parameters_are_distinct_arrays(parameters: Any, text: str) -> None:
+def test_rejects_invalid_parameters(parameters: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         optim.SGD(parameters)
 
 
-def test_state_goes_through_numpy() -> None:
+def test_state_round_trips_through_numpy() -> None:
     parameters = [("w", leaf())]
     optimizer = optim.SGD(parameters, 0.1, momentum=0.9)
     (parameters[0][1] * 3.0).sum().backward()
@@ -65,7 +65,7 @@ def test_state_goes_through_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", ["momentum", "weight_decay", "learning_rate"])
-def test_a_changed_hyperparameter_counts_in_compiled_steps(name: str) -> None:
+def test_compiled_steps_use_changed_hyperparameters(name: str) -> None:
     x, target = meta.array(np.eye(3), dtype="float32"), meta.array([0, 1, 2])
     model = nn.Linear(3, 3)
     twin = nn.Linear(3, 3)

@@ -1,4 +1,4 @@
-"""A whole training step as one program: forward, backward, update, running statistics, random numbers."""
+"""A training step as one program: forward, backward, update, running statistics, random numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def eager_run():
 
 
 @pytest.mark.parametrize("optimize", [False, True])
-def test_the_program_does_what_the_step_does(eager, optimize):
+def test_program_agrees_with_the_step(eager, optimize):
     step, batch = step_and_batch()
     record = step.record(*batch)
     module = passes.standard()(record.module) if optimize else record.module
@@ -57,7 +57,7 @@ def test_the_program_does_what_the_step_does(eager, optimize):
         np.testing.assert_allclose(x.detach().numpy(), state[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
-def test_every_parameter_statistic_and_slot_is_written_under_its_name():
+def test_writes_every_parameter_statistic_and_slot():
     step, batch = step_and_batch()
     main = step.record(*batch).main
     written = {main.params[at].name for at in main.attrs[MUTATES].values()}
@@ -66,7 +66,7 @@ def test_every_parameter_statistic_and_slot_is_written_under_its_name():
     assert {p.name for p in main.params} - written == {"args.0", "args.1", "learning_rate", "key"}
 
 
-def test_mixed_precision_trains_as_well_and_casts_each_weight_once(eager):
+def test_mixed_precision_trains_and_casts_each_weight_once(eager):
     step, batch = step_and_batch()
     record = step.record(*batch)
     module = check_ir(passes.standard()(passes.auto_cast("bfloat16")(record.module)))
@@ -78,7 +78,7 @@ def test_mixed_precision_trains_as_well_and_casts_each_weight_once(eager):
     assert len(low) == len(set(low))
 
 
-def test_inference_is_another_program():
+def test_inference_records_another_program():
     step, batch = step_and_batch()
     model = step.model
     trained, again = model.record(batch[0]), model.infer_mode().record(batch[0])

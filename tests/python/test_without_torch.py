@@ -1,4 +1,4 @@
-"""Without torch everything but the torch dialect works. check-wheel runs this again where torch is not installed."""
+"""Everything but the torch dialect works without torch. check-wheel runs these tests in an environment without it."""
 
 import ast
 import pickle
@@ -13,7 +13,7 @@ PROGRAMS = Path(__file__).with_name("without_torch.py")
 
 
 def names() -> list[str]:
-    """The programs without arguments, read from the source: importing it would hide torch in this process."""
+    """Names of the programs, read from the source because an import would hide torch in this process."""
     functions = [node for node in ast.parse(PROGRAMS.read_text()).body if isinstance(node, ast.FunctionDef)]
     return [each.name for each in functions if not each.name.startswith("_") and not each.args.args]
 
@@ -30,7 +30,7 @@ def test_program(program: str) -> None:
 
 
 def test_every_operator(tmp_path: Path) -> None:
-    """One sample of each operator, recorded here with torch's results, is repeated where there is no torch."""
+    """One sample of each operator, recorded with torch's results, runs in a process without torch."""
     pytest.importorskip("torch", reason="the expected results are torch's")
     from meta.eager.ndarray import NDArray
     from meta.testing.call import flat_results
@@ -51,11 +51,11 @@ def test_every_operator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("statement", ["import torch", "import torch.nn", "from torch import Tensor"])
-def test_hidden_torch_cannot_be_imported(statement: str) -> None:
+def test_rejects_imports_of_hidden_torch(statement: str) -> None:
     done = python("-c", f"from tests.python.hide_torch import hide_torch; hide_torch(); {statement}")
     assert "ModuleNotFoundError: No module named 'torch'" in done.stderr
 
 
-def test_hidden_torch_is_not_found() -> None:
+def test_does_not_find_hidden_torch() -> None:
     ask = "import importlib.util; print(importlib.util.find_spec('torch'))"
     assert python("-c", f"from tests.python.hide_torch import hide_torch; hide_torch(); {ask}").stdout == "None\n"

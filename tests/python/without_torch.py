@@ -1,4 +1,4 @@
-"""What must work where torch cannot be imported: `python -m tests.python.without_torch NAME` runs one program."""
+"""Programs that must work without torch: `python -m tests.python.without_torch NAME` runs one of them."""
 
 import pickle
 import sys
@@ -71,7 +71,7 @@ def conv2d_with_gradient() -> None:
 
 
 def network_on_the_vm() -> None:
-    """Training steps with convolutions, attention and products, joined with what reads them, eager and compiled."""
+    """Training steps with convolutions, attention and products, eager and compiled."""
     images, labels = meta.array(_floats(32, 8, 12, 12)), meta.array(_RNG.integers(0, 10, 32))
 
     def trainer() -> Any:
@@ -111,7 +111,7 @@ def gradient_on_the_vm() -> None:
 
 
 def every_operator(recording: str) -> None:
-    """The calls that test_without_torch.py recorded give here what torch gave there."""
+    """Repeat the calls that test_without_torch.py recorded and compare with torch's results."""
     failures: list[str] = []
     for name, args, kwargs, wanted, exact, tolerances in pickle.loads(Path(recording).read_bytes()):
         call = Call(get(name), args, kwargs).to_meta()

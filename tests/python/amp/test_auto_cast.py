@@ -15,7 +15,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.ir.visitor import walk
 from meta.op.precision import data_positions, target_dtype
 from meta.op.registry import all_ops, get
-from tests.python.passes.programs import parsed, program
+from tests.python.passes.programs import parse_program, program
 from tests.python.recorded import array, assert_equal, check_ir, execute
 
 X = (2, 3)
@@ -225,18 +225,18 @@ def main(%x: T, %w: Tensor[(3, 3), "float32"], %c: BOOL) -> T {{
 
 
 def test_conditional_results_stay_low_if_both_branches_are():
-    after = cast(parsed(BRANCH.format("%a")))
+    after = cast(parse_program(BRANCH.format("%a")))
     assert casts(after) == 3  # x, w and the result
-    after = cast(parsed(BRANCH.format("%d = exp(%a)\n    %d")))
+    after = cast(parse_program(BRANCH.format("%d = exp(%a)\n    %d")))
     assert dtypes_of(after, "matmul") == [BF16] * 3
     x, w = array(*X), array(3, 3, seed=1) * 0.3
     for c in (True, False):
-        before = parsed(BRANCH.format("%d = exp(%a)\n    %d"))
+        before = parse_program(BRANCH.format("%d = exp(%a)\n    %d"))
         assert_equal(run(after, x, w, meta.array(c)), run(before, x, w, meta.array(c)), rtol=5e-2)
 
 
 def test_closures_and_recursion_keep_their_types():
-    module = parsed("""
+    module = parse_program("""
     def main(%x: T, %w: Tensor[(3, 3), "float32"]) -> T {
       %f = fn(%u: T) -> T {
         %s = sum(%u)

@@ -1,4 +1,4 @@
-"""The backward walk: accumulation, reuse, retained and freed graphs, pruning, hooks, errors."""
+"""Backward: accumulation, reuse, retained and freed graphs, pruning, hooks, errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leaf(*shape: int, seed: int = 0, dtype: str = "float32") -> meta.NDArray:
     return x
 
 
-def twin(x: meta.NDArray) -> torch.Tensor:
+def torch_copy(x: meta.NDArray) -> torch.Tensor:
     return torch.tensor(x.detach().numpy(), requires_grad=True)
 
 
@@ -30,16 +30,16 @@ def test_accumulates_over_calls() -> None:
     check(x.grad, np.full(3, 5.0))
 
 
-def test_a_leaf_used_many_times() -> None:
+def test_leaf_used_many_times() -> None:
     x = leaf(2, 3)
-    t = twin(x)
+    t = torch_copy(x)
     y = x * x + meta.tanh(x) * x - x
     y.backward(meta.ones(y.shape))
     (t * t + torch.tanh(t) * t - t).backward(torch.ones(2, 3))
     check(x.grad, t.grad, rtol=1e-5, atol=1e-6)
 
 
-def test_an_operand_twice_in_one_call() -> None:
+def test_one_operand_twice_in_a_call() -> None:
     x = leaf(3)
     (x * x).sum().backward()
     check(x.grad, 2 * x.detach().numpy())
@@ -54,7 +54,7 @@ def test_diamond_computes_each_node_once() -> None:
     check(x.grad, np.exp(x.detach().numpy()), rtol=1e-4)
 
 
-def test_a_root_that_is_also_an_intermediate_of_another_root() -> None:
+def test_root_that_another_root_depends_on() -> None:
     x = leaf(3)
     a = x * 2
     b = a * 3
@@ -62,7 +62,7 @@ def test_a_root_that_is_also_an_intermediate_of_another_root() -> None:
     check(x.grad, np.full(3, 8.0))
 
 
-def test_one_root_given_twice() -> None:
+def test_repeated_root() -> None:
     x = leaf(3)
     y = x * 2
     meta.autograd.backward([y, y], [meta.ones((3,)), meta.ones((3,))])
@@ -117,7 +117,7 @@ def test_non_scalar_needs_dy() -> None:
         (x * 2).backward()
 
 
-def test_dy_of_another_type() -> None:
+def test_rejects_dy_of_another_type() -> None:
     x = leaf(2, 2)
     y = x * 2
     with pytest.raises(TypeInferenceError, match=r'dy is Tensor\[\(2,\), "float32"\]; expected the output\'s own type'):
@@ -128,12 +128,12 @@ def test_dy_of_another_type() -> None:
         y.backward(np.ones((2, 2)))  # type: ignore[arg-type]
 
 
-def test_no_graph() -> None:
+def test_rejects_backward_without_a_graph() -> None:
     with pytest.raises(GradientError, match="does not require grad and was not computed from one that does"):
         meta.ones((1,)).backward()
 
 
-def test_grad_leaves_the_grads_alone() -> None:
+def test_grad_does_not_change_grad_fields() -> None:
     x, w = leaf(3), leaf(3, seed=1)
     (dx,) = meta.autograd.grad((x * w).sum(), [x])
     check(dx, w.detach().numpy())
@@ -150,7 +150,7 @@ def test_grad_of_an_intermediate() -> None:
     check(dx, 2 * np.exp(2 * x.detach().numpy()), rtol=1e-4)
 
 
-def test_grad_computes_only_what_is_wanted() -> None:
+def test_grad_computes_only_requested_gradients() -> None:
     x, w = leaf(3), leaf(3, seed=1)
     called: list[str] = []
     hidden = meta.exp(w)
@@ -170,7 +170,7 @@ def test_grad_of_an_unused_input() -> None:
 
 
 @pytest.mark.parametrize("what", [None, 3, [None], np.ones(2)])
-def test_what_is_no_array_is_refused(what: Any) -> None:
+def test_rejects_arguments_that_are_not_arrays(what: Any) -> None:
     x = leaf(1)
     with pytest.raises(ArgumentError, match=r"\[grad\] inputs hold .*; expected an NDArray, or a list or tuple"):
         meta.autograd.grad(x * 2.0, what)
@@ -178,7 +178,7 @@ def test_what_is_no_array_is_refused(what: Any) -> None:
         meta.autograd.backward(what)
 
 
-def test_a_gradient_that_does_not_fit_is_not_set() -> None:
+def test_rejects_gradients_of_another_type() -> None:
     x = leaf(1)
     for wrong in (meta.ones((7,)), meta.ones((1,), dtype="float64"), 1.0):
         with pytest.raises(GradientError, match="None, or an array: Tensor"):
@@ -187,12 +187,12 @@ def test_a_gradient_that_does_not_fit_is_not_set() -> None:
     x.grad = None
 
 
-def test_a_hook_is_a_function() -> None:
+def test_rejects_hooks_that_are_not_callable() -> None:
     with pytest.raises(ArgumentError, match=r"the hook is int; expected a function"):
         leaf(1).register_hook(3)  # type: ignore[arg-type]
 
 
-def test_as_many_dys_as_outputs() -> None:
+def test_rejects_a_wrong_number_of_dys() -> None:
     x = leaf(3)
     with pytest.raises(GradientError, match=r"\[grad\] 1 output gradients for 2 outputs"):
         meta.autograd.grad([x * 2, x * 3], x, [meta.ones((3,))])
@@ -200,7 +200,7 @@ def test_as_many_dys_as_outputs() -> None:
 
 def test_create_graph_gives_higher_orders() -> None:
     x = leaf(4, dtype="float64")
-    t = twin(x)
+    t = torch_copy(x)
     y = meta.tanh(x) * meta.exp(x)
     (g,) = meta.autograd.grad(y.sum(), x, create_graph=True)
     (gg,) = meta.autograd.grad(g.sum(), x, create_graph=True)
@@ -232,7 +232,7 @@ def test_gradients_are_not_recorded_without_create_graph() -> None:
     assert not x.grad.requires_grad
 
 
-def test_every_grad_has_memory_of_its_own() -> None:
+def test_gradients_do_not_share_memory() -> None:
     x, w = leaf(3), leaf(3, seed=1)
     dy = meta.ones((3,))
     (x + w).backward(dy)
@@ -243,7 +243,7 @@ def test_every_grad_has_memory_of_its_own() -> None:
     check(dy, np.ones(3))
 
 
-def test_a_view_of_dy_is_copied_too() -> None:
+def test_copies_views_of_dy() -> None:
     x = leaf(2, 3)
     dy = meta.ones((6,))
     x.reshape((6,)).backward(dy)
@@ -271,7 +271,7 @@ def test_hooks_see_and_replace_gradients() -> None:
     assert len(seen) == 1
 
 
-def test_a_leaf_hook_sees_the_whole_gradient() -> None:
+def test_leaf_hooks_receive_the_accumulated_gradient() -> None:
     x = leaf(3)
     seen: list[meta.NDArray] = []
     x.register_hook(seen.append)
@@ -280,7 +280,7 @@ def test_a_leaf_hook_sees_the_whole_gradient() -> None:
     check(seen[0], np.full(3, 5.0))
 
 
-def test_a_hook_returns_an_array_of_the_same_type() -> None:
+def test_rejects_hook_results_of_another_type() -> None:
     x = leaf(3)
     x.register_hook(lambda g: g.sum())
     with pytest.raises(GradientError, match=r"\[register_hook\] a hook returned Tensor\[\(\), .*gradient's type"):

@@ -1,4 +1,4 @@
-"""autograd.Function: gradients of the user's own."""
+"""autograd.Function: user-defined gradients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cube(Function):
 
 
 class Exp(Function):
-    """Saves its result."""
+    """exp, whose gradient saves the result."""
 
     @staticmethod
     def forward(ctx: Any, x: meta.NDArray) -> meta.NDArray:
@@ -78,7 +78,7 @@ def test_several_results_and_arguments_without_gradient() -> None:
     assert gradgradcheck(lambda a, b: SumAndProduct.apply(a, b, 2.0), [a, b])
 
 
-def test_an_unused_result_has_a_gradient_of_zeros() -> None:
+def test_unused_results_have_gradients_of_zeros() -> None:
     a, b = leaf(3), leaf(3, seed=1)
     total, _ = SumAndProduct.apply(a, b, 2.0)
     total.sum().backward()
@@ -99,15 +99,15 @@ def test_needs_input_grad() -> None:
     assert seen == [(True, False, False)]
 
 
-def test_nothing_is_recorded_without_need() -> None:
+def test_records_nothing_without_tracked_arguments() -> None:
     assert not Cube.apply(leaf(3).detach()).requires_grad
     with meta.no_grad():
         assert not Cube.apply(leaf(3)).requires_grad
 
 
-def test_an_argument_returned_as_it_is() -> None:
+def test_returned_arguments() -> None:
     class Reverse(Function):
-        """The identity, whose gradient is negated."""
+        """The identity with a negated gradient."""
 
         @staticmethod
         def forward(ctx: Any, x: meta.NDArray) -> meta.NDArray:
@@ -144,7 +144,7 @@ def test_mark_non_differentiable() -> None:
     check(x.grad, np.full(3, 2.0))
 
 
-def wrong(returned: Any) -> type[Function]:
+def function_returning(returned: Any) -> type[Function]:
     class Wrong(Function):
         @staticmethod
         def forward(ctx: Any, x: meta.NDArray, y: meta.NDArray) -> meta.NDArray:
@@ -172,13 +172,13 @@ def wrong(returned: Any) -> type[Function]:
         (lambda dy: (dy, 1.0), "gradient 1 of backward is float; expected an NDArray or None"),
     ],
 )
-def test_wrong_gradients(returned: Any, text: str) -> None:
-    y = wrong(returned).apply(leaf(3), leaf(3, seed=1))
+def test_rejects_wrong_gradients(returned: Any, text: str) -> None:
+    y = function_returning(returned).apply(leaf(3), leaf(3, seed=1))
     with pytest.raises(GradientError, match=text):
         y.sum().backward()
 
 
-def test_wrong_results_and_saved_values() -> None:
+def test_rejects_wrong_results_and_saved_values() -> None:
     class Number(Cube):
         @staticmethod
         def forward(ctx: Any, x: meta.NDArray) -> Any:
@@ -203,7 +203,7 @@ def test_freed_with_the_graph() -> None:
         y.backward()
 
 
-def test_a_saved_value_written_in_place() -> None:
+def test_rejects_saved_values_written_in_place() -> None:
     from meta.eager.graph import written
 
     x = leaf(3)

@@ -1,4 +1,4 @@
-"""gradcheck and gradgradcheck accept right gradients and catch wrong ones."""
+"""gradcheck and gradgradcheck accept right gradients and reject wrong ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leaf(*shape: int, dtype: str = "float64") -> meta.NDArray:
 
 
 class Wrong(Function):
-    """tanh with a gradient that is one percent off, and a right first but wrong second derivative on request."""
+    """tanh with an error of one percent in the gradient, or with a right first and a wrong second derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: meta.NDArray, factor: float) -> meta.NDArray:
@@ -35,14 +35,14 @@ class Wrong(Function):
         return meta.tanh_dx(y, dy) * ctx.factor, None
 
 
-def test_accepts() -> None:
+def test_accepts_right_gradients() -> None:
     x, w = leaf(2, 3), leaf(3)
     assert gradcheck(lambda x, w: meta.tanh(x) * w, [x, w])
     assert gradgradcheck(lambda x, w: meta.tanh(x) * w, [x, w])
     assert x.grad is None
 
 
-def test_catches_one_percent() -> None:
+def test_catches_an_error_of_one_percent() -> None:
     with pytest.raises(
         GradientError, match=r"\[gradcheck\] gradient of input 0 at \(\d, \d\) is .*by finite differences"
     ):
@@ -55,7 +55,7 @@ def test_catches_a_missing_second_order() -> None:
         gradgradcheck(lambda x: Wrong.apply(x, 1), leaf(2, 3))
 
 
-def test_a_constant_has_a_gradient_of_zeros() -> None:
+def test_accepts_constants_with_gradients_of_zeros() -> None:
     assert gradcheck(lambda x: x.detach() * 0, leaf(2))
     with pytest.raises(GradientError, match=r"gradient of input 0 at \(\d,\) is 0, by finite differences"):
         gradcheck(lambda x: x.detach() * 2, leaf(2))
@@ -66,7 +66,7 @@ def test_catches_a_detached_input() -> None:
         gradcheck(lambda x, w: x * w.detach(), [leaf(2), leaf(2)])
 
 
-def test_refuses_low_precision_and_untracked_inputs() -> None:
+def test_rejects_low_precision_and_untracked_inputs() -> None:
     with pytest.raises(GradientError, match="input 0 has dtype float32; expected float64"):
         gradcheck(meta.tanh, leaf(2, dtype="float32"))
     with pytest.raises(GradientError, match="no input requires a gradient"):

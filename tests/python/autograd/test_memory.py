@@ -1,4 +1,4 @@
-"""What the tape keeps alive: nothing longer than needed, no cycles, and graphs of any depth."""
+"""Memory of the tape: values are freed as early as possible, without cycles and at any depth."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from meta.testing import check
 
 
 @pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Reference counts alone free everything."""
+def without_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield
@@ -28,9 +28,9 @@ def leaf(value: float = 1.0) -> meta.NDArray:
     return x
 
 
-@pytest.mark.usefixtures("no_collector")
+@pytest.mark.usefixtures("without_garbage_collection")
 @pytest.mark.parametrize("op", [meta.exp, meta.tanh, meta.softmax, lambda x: x * x, lambda x: meta.concatenate([x, x])])
-def test_a_dropped_result_is_freed_at_once(op: object) -> None:
+def test_dropped_results_are_freed_at_once(op: object) -> None:
     x = leaf()
     y = op(x)  # type: ignore[operator]
     result, node = weakref.ref(y), weakref.ref(y._node)
@@ -39,8 +39,8 @@ def test_a_dropped_result_is_freed_at_once(op: object) -> None:
     assert node() is None
 
 
-@pytest.mark.usefixtures("no_collector")
-def test_backward_frees_what_was_saved() -> None:
+@pytest.mark.usefixtures("without_garbage_collection")
+def test_backward_frees_saved_values() -> None:
     x = leaf()
     h = meta.exp(x)
     kept = weakref.ref(h)
@@ -51,8 +51,8 @@ def test_backward_frees_what_was_saved() -> None:
     assert kept() is None
 
 
-@pytest.mark.usefixtures("no_collector")
-def test_values_that_no_gradient_reads_are_not_kept() -> None:
+@pytest.mark.usefixtures("without_garbage_collection")
+def test_does_not_keep_values_that_no_gradient_reads() -> None:
     x = leaf()
     h = x + 1
     kept = weakref.ref(h)
@@ -63,8 +63,8 @@ def test_values_that_no_gradient_reads_are_not_kept() -> None:
     check(x.grad, np.ones(3))
 
 
-@pytest.mark.usefixtures("no_collector")
-def test_a_function_that_saves_its_result_makes_no_cycle() -> None:
+@pytest.mark.usefixtures("without_garbage_collection")
+def test_functions_that_save_their_results_create_no_cycle() -> None:
     class Exp(meta.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -82,7 +82,7 @@ def test_a_function_that_saves_its_result_makes_no_cycle() -> None:
     assert kept() is None
 
 
-def test_a_leaf_nobody_holds_gets_no_gradient() -> None:
+def test_deleted_leaves_get_no_gradient() -> None:
     x, w = leaf(), leaf()
     y = (x + w).sum()
     del x
@@ -90,7 +90,7 @@ def test_a_leaf_nobody_holds_gets_no_gradient() -> None:
     check(w.grad, np.ones(3))
 
 
-def test_a_chain_of_100000_calls() -> None:
+def test_backward_through_100000_calls() -> None:
     x = leaf(0.0)
     y = x
     for _ in range(100_000):
@@ -100,7 +100,7 @@ def test_a_chain_of_100000_calls() -> None:
     del y
 
 
-def test_a_chain_is_freed_without_backward() -> None:
+def test_frees_a_long_chain_without_backward() -> None:
     x = leaf(0.0)
     y = x
     for _ in range(100_000):

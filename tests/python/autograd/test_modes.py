@@ -74,7 +74,7 @@ def test_backward_restores_the_mode_after_an_error() -> None:
     assert is_grad_enabled()
 
 
-def test_modes_belong_to_a_thread() -> None:
+def test_modes_are_local_to_a_thread() -> None:
     seen: list[bool] = []
     with meta.no_grad():
         thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))
@@ -83,7 +83,7 @@ def test_modes_belong_to_a_thread() -> None:
     assert seen == [True]
 
 
-def test_a_saved_value_written_in_place() -> None:
+def test_rejects_saved_values_written_in_place() -> None:
     x, w = leaf(), meta.ones((3,))
     y = (x * w).sum()
     written("update", w)
@@ -94,7 +94,7 @@ def test_a_saved_value_written_in_place() -> None:
         y.backward()
 
 
-def test_a_write_through_an_alias_is_seen() -> None:
+def test_rejects_saved_values_written_through_an_alias() -> None:
     x, w = leaf(), meta.ones((3,))
     y = (x * w).sum()
     written("update", w.detach().reshape((3, 1)))
@@ -102,7 +102,7 @@ def test_a_write_through_an_alias_is_seen() -> None:
         y.backward()
 
 
-def test_a_saved_result_written_in_place() -> None:
+def test_rejects_saved_results_written_in_place() -> None:
     x = leaf()
     y = meta.exp(x)
     with meta.no_grad():
@@ -111,7 +111,7 @@ def test_a_saved_result_written_in_place() -> None:
         y.sum().backward()
 
 
-def test_a_value_that_no_gradient_needs_may_be_written() -> None:
+def test_allows_writes_to_values_that_no_gradient_reads() -> None:
     x, c = leaf(), meta.ones((3,))
     y = (x + c).sum()
     written("update", c)

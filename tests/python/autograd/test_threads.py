@@ -1,4 +1,4 @@
-"""Forward and backward from many threads on shared leaves."""
+"""Forward and backward in many threads on shared leaves."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ THREADS, ROUNDS = 8, 40
 
 @pytest.fixture(autouse=True)
 def fast_switching() -> Iterator[None]:
-    """Make the interpreter change threads far more often than usual."""
+    """Switch threads far more often than by default."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
 
 
-def everywhere(function: Callable[[int], object]) -> list[object]:
+def run_in_threads(function: Callable[[int], object]) -> list[object]:
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(function, range(THREADS)))
 
@@ -43,11 +43,11 @@ def test_no_gradient_is_lost() -> None:
         for _ in range(ROUNDS):
             (x * 2).sum().backward()
 
-    everywhere(work)
+    run_in_threads(work)
     check(x.grad, np.full((4, 4), 2.0 * THREADS * ROUNDS))
 
 
-def test_one_retained_graph_walked_at_once() -> None:
+def test_concurrent_backward_on_one_retained_graph() -> None:
     x = leaf()
     y = meta.exp(meta.softmax(x) * x).sum()
 
@@ -59,12 +59,12 @@ def test_one_retained_graph_walked_at_once() -> None:
     assert x.grad is not None
     once = x.grad.numpy() / ROUNDS
     x.grad = None
-    everywhere(work)
+    run_in_threads(work)
     check(x.grad, once * THREADS * ROUNDS, rtol=1e-4)
 
 
 def test_new_shapes_from_many_threads() -> None:
-    """Kernels and dispatch entries made concurrently are right for everybody."""
+    """Kernels and dispatch entries built concurrently are right in every thread."""
 
     def work(index: int) -> None:
         for size in range(1, 12):
@@ -73,13 +73,13 @@ def test_new_shapes_from_many_threads() -> None:
             (x * x + x).sum().backward()
             check(x.grad, np.full(x.shape, 5.0))
 
-    everywhere(work)
+    run_in_threads(work)
 
 
-def test_aliases_made_at_once_share_one_count() -> None:
+def test_concurrently_created_aliases_share_one_version() -> None:
     for _ in range(50):
         x = meta.ones((2,))
-        aliases = everywhere(lambda _, x=x: x.detach())
+        aliases = run_in_threads(lambda _, x=x: x.detach())
         for alias in aliases:
             written("update", alias)  # type: ignore[arg-type]
         assert x._version == [THREADS]
@@ -98,4 +98,4 @@ def test_modes_do_not_leak_between_threads() -> None:
                 found.append(not (x * 2).requires_grad)
         return any(found)
 
-    assert not any(everywhere(work))
+    assert not any(run_in_threads(work))

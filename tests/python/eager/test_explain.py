@@ -1,4 +1,4 @@
-"""explain: every candidate, in order, with its answer."""
+"""meta.explain: all candidates in order, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from meta.ir.type import tensor_type
 from tests.python.recorded import array
 
 
-def test_the_winner_and_the_others_are_listed():
+def test_lists_the_chosen_dialect_and_the_others():
     found = meta.explain("softmax", array(2, 3), axis=0)
     assert found.chosen == "tvm"
     text = str(found)
@@ -20,20 +20,20 @@ def test_the_winner_and_the_others_are_listed():
     assert "reference (plevel 1): accepts" in text
 
 
-def test_types_stand_for_arrays():
+def test_accepts_types_instead_of_arrays():
     assert meta.explain("softmax", tensor_type((2, 3))).chosen == "tvm"
     assert meta.explain("concatenate", [tensor_type((2, 3)), array(4, 3)], 0).chosen == "tvm"
     assert meta.explain("concatenate", (tensor_type((2, 3)), array(4, 3)), 0).chosen == "tvm"
 
 
-def test_preferences_are_reasons():
+def test_reports_preferences_as_reasons():
     with meta.with_dialect("reference"):
         found = meta.explain("softmax", array(2, 3))
     assert found.chosen == "reference"
     assert "not among with_dialect(['reference'])" in str(found)
 
 
-def test_devices_without_an_implementation():
+def test_reports_devices_without_an_implementation():
     found = meta.explain("softmax", tensor_type((2, 3), "float32", "cuda"))
     assert "reference (plevel 1): not on cuda" in str(found)
 
@@ -44,7 +44,7 @@ def test_operators_without_a_kernel_have_no_candidates():
     assert str(meta.explain("shape", array(2, 3))) == "shape: needs no kernel"
 
 
-def test_errors_are_those_of_the_call():
+def test_raises_the_errors_of_the_call():
     with pytest.raises(RegistryError, match="did you mean 'softmax'"):
         meta.explain("sofmax", array(2))
     with pytest.raises(ArgumentError, match="argument 'x' is missing"):

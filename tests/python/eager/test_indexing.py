@@ -1,4 +1,4 @@
-"""NumPy indexing: random indices against NumPy, gradients against torch, writes, and every error."""
+"""Indexing: random indices compared with NumPy, gradients with torch; writes and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def random_basic(rng: random.Random, shape: tuple[int, ...]) -> Any:
 
 
 def random_advanced(rng: random.Random, shape: tuple[int, ...]) -> Any:
-    """At least one integer array, among integers, slices and None."""
+    """At least one integer array, mixed with integers, slices and None."""
     broadcast = rng.choice([(), (3,), (2, 3)])
     items: list[Any] = []
     for size in shape[: rng.randint(1, len(shape))]:
@@ -61,7 +61,7 @@ def random_advanced(rng: random.Random, shape: tuple[int, ...]) -> Any:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", [random_basic, random_advanced])
-def test_random_indices_give_what_numpy_gives(shape: tuple[int, ...], kind: Any) -> None:
+def test_random_indices_agree_with_numpy(shape: tuple[int, ...], kind: Any) -> None:
     rng = random.Random(f"{shape}{kind.__name__}")
     host = values(shape)
     x = meta.array(host)
@@ -72,7 +72,7 @@ def test_random_indices_give_what_numpy_gives(shape: tuple[int, ...], kind: Any)
         np.testing.assert_array_equal(got.numpy(), expected, err_msg=repr(index))
 
 
-def test_tensors_are_indices() -> None:
+def test_tensors_as_indices() -> None:
     host = values((4, 5))
     x = meta.array(host)
     rows = np.array([0, -1, 2])
@@ -84,7 +84,7 @@ def test_tensors_are_indices() -> None:
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 4)])
-def test_masks_pick_what_is_true(shape: tuple[int, ...]) -> None:
+def test_masks_select_true_elements(shape: tuple[int, ...]) -> None:
     host = values(shape)
     x = meta.array(host)
     for mask in (host > 2, host < 0, host % 2 == 0):
@@ -113,7 +113,7 @@ def test_gradients_flow_through_indices(index: Any) -> None:
     assert meta.autograd.gradgradcheck(lambda v: v[index] * v[index], x)
 
 
-def test_whole_indices_share_memory_and_others_copy() -> None:
+def test_full_indices_share_memory_and_others_copy() -> None:
     x = meta.array(values((2, 3)))
     x[...].numpy()[0, 0] = 7
     assert x.numpy()[0, 0] == 7
@@ -149,7 +149,7 @@ def test_iteration_and_unpacking() -> None:
     ],
     ids=repr,
 )
-def test_errors_say_what_is_allowed(index: Any, message: str) -> None:
+def test_errors_list_allowed_indices(index: Any, message: str) -> None:
     x = meta.array(values((3, 4)))
     with pytest.raises(PositionError, match=message):
         x[index]
@@ -166,7 +166,7 @@ def test_out_of_range_is_an_index_error() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_random_writes_do_what_numpy_does(shape: tuple[int, ...]) -> None:
+def test_random_writes_agree_with_numpy(shape: tuple[int, ...]) -> None:
     rng = random.Random(str(shape))
     for n in range(60):
         index = random_basic(rng, shape)
@@ -198,7 +198,7 @@ def test_writes_are_counted() -> None:
         y.backward()
 
 
-def test_writes_into_a_graph_are_refused() -> None:
+def test_rejects_writes_into_a_graph() -> None:
     x = meta.array([1.0, 2.0])
     x.requires_grad = True
     with pytest.raises(GradientError, match="a leaf that requires grad"):
@@ -218,13 +218,13 @@ def test_writes_into_a_graph_are_refused() -> None:
         (np.zeros((2, 4), np.float32), TypeInferenceError, r"a value of shape \(2, 4\)"),
     ],
 )
-def test_values_have_to_fit(value: Any, error: type[Exception], message: str) -> None:
+def test_rejects_values_that_do_not_fit(value: Any, error: type[Exception], message: str) -> None:
     x = meta.array(values((3, 4)))
     with pytest.raises(error, match=message):
         x[0] = value
 
 
-def test_floats_are_not_written_into_integers() -> None:
+def test_rejects_floats_in_integer_arrays() -> None:
     x = meta.array([1, 2, 3])
     with pytest.raises(TypeInferenceError, match=r"a value of float32 for a tensor of int64"):
         x[0] = 1.5
@@ -236,7 +236,7 @@ def test_floats_are_not_written_into_integers() -> None:
 
 
 def run_traced(function: Any, *arrays: Any) -> Any:
-    """`function` recorded and run operator by operator."""
+    """Record `function` and run its program with the interpreter."""
     (result,) = run(meta.trace(function).record(*arrays).module, *arrays)
     return result
 
@@ -256,13 +256,13 @@ def test_traced_positions_may_be_negative() -> None:
     np.testing.assert_array_equal(got.numpy(), host[rows, rows])
 
 
-def test_traced_masks_are_refused() -> None:
+def test_rejects_traced_masks() -> None:
     with pytest.raises(TraceError, match=r"use meta\.where"):
         run_traced(lambda x: x[x > 0], meta.array(values((3,))))
 
 
 def test_setitem_as_an_operator_agrees_with_the_write() -> None:
-    """What other devices and traces do for a write."""
+    """`setitem` implements writes on other devices and in traces."""
     from meta.eager.indexing import setitem
 
     rng = random.Random(0)
@@ -278,7 +278,7 @@ def test_setitem_as_an_operator_agrees_with_the_write() -> None:
         setitem(meta.array([1.0]), [0], 1.0)
 
 
-def test_the_gradient_of_a_replaced_part_is_torchs() -> None:
+def test_gradients_of_replaced_parts_agree_with_torch() -> None:
     x, v = meta.array(values((3, 4))), meta.array(np.ones((2, 1), np.float32))
     x.requires_grad = v.requires_grad = True
     meta.strided_set(x * x, v * 3.0, (0, 1), (2, 3), ()).sum().backward()
@@ -290,7 +290,7 @@ def test_the_gradient_of_a_replaced_part_is_torchs() -> None:
     np.testing.assert_allclose(v.grad.numpy(), tv.grad.numpy())  # type: ignore[union-attr]
 
 
-def test_ragged_values_are_refused() -> None:
+def test_rejects_ragged_values() -> None:
     x = meta.array(values((3,)))
     with pytest.raises(ArgumentError):
         x[0] = [[1.0], [2.0, 3.0]]

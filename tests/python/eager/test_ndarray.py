@@ -1,4 +1,4 @@
-"""Arrays: what they are made of and shared with, Python's protocols, printing, copying, errors."""
+"""Arrays: construction, shared memory, Python's protocols, printing, copying, errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meta.errors import ArgumentError, DeviceError, GradientError, TypeInference
 SHAPES = [(), (0,), (3,), (2, 0, 3), (1, 1), (2, 3, 4)]
 
 
-def host_of(shape: tuple[int, ...], dtype: str) -> Any:
+def numpy_values(shape: tuple[int, ...], dtype: str) -> Any:
     return (
         (np.arange(int(np.prod(shape))) % 2 if dtype == "bool" else np.arange(int(np.prod(shape))))
         .reshape(shape)
@@ -37,8 +37,8 @@ def address(x: Any) -> int:
 
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_numpy_there_and_back(shape: tuple[int, ...], dtype: str) -> None:
-    host = host_of(shape, dtype)
+def test_round_trip_through_numpy(shape: tuple[int, ...], dtype: str) -> None:
+    host = numpy_values(shape, dtype)
     x = meta.array(host)
     assert (x.shape, x.dtype, x.ndim, x.size, x.nbytes) == (shape, dtype, host.ndim, host.size, host.nbytes)
     back = x.numpy()
@@ -49,7 +49,7 @@ def test_numpy_there_and_back(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 def test_numpy_memory_is_shared_both_ways(dtype: str) -> None:
-    host = host_of((2, 3), dtype)
+    host = numpy_values((2, 3), dtype)
     x = meta.from_numpy(host)
     assert address(x.numpy()) == address(host)
     host[0, 0] = 1
@@ -59,8 +59,8 @@ def test_numpy_memory_is_shared_both_ways(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("offset", range(1, 16))
-def test_memory_is_shared_and_computed_on_at_any_address(offset: int) -> None:
-    """Slices of arrays start anywhere; kernels neither need alignment nor copies."""
+def test_computes_on_shared_memory_at_any_address(offset: int) -> None:
+    """Slices may start at any address; kernels need no alignment."""
     host = np.arange(64 + offset, dtype=np.float32)[offset:]
     x = meta.from_numpy(host)
     assert address(x.numpy()) == address(host)
@@ -68,7 +68,7 @@ def test_memory_is_shared_and_computed_on_at_any_address(offset: int) -> None:
     np.testing.assert_allclose(meta.exp(x * 0.01).sum().item(), np.exp(host * 0.01).sum(), rtol=1e-5)
 
 
-def test_what_cannot_be_shared_is_copied() -> None:
+def test_copies_memory_that_cannot_be_shared() -> None:
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
     readonly = base.copy()
     readonly.flags.writeable = False
@@ -116,7 +116,7 @@ def test_dtype_of_python_data(data: Any, dtype: str, shape: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", torch.float64, np.int32, float, "half"])
-def test_a_dtype_is_asked_for(dtype: Any) -> None:
+def test_accepts_every_form_of_a_dtype(dtype: Any) -> None:
     assert meta.array([0, 1], dtype=dtype).dtype == dtypes.canonical(dtype)
 
 
@@ -125,7 +125,7 @@ def test_a_dtype_is_asked_for(dtype: Any) -> None:
     [([[1], [2, 3]], "cannot make an array"), (["a"], "holds text"), ([object()], "holds objects"),
      (np.zeros(2, np.complex64), "complex64"), ({"a": 1}, "holds objects"), (2**70, "beyond 64 bits")],
 )  # fmt: skip
-def test_what_is_no_array_is_refused(data: Any, message: str) -> None:
+def test_rejects_data_that_is_not_numeric(data: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         meta.array(data)
 
@@ -133,7 +133,7 @@ def test_what_is_no_array_is_refused(data: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("data", "dtype", "number"), [([1, 300], "uint8", "300"), (-1, "uint8", "-1"), ([math.nan], "int32", "nan")]
 )
-def test_numbers_do_not_wrap_around(data: Any, dtype: str, number: str) -> None:
+def test_rejects_numbers_outside_the_range(data: Any, dtype: str, number: str) -> None:
     with pytest.raises(ArgumentError, match=f"the number {number} does not fit into {dtype}; expected"):
         meta.array(data, dtype=dtype)
     x = meta.zeros((2,), dtype=dtype)
@@ -144,7 +144,7 @@ def test_numbers_do_not_wrap_around(data: Any, dtype: str, number: str) -> None:
     assert meta.array(np.array([300]), dtype="uint8").tolist() == [44]  # arrays are cast
 
 
-def test_more_than_the_memory_of_the_machine_is_not_allocated() -> None:
+def test_rejects_arrays_larger_than_the_memory() -> None:
     with pytest.raises(DeviceError, match=r"cannot allocate .* bytes; expected at most"):
         meta.ones((10**12, 10**6))
 
@@ -158,7 +158,7 @@ def test_array_protocol() -> None:
         np.array(x, np.float64, copy=False)
 
 
-def test_numpy_arrays_leave_operators_to_arrays() -> None:
+def test_numpy_operands_defer_to_arrays() -> None:
     x = meta.array([1.0, 2.0])
     with pytest.raises(ArgumentError, match=r"meta\.array"):
         np.ones(2, np.float32) + x  # type: ignore[operator]
@@ -170,7 +170,7 @@ def test_numpy_arrays_leave_operators_to_arrays() -> None:
 
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_torch_there_and_back(shape: tuple[int, ...], dtype: str) -> None:
+def test_round_trip_through_torch(shape: tuple[int, ...], dtype: str) -> None:
     tensor = torch.arange(int(np.prod(shape))).reshape(shape).to(getattr(torch, dtype))
     x = meta.from_dlpack(tensor)
     assert (x.shape, x.dtype) == (shape, dtype)
@@ -181,7 +181,7 @@ def test_torch_there_and_back(shape: tuple[int, ...], dtype: str) -> None:
         assert back.data_ptr() == tensor.data_ptr()
 
 
-def test_torch_tensors_that_require_gradients_are_shared_without_them() -> None:
+def test_shares_torch_tensors_that_require_gradients() -> None:
     tensor = torch.ones(3, requires_grad=True)
     x = meta.from_dlpack(tensor)
     assert not x.requires_grad
@@ -204,14 +204,14 @@ def test_misaligned_torch_tensors_are_shared() -> None:
     np.testing.assert_array_equal((x * 2).numpy(), tensor.numpy() * 2)
 
 
-def test_dlpack_of_other_things_is_refused() -> None:
+def test_rejects_objects_without_dlpack() -> None:
     with pytest.raises(ArgumentError, match="list has no __dlpack__"):
         meta.from_dlpack([1.0])
     with pytest.raises(ArgumentError, match="complex64"):
         meta.from_dlpack(torch.zeros(2, dtype=torch.complex64))
 
 
-def test_numpy_speaks_dlpack_too() -> None:
+def test_numpy_through_dlpack() -> None:
     host = np.arange(4, dtype=np.int32)
     assert address(meta.from_dlpack(host).numpy()) == address(host)
     assert address(np.from_dlpack(meta.from_numpy(host))) == address(host)
@@ -222,7 +222,7 @@ def test_numpy_speaks_dlpack_too() -> None:
 # --- Python's protocols ----------------------------------------------------------------------------------------------
 
 
-def test_one_element_is_a_number() -> None:
+def test_converts_one_element_to_a_number() -> None:
     assert float(meta.array(1.5)) == 1.5
     assert int(meta.array([[3]])) == 3
     assert bool(meta.array(0.0)) is False
@@ -234,7 +234,7 @@ def test_one_element_is_a_number() -> None:
     assert meta.array([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]
 
 
-def test_several_elements_are_no_number() -> None:
+def test_rejects_conversion_of_several_elements() -> None:
     x = meta.array([1.0, 2.0])
     for convert in (float, int, bool, NDArray.item):
         with pytest.raises(ArgumentError, match=r"shape \(2,\); expected one element"):
@@ -271,7 +271,7 @@ def test_transposes_and_dtypes_as_attributes() -> None:
     assert x.astype("int32").dtype == "int32"
 
 
-def test_a_wrong_attribute_suggests_a_right_one() -> None:
+def test_suggests_attributes_for_misspelt_names() -> None:
     x = meta.array([1.0])
     with pytest.raises(AttributeError, match=r"no attribute 'reshpe'\. did you mean 'reshape'"):
         x.reshpe  # noqa: B018
@@ -299,7 +299,7 @@ def test_repr_of_many_values_is_short() -> None:
     assert len(text) < 1000
 
 
-def test_repr_shows_that_gradients_are_wanted() -> None:
+def test_repr_shows_requires_grad() -> None:
     x = meta.array([1.0])
     x.requires_grad = True
     assert repr(x).endswith("dtype=float32, requires_grad>")
@@ -311,7 +311,7 @@ def test_repr_shows_that_gradients_are_wanted() -> None:
 @pytest.mark.parametrize("dtype", dtypes.ALL)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_pickle(shape: tuple[int, ...], dtype: str) -> None:
-    x = meta.array(host_of(shape, dtype))
+    x = meta.array(numpy_values(shape, dtype))
     y = pickle.loads(pickle.dumps(x))
     assert y.type is x.type
     np.testing.assert_array_equal(y.numpy(), x.numpy())
@@ -341,7 +341,7 @@ def test_a_deep_copy_keeps_identity_and_gradients() -> None:
     assert first.grad is not x.grad
 
 
-def test_a_computed_array_is_not_copied() -> None:
+def test_rejects_copies_of_computed_arrays() -> None:
     x = meta.array([1.0])
     x.requires_grad = True
     with pytest.raises(GradientError, match=rf"use x\.detach\(\) \(at {__file__}:"):
@@ -362,7 +362,7 @@ def test_update_replaces_the_values() -> None:
         x.update(meta.array([1, 2]))
 
 
-def test_graph_arrays_are_not_handed_out() -> None:
+def test_rejects_exports_of_arrays_in_a_graph() -> None:
     x = meta.array([1.0])
     x.requires_grad = True
     for hand_out in (NDArray.numpy, torch.from_dlpack):
@@ -371,7 +371,7 @@ def test_graph_arrays_are_not_handed_out() -> None:
     assert np.asarray(x).tolist() == [1.0]
 
 
-def test_to_changes_only_what_differs() -> None:
+def test_to_returns_the_array_if_nothing_differs() -> None:
     x = meta.array([1.0])
     assert x.to("cpu") is x
     assert x.to(dtype="float32") is x
@@ -384,13 +384,13 @@ def test_to_changes_only_what_differs() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: meta.array([1.0], device="cuda:63"), lambda: meta.zeros((2,), device="cuda:63")]
 )
-def test_a_missing_device_is_named(make: Any) -> None:
+def test_names_the_missing_device(make: Any) -> None:
     with pytest.raises(DeviceError, match=r"no device cuda\(63\)"):
         make()
 
 
-def test_a_known_call_records_its_arguments_in_normal_form() -> None:
-    """An axis given as an int is a tuple in the gradient, the second time too."""
+def test_cached_calls_record_normalised_arguments() -> None:
+    """The gradient receives an int axis as a tuple in the first and in later calls."""
     for _ in range(2):
         x = meta.array([[1.0, 2.0], [3.0, 4.0]])
         x.requires_grad = True
@@ -399,7 +399,7 @@ def test_a_known_call_records_its_arguments_in_normal_form() -> None:
         assert x.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
-def test_gradients_can_be_required_at_once() -> None:
+def test_arrays_can_require_gradients_at_construction() -> None:
     x = meta.array([1.0, 2.0], requires_grad=True)
     (x * x).sum().backward()
     assert x.grad is not None

@@ -1,4 +1,4 @@
-"""Functions composed of operators: against torch or NumPy, with their gradients, and on the virtual machine."""
+"""Composed functions: values and gradients compared with torch or NumPy, and programs on the virtual machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ROIS = np.array([[0, 0.4, 0.6, 3.2, 4.1], [1, -2, -3, 2, 2], [0, 2.2, 2.3, 2.4, 
 
 
 def roi_align(x: Any, rois: Any, size: tuple[int, int], scale: float, ratio: int) -> Any:
-    """Bin by bin, as the paper describes it."""
+    """Reference implementation, bin by bin."""
     out = []
     for b, x1, y1, x2, y2 in rois.tolist():
         x1, y1, x2, y2 = (v * scale for v in (x1, y1, x2, y2))
@@ -69,14 +69,14 @@ def pixel(x: Any, v: float, u: float) -> Any:
     return (1 - a) * ((1 - b) * x[:, i, j] + b * x[:, i, m]) + a * ((1 - b) * x[:, k, j] + b * x[:, k, m])
 
 
-def sampled(**how: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def grid_sample_functions(**how: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     names = {"method": "mode"}
 
-    def theirs(x: Any, grid: Any) -> Any:
-        given = {"align_corners": True} | {names.get(k, k): v for k, v in how.items()}
-        return tf.grid_sample(x, grid.movedim(1, -1), **given)
+    def torch_sample(x: Any, grid: Any) -> Any:
+        options = {"align_corners": True} | {names.get(k, k): v for k, v in how.items()}
+        return tf.grid_sample(x, grid.movedim(1, -1), **options)
 
-    return lambda x, grid: meta.grid_sample(x, grid, **how), theirs
+    return lambda x, grid: meta.grid_sample(x, grid, **how), torch_sample
 
 
 ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[Any]]] = {
@@ -88,12 +88,12 @@ ROWS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[Any]]] = {
                       [floats(2, 5, 3), floats(3)]),
     "affine_grid": (lambda t: meta.affine_grid(t, (3, 4)),
                     lambda t: tf.affine_grid(t, [1, 1, 3, 4], align_corners=True).movedim(-1, 1), [THETA]),
-    "grid_sample": (*sampled(), [floats(2, 2, 4, 5), floats(2, 2, 3, 3, low=-1.3, high=1.3)]),
-    "grid_sample border": (*sampled(padding_mode="border", align_corners=False),
+    "grid_sample": (*grid_sample_functions(), [floats(2, 2, 4, 5), floats(2, 2, 3, 3, low=-1.3, high=1.3)]),
+    "grid_sample border": (*grid_sample_functions(padding_mode="border", align_corners=False),
                            [floats(1, 2, 4, 5), floats(1, 2, 3, 3, low=-1.3, high=1.3)]),
-    "grid_sample mirrored": (*sampled(padding_mode="reflection", align_corners=False),
+    "grid_sample mirrored": (*grid_sample_functions(padding_mode="reflection", align_corners=False),
                              [floats(1, 2, 4, 5), floats(1, 2, 3, 3, low=-2.3, high=2.3)]),
-    "grid_sample nearest": (*sampled(method="nearest"), [floats(1, 2, 4, 5), floats(1, 2, 3, 3)]),
+    "grid_sample nearest": (*grid_sample_functions(method="nearest"), [floats(1, 2, 4, 5), floats(1, 2, 3, 3)]),
     "roi_align": (lambda x: meta.roi_align(x, meta.array(ROIS), (2, 3), 0.9, 2),
                   lambda x: roi_align(x, ROIS, (2, 3), 0.9, 2), [floats(2, 2, 5, 6)]),
     "searchsorted": (lambda s, v: meta.searchsorted(s, v, right=True),
@@ -107,20 +107,20 @@ DIFFERENTIATED = ["einsum bhqd,bhkd->bhqk", "einsum ii->i", "einsum ij,j->ij", "
 
 @pytest.mark.parametrize("name", ROWS)
 def test_values(name: str) -> None:
-    ours, theirs, hosts = ROWS[name]
-    y, wanted = ours(*map(meta.array, hosts)), theirs(*map(to_torch, hosts))
+    ours, torch_sample, hosts = ROWS[name]
+    y, wanted = ours(*map(meta.array, hosts)), torch_sample(*map(to_torch, hosts))
     check(y, wanted)
     assert y.dtype == str(wanted.dtype).removeprefix("torch.")
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
 def test_gradients(name: str) -> None:
-    ours, theirs, hosts = ROWS[name]
+    ours, torch_sample, hosts = ROWS[name]
     arrays, tensors = [meta.array(h) for h in hosts], [to_torch(h) for h in hosts]
     for x, t in zip(arrays, tensors, strict=True):
         x.requires_grad = True
         t.requires_grad_()
-    y, wanted = ours(*arrays), theirs(*tensors)
+    y, wanted = ours(*arrays), torch_sample(*tensors)
     dy = floats(*wanted.shape)
     y.backward(meta.array(dy))
     wanted.backward(to_torch(dy))
@@ -130,12 +130,12 @@ def test_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["einsum ...ij,...jk", "instance_norm", "grid_sample nearest"])
 def test_programs(name: str) -> None:
-    ours, theirs, hosts = ROWS[name]
+    ours, torch_sample, hosts = ROWS[name]
     y = vm.compile(meta.trace(ours))(*map(meta.array, hosts))
-    check(y, theirs(*map(to_torch, hosts)))
+    check(y, torch_sample(*map(to_torch, hosts)))
 
 
-def test_shapes_that_depend_on_values_are_refused_in_programs() -> None:
+def test_programs_reject_shapes_that_depend_on_values() -> None:
     with pytest.raises(TraceError, match="the shape of the result depends on values"):
         meta.trace(lambda x: meta.unique(x)).ir(meta.ones((3,)))
 
@@ -144,8 +144,8 @@ def test_shapes_that_depend_on_values_are_refused_in_programs() -> None:
 def test_unique(values: list[int]) -> None:
     found = meta.unique(meta.array(np.array(values, np.int32)))
     wanted = np.unique(np.array(values, np.int32), return_inverse=True, return_counts=True)
-    for ours, theirs in zip(found, wanted, strict=True):
-        assert ours.tolist() == theirs.tolist()
+    for ours, torch_sample in zip(found, wanted, strict=True):
+        assert ours.tolist() == torch_sample.tolist()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_unique(values: list[int]) -> None:
     [("ij,jk", "2 terms for 1 operands"), ("ijk", "of rank 2"), ("ij->k", "the result has 'k'"),
      ("i:j", "does not parse"), ("i...j...", "the term 'i...j...'"), ("ii", "sizes 2 and 3")],
 )  # fmt: skip
-def test_einsum_refuses(equation: str, match: str) -> None:
+def test_einsum_rejects(equation: str, match: str) -> None:
     with pytest.raises(ArgumentError, match=match):
         meta.einsum(equation, meta.ones((2, 3)))
 
@@ -173,7 +173,7 @@ def test_einsum_of_symbolic_sizes_contracts_from_left_to_right() -> None:
     check(run(record.module, *map(meta.array, hosts))[0], torch.einsum("ij,jk,kl->il", *map(to_torch, hosts)))
 
 
-def test_other_refusals() -> None:
+def test_other_functions_reject_wrong_arguments() -> None:
     with pytest.raises(ArgumentError, match="one size a label"):
         meta.einsum("i,i", meta.ones((2,)), meta.ones((3,)))
     with pytest.raises(ArgumentError, match="3 channels in 2 groups"):

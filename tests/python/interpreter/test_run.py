@@ -1,4 +1,4 @@
-"""The interpreter: operator by operator what eager code computes, and what only programs have."""
+"""The interpreter: agreement with eager code, control flow, closures, recursion, symbolic sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meta.ir.type import FunctionType, TupleType, tensor_type
 from meta.modes import modes
 from meta.op.registry import get
 from tests.python.ir.programs import OPS, build
-from tests.python.passes.programs import parsed, program, with_named_dialect
+from tests.python.passes.programs import parse_program, program, with_named_dialect
 from tests.python.recorded import array, assert_equal, check_ir
 
 X = (2, 3)
@@ -32,7 +32,7 @@ def op(builder, name, *args):
     return builder.call(found, found.schema.bind(name, args, {}))
 
 
-def test_programs_give_what_the_function_gives():
+def test_programs_agree_with_their_functions():
     def f(x, w):
         parts = meta.split(meta.softmax(x @ w), 2, 1)
         return parts[0] * 2.0 + parts[1], meta.concatenate(list(parts)), x.sum(0)
@@ -41,7 +41,7 @@ def test_programs_give_what_the_function_gives():
     assert_equal(run(program(f, X, (3, 4)), x, w), f(x, w))
 
 
-def test_what_asarray_takes_is_an_input():
+def test_inputs_are_converted_by_asarray():
     module = program(lambda x: x + 1.0, X)
     assert_equal(run(module, np.zeros(X, "float32"))[0], meta.ones(X))
     assert_equal(run(module.main, meta.zeros(X))[0], meta.ones(X))
@@ -58,7 +58,7 @@ def test_gradients_are_recorded():
     assert_equal(traced, x.grad)
 
 
-def test_autocast_is_not_for_programs():
+def test_autocast_does_not_change_programs():
     module = program(lambda x: x @ x.transpose(), X)
     with meta.amp.autocast("bfloat16"):
         assert run(module, array(*X))[0].dtype == "float32"
@@ -76,7 +76,7 @@ def test_dispatched_calls_run_on_their_dialect():
     assert seen == ["reference.relu", "reference.add"]
 
 
-def test_nothing_is_overwritten():
+def test_does_not_overwrite_inputs():
     w, v, dx = array(3), array(3, seed=1), array(3, seed=2)
     before = w.numpy().copy(), v.numpy().copy()
 
@@ -116,20 +116,20 @@ def main(%x: T, %n: Tensor[(), "int64"]) -> T {{
 }}"""
 
 
-def test_a_loop_may_be_long_when_the_recursive_call_comes_last():
-    module = check_ir(parsed(LOOP.format("%b")))
+def test_tail_recursion_can_be_long():
+    module = check_ir(parse_program(LOOP.format("%b")))
     with meta.with_dialect("reference"):
         assert_equal(run(module, meta.zeros(X), meta.array(3000)), meta.full(X, 3000.0))
 
 
-def test_recursion_is_deeper_than_the_stack_of_python():
-    module = check_ir(parsed(LOOP.format("%d = multiply(%b, 1.0)\n    %d")))
+def test_recursion_can_exceed_the_depth_of_pythons_stack():
+    module = check_ir(parse_program(LOOP.format("%d = multiply(%b, 1.0)\n    %d")))
     with meta.with_dialect("reference"):
         assert_equal(run(module, meta.zeros(X), meta.array(2000)), meta.full(X, 2000.0))
 
 
-def test_recursion_without_end_is_an_error():
-    module = parsed("""
+def test_rejects_infinite_recursion():
+    module = parse_program("""
     def main(%x: T) -> T {
       %y = @main(%x)
       %z = @main(%y)
@@ -140,7 +140,7 @@ def test_recursion_without_end_is_an_error():
 
 
 def test_conditionals_evaluate_one_branch():
-    module = parsed("""
+    module = parse_program("""
     def main(%x: T, %c: BOOL) -> (T, T) {
       %p = if %c {
         %a = relu(%x)
@@ -158,7 +158,7 @@ def test_conditionals_evaluate_one_branch():
     assert_equal(run(module, x, meta.array(False)), (x, meta.tanh(x)))
 
 
-def test_closures_capture_are_passed_returned_and_call_themselves():
+def test_closures_capture_and_are_passed_and_returned():
     builder = Builder()
     kind = FunctionType((T,), T)
     with builder.function("twice", [("f", kind), ("x", T)]) as twice:
@@ -184,8 +184,8 @@ def test_closures_capture_are_passed_returned_and_call_themselves():
     assert_equal(run(module, closure, x, entry="twice"), x + y + y)
 
 
-def test_a_closure_that_calls_itself():
-    module = parsed("""
+def test_recursive_closures():
+    module = parse_program("""
     def main(%x: T) -> T {
       %f = fn(%u: T) -> T {
         %s = sum(%u)
@@ -205,7 +205,7 @@ def test_a_closure_that_calls_itself():
     assert_equal(run(check_ir(module), meta.ones(X)), meta.full(X, 17.0))
 
 
-def test_tuples_go_in_and_come_out():
+def test_tuples_as_arguments_and_results():
     pair = TupleType((T, TupleType((T,))))
     builder = Builder()
     with builder.function("main", [("p", pair)]) as scope:
@@ -235,7 +235,7 @@ def test_constants_of_every_kind():
 # --- symbolic sizes --------------------------------------------------------------------------------------------------
 
 
-def test_symbolic_sizes_are_those_of_the_inputs():
+def test_binds_symbolic_sizes_to_the_inputs():
     n, m = sym("n"), sym("m")
 
     def f(x, y):
@@ -250,7 +250,7 @@ def test_symbolic_sizes_are_those_of_the_inputs():
         assert (b.shape, c.shape) == (((size + 3) // 2, 2), (size, 3))
 
 
-def test_sizes_that_contradict_each_other_are_refused():
+def test_rejects_contradictory_sizes():
     n = sym("n")
     module = program(lambda x, y, z: (x + y, z), (n, 3), (n, 3), (n * 2,))
     with pytest.raises(ArgumentError, match=r"\[main\] input 'y' is Tensor\[\(4, 3\).*expected Tensor\[\(n, 3\)"):
@@ -259,7 +259,7 @@ def test_sizes_that_contradict_each_other_are_refused():
         run(module, array(2, 3), array(2, 3), array(5))
 
 
-def test_every_call_has_sizes_of_its_own():
+def test_binds_symbolic_sizes_in_each_call():
     n = sym("n")
     module = program(lambda x: meta.ones((n,)) + x, (n,))
     builder = Builder()
@@ -289,7 +289,7 @@ def test_inputs_are_checked():
         run(module, array(*X), array(*X), entry="mian")
 
 
-def test_operators_without_an_implementation_are_named():
+def test_names_operators_without_an_implementation():
     module = Module({"main": build(lambda b, x: b.call(OPS["concat"], ((x, x), 0)), T)})
     with pytest.raises(DispatchError, match=r"\[concat\] no dialect accepts concat\(.*no dialect implements it"):
         run(module, array(*X))
@@ -304,7 +304,7 @@ def test_modes_are_restored_after_an_error():
         assert modes.autocast is policy
 
 
-def test_values_are_forgotten_after_their_last_use(monkeypatch):
+def test_frees_values_after_their_last_use(monkeypatch):
     made, alive = [], []
     store = interpreter._Interpreter.store
 

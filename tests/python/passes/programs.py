@@ -1,4 +1,4 @@
-"""Programs of real operators for the tests of passes: traced, written as text, and random ones."""
+"""Programs for the tests of passes: traced, parsed from text, and random."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def program(function, *types) -> Module:
     return tracing.record(function, tuple(kinds), {}).module
 
 
-def parsed(text: str) -> Module:
-    """Programs written as text, with T for the type of float32 tensors of shape (2, 3) and BOOL for a condition's."""
+def parse_program(text: str) -> Module:
+    """Parse a program in which T is the type of float32 tensors of shape (2, 3) and BOOL that of conditions."""
     for name, kind in (("T", 'Tensor[(2, 3), "float32"]'), ("BOOL", 'Tensor[(), "bool"]')):
         text = re.sub(rf"\b{name}\b", kind, text)
     return parse(text, get)
 
 
 def lines(module: Module, name: str = "main") -> list[str]:
-    """The bindings of a function (and its result) without types."""
+    """The bindings and the result of a function, without types."""
     out: list[str] = []
     for line in to_text(module[name], spans=False).split("\n")[1:-1]:
         head, equals, value = line.strip().partition(" = ")
@@ -45,7 +45,7 @@ def lines(module: Module, name: str = "main") -> list[str]:
 
 
 def with_named_dialect(module: Module, dialect: str) -> Module:
-    """The module with `dialect` named on every operator call that runs a kernel."""
+    """The module with `dialect` set on every operator call that runs a kernel."""
 
     def name(binding, _):
         call = binding.value
@@ -66,7 +66,7 @@ def inputs(module: Module, seed: int = 0) -> list[meta.NDArray]:
     return out
 
 
-def same_results(before: Module, after: Module, rtol: float = 1e-5, seeds: int = 2) -> Module:
+def check_same_results(before: Module, after: Module, rtol: float = 1e-5, seeds: int = 2) -> Module:
     """`after`, once its text survives a round trip and it gives what `before` gives (on the reference dialect, where
     nothing has to be built)."""
     check_ir(after)
@@ -161,5 +161,5 @@ class RandomProgram:
 
 
 def random_module(seed: int) -> Module:
-    """A random program; its values stay small."""
+    """A random program with small values."""
     return RandomProgram(seed).make()

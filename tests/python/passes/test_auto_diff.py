@@ -1,4 +1,4 @@
-"""AutoDiff as a pass: gradients of programs, compared with the tape and with finite differences."""
+"""The pass auto_diff: gradients of programs compared with the tape and with finite differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meta.ir.expr import MUTATES
 from meta.ir.type import tensor_type
 from meta.op import registry
 from meta.schema import binary
-from tests.python.passes.programs import parsed, program, random_module
+from tests.python.passes.programs import parse_program, program, random_module
 from tests.python.recorded import array, assert_equal, check_ir
 
 X = (2, 3)
@@ -50,7 +50,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def without_gradients():
-    """Operators that a program defined, removed after the tests of this module."""
+    """Operators without gradients, removed after the test."""
     names = ("odd_0", "odd_1", "odd_2")
     for name in names:
         meta.define(name, binary.binary, gradient="not_implemented: not asked for")(lambda x1, x2: x1)
@@ -61,7 +61,7 @@ def without_gradients():
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_gradients_are_those_of_the_tape(name):
+def test_gradients_agree_with_the_tape(name):
     function, shapes = PROGRAMS[name]
     arrays = [array(*s, seed=i) for i, s in enumerate(shapes)]
     module = adjoint(program(function, *shapes))
@@ -77,7 +77,7 @@ def test_names_of_output_gradients():
     assert names == ["dy0", "dy_0", "dy_1"]
 
 
-def test_only_wanted_parameters_get_gradients():
+def test_only_requested_parameters_get_gradients():
     module = adjoint(program(lambda x, y, n: x * y + n, X, X, tensor_type(X, "int64")), ["y"])
     assert len(module.main.body.results) == 2
     with pytest.raises(
@@ -95,7 +95,7 @@ def test_unused_parameters_have_gradients_of_zeros():
     assert_equal(du, meta.zeros((4,), "float64"))
 
 
-def test_state_that_is_written_has_no_output_gradient():
+def test_written_state_has_no_output_gradient():
     w = array(3)
     from meta import tracing
 
@@ -162,8 +162,8 @@ def main(%x: T, %y: T) -> T {
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_conditionals_are_differentiated_on_the_branch_that_is_taken(sign):
-    module = adjoint(parsed(BRANCHES))
+def test_differentiates_the_taken_branch_of_conditionals(sign):
+    module = adjoint(parse_program(BRANCHES))
     x, y, dy = meta.abs(array(*X)) * sign, array(*X, seed=1), array(*X, seed=2)
 
     def eager(x, y):
@@ -179,7 +179,7 @@ def test_conditionals_are_differentiated_on_the_branch_that_is_taken(sign):
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 2))
-def test_gradients_of_random_programs_are_those_of_finite_differences(seed):
+def test_gradients_of_random_programs_agree_with_finite_differences(seed):
     module = passes.inline_calls(random_module(seed))
     if any(name in op_counts(module.main) for name in ("stop_gradient", "cast")):
         module = passes.drop_stop_gradient(module)
@@ -205,11 +205,11 @@ def test_gradients_of_random_programs_are_those_of_finite_differences(seed):
     assert abs(along - numeric) <= 0.03 * max(1.0, abs(numeric))
 
 
-def test_all_missing_gradients_are_named_at_once(without_gradients):
+def test_names_all_missing_gradients_at_once(without_gradients):
     missing = without_gradients
     with pytest.raises(GradientError) as error:
         passes.auto_diff()(
-            parsed(
+            parse_program(
                 """
         def main(%x: T, %y: T) -> T {{
           %a = {0}(%x, %y)
@@ -232,14 +232,14 @@ def test_all_missing_gradients_are_named_at_once(without_gradients):
     assert all("argument 'x1' has no gradient (not asked for); detach it" in row for row in rows)
 
 
-def test_gradients_that_nobody_needs_may_be_missing(without_gradients):
+def test_unused_gradients_can_be_missing(without_gradients):
     odd = without_gradients[0]
     module = adjoint(program(lambda x, y: x * getattr(meta, odd)(y.detach(), y.detach()), X, X))
     assert len(module.main.body.results) == 3
 
 
 def test_recursion_has_no_gradient():
-    module = parsed("""
+    module = parse_program("""
     def loop(%x: T) -> T {
       %y = @loop(%x)
       %y
@@ -252,7 +252,7 @@ def test_recursion_has_no_gradient():
         passes.auto_diff()(module)
 
 
-def test_results_that_carry_no_gradient_are_not_followed():
+def test_skips_results_without_gradient():
     module = adjoint(program(lambda x: meta.dropout(x, meta.array([1, 2]), 0.5)[0] * 2.0, X))
     assert "dropout_dx" in op_counts(module.main)
     module = adjoint(program(lambda x: (x, meta.argmax(x, 1)), X))

@@ -1,4 +1,4 @@
-"""What is known is computed before the program runs, as long as it is small."""
+"""fold_const: constant expressions with small results are computed in advance."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.modes import modes
 from meta.passes.fold_const import LIMIT
-from tests.python.passes.programs import lines, parsed, program, same_results
+from tests.python.passes.programs import check_same_results, lines, parse_program, program
 from tests.python.recorded import array
 
 X = (2, 3)
 
 
-def folded(function, *types):
+def fold(function, *types):
     before = program(function, *types)
-    return passes.dce(same_results(before, passes.fold_const(before)))
+    return passes.dce(check_same_results(before, passes.fold_const(before)))
 
 
 def test_calls_on_constants_are_evaluated():
-    after = folded(lambda x: x + meta.sqrt(meta.array([4.0, 9.0, 16.0])) * 2.0, X)
+    after = fold(lambda x: x + meta.sqrt(meta.array([4.0, 9.0, 16.0])) * 2.0, X)
     assert lines(after) == ['%0 = add(%x, const([4.0, 6.0, 8.0], "float32"))', "(%0,)"]
 
 
-def test_small_results_of_creation_operators_are_known():
-    after = folded(lambda x: x * meta.reshape(meta.ones((), "float32") * 3.0, (1, 1)) + meta.arange(3) * 2, X)
+def test_folds_uses_of_small_creation_operators():
+    after = fold(lambda x: x * meta.reshape(meta.ones((), "float32") * 3.0, (1, 1)) + meta.arange(3) * 2, X)
     assert op_counts(after.main) == {"add": 1, "multiply": 1}
 
 
-def test_creation_operators_themselves_stay():
+def test_keeps_creation_operators():
     before = program(lambda x: x + meta.zeros(X), X)
     assert passes.fold_const(before) is before
 
 
-def test_several_results_are_folded():
-    after = folded(lambda x: sum(meta.split(meta.arange(6, dtype="float32"), 2), x), (3,))
+def test_folds_several_results():
+    after = fold(lambda x: sum(meta.split(meta.arange(6, dtype="float32"), 2), x), (3,))
     assert op_counts(after.main) == {"add": 2}
 
 
-def test_large_results_stay():
+def test_keeps_large_results():
     big = (LIMIT + 1,)
     for function in (
         lambda x: x + meta.broadcast_to(meta.array([1.0]), big),
@@ -54,24 +54,24 @@ def test_large_results_stay():
         assert passes.fold_const(before) is before
 
 
-def test_a_constant_may_become_one_of_its_size():
+def test_folds_constants_to_constants_of_the_same_size():
     table = np.ones(LIMIT + 1, "float32")
     before = program(lambda x: x + meta.exp(meta.array(table)), (LIMIT + 1,))
     assert op_counts(passes.fold_const(before).main) == {"add": 1}
 
 
-def test_symbolic_sizes_are_not_known():
+def test_keeps_calls_with_symbolic_sizes():
     n = sym("n")
     before = program(lambda x: x + meta.exp(meta.zeros((n, 3))), tensor_type((n, 3)))
     assert passes.fold_const(before) is before
 
 
-def test_draws_with_known_keys_are_folded_as_they_are_drawn():
-    after = folded(lambda x: x + meta.normal(meta.array([3, 4]), X), X)
+def test_folds_random_draws_with_constant_keys():
+    after = fold(lambda x: x + meta.normal(meta.array([3, 4]), X), X)
     assert op_counts(after.main) == {"add": 1}
 
 
-def test_a_known_condition_takes_its_branch():
+def test_folds_conditionals_with_constant_conditions():
     text = """
     def main(%x: T) -> T {{
       %c = greater(const({}, "float32"), 0.0)
@@ -91,12 +91,12 @@ def test_a_known_condition_takes_its_branch():
       %y
     }}"""
     for value, expected in (("1.0", {"add": 1, "relu": 1, "tanh": 1}), ("-1.0", {"add": 1})):
-        before = parsed(text.format(value))
-        after = passes.dce(same_results(before, passes.fold_const(before)))
+        before = parse_program(text.format(value))
+        after = passes.dce(check_same_results(before, passes.fold_const(before)))
         assert op_counts(after.main) == expected
 
 
-def test_modes_of_the_caller_do_not_matter():
+def test_ignores_modes_of_the_caller():
     w = array(3, grad=True)
     eye = np.eye(3, dtype="float32")
     before = program(lambda x: x @ meta.matmul(meta.array(eye), meta.array(eye)), X)
@@ -110,8 +110,8 @@ def test_modes_of_the_caller_do_not_matter():
     assert w.requires_grad
 
 
-def test_constants_of_absent_devices_stay():
-    before = parsed("""
+def test_keeps_constants_of_missing_devices():
+    before = parse_program("""
     def main(%x: T) -> T {
       %a = relu(const([1.0], "float32", "cuda"))
       %b = device_copy(%a, device=device("cpu"))
@@ -124,5 +124,5 @@ def test_constants_of_absent_devices_stay():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "bool"])
 def test_folding_keeps_dtypes(dtype):
     kind = tensor_type((1, 2), dtype)
-    after = folded(lambda x: meta.concatenate([x, meta.reshape(meta.ones((2,), dtype), (1, 2))]), kind)
+    after = fold(lambda x: meta.concatenate([x, meta.reshape(meta.ones((2,), dtype), (1, 2))]), kind)
     assert op_counts(after.main) == {"concatenate": 1}

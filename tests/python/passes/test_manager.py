@@ -1,4 +1,4 @@
-"""The context of passes: printing, timing, verifying, leaving out, stopping."""
+"""The context of passes: printing, timing, verification, disabled passes, bisection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sample() -> Module:
     return program(lambda x: (x + 0) * 1 - meta.negative(-x) + meta.relu(x * 1.0), X)
 
 
-def test_the_report_has_a_line_a_pass():
+def test_report_has_a_line_per_pass():
     with passes.PassContext() as now:
         passes.standard()(sample())
     assert set(now.seconds) == {"inline_calls", "drop_stop_gradient", "simplify", "fold_const", "cse", "dce"}
@@ -33,7 +33,7 @@ def test_the_report_has_a_line_a_pass():
     assert [line.split()[2] for line in now.report().split("\n")] == sorted(now.seconds, key=lambda n: -now.seconds[n])
 
 
-def test_passes_print_what_they_made():
+def test_passes_print_their_results():
     out = io.StringIO()
     with passes.PassContext(print_after=["dce"], file=out):
         after = passes.standard()(sample())
@@ -59,7 +59,7 @@ def test_disabled_passes_do_nothing():
 
 
 @pytest.mark.parametrize("option", ["disabled", "print_after"])
-def test_unknown_names_are_refused(option):
+def test_rejects_unknown_names(option):
     with pytest.raises(ArgumentError, match=r"no pass is called 'simplfy'; expected one of .*; did you mean 'simp"):
         passes.PassContext(**{option: ["simplfy"]})
 
@@ -77,7 +77,7 @@ def test_verify_finds_a_pass_that_breaks_the_ir():
         breaks(sample())
 
 
-def test_contexts_nest_and_belong_to_a_thread():
+def test_contexts_nest_and_are_local_to_a_thread():
     with passes.PassContext(disabled=["cse"]) as outer:
         with passes.PassContext() as inner:
             assert context() is inner
@@ -137,7 +137,7 @@ def test_bisect_names_the_wrong_rewrite():
             passes.bisect(always, program_, good)
 
 
-def test_a_pass_that_changes_nothing_returns_its_module():
+def test_passes_without_changes_return_their_module():
     done = passes.standard()(sample())
     assert passes.standard()(done) is done
 

@@ -1,4 +1,4 @@
-"""place: a program on another device says the same, there; verified as IR, for this needs no GPU."""
+"""place: the same program on another device, checked as IR without a GPU."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from meta.ir.compare import structural_equal
 from meta.ir.expr import Call, Constant
 from meta.ir.verifier import verify
 from meta.ir.visitor import reads, walk
-from tests.python.passes.programs import parsed, program, random_module, with_named_dialect
+from tests.python.passes.programs import parse_program, program, random_module, with_named_dialect
 from tests.python.passes.test_structure import BRANCHES
 
 RELAY = """#[version = "0.0.5"]
@@ -20,16 +20,16 @@ def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32], %b: Tensor[(
 }"""
 
 
-def made_and_copied(x):
+def create_and_copy(x):
     return meta.device_copy(x, "cpu") + meta.full((2, 3), 2.0) * meta.array([1.0, 2.0, 3.0])
 
 
 @pytest.mark.parametrize(
     "module",
-    [program(made_and_copied, (2, 3)), parsed(BRANCHES), from_relay(RELAY), *map(random_module, range(8))],
+    [program(create_and_copy, (2, 3)), parse_program(BRANCHES), from_relay(RELAY), *map(random_module, range(8))],
     ids=["creation", "branches", "closure", *map(str, range(8))],
 )
-def test_everything_moves_and_comes_back(module):
+def test_moves_programs_to_a_device_and_back(module):
     moved = passes.place("cuda:1")(module)
     verify(moved)
     text = str(moved)
@@ -43,8 +43,8 @@ def test_everything_moves_and_comes_back(module):
     assert all(structural_equal(back[name], f) for name, f in module.functions.items())
 
 
-def test_choices_of_dialects_are_dropped():
-    chosen = with_named_dialect(parsed(BRANCHES), "reference")
+def test_drops_choices_of_dialects():
+    chosen = with_named_dialect(parse_program(BRANCHES), "reference")
     calls = [b.value for b in walk(passes.place("cuda")(chosen).main) if isinstance(b.value, Call)]
     assert calls
     assert all(call.dialect is None for call in calls)
@@ -56,6 +56,6 @@ def test_relay_programs_are_placed():
     assert model.to("cuda").module.main.params[0].type.device is meta.device("cuda")
 
 
-def test_a_device_that_is_none():
+def test_rejects_invalid_devices():
     with pytest.raises(DeviceError, match="is not a device"):
         passes.place("gpu")

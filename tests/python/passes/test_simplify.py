@@ -1,4 +1,4 @@
-"""Each identity, and what looks like one and is none."""
+"""simplify: every identity, and similar calls that are not identities."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import meta
 from meta import passes
 from meta.dim import sym
 from meta.ir.type import tensor_type
-from tests.python.passes.programs import lines, program, same_results, with_named_dialect
+from tests.python.passes.programs import check_same_results, lines, program, with_named_dialect
 
 X = (2, 3)
 
 
-def simplified(function, *types):
-    """What is left of the program of a function after simplify and dce, and that it gives the same."""
+def simplify_program(function, *types):
+    """The lines of a function's program after simplify and dce, after a check that the results stay."""
     before = program(function, *types)
     after = passes.dce(passes.simplify(before))
     return lines(after if any(not isinstance(d, int) for t in types for d in getattr(t, "shape", t))
-                 else same_results(before, after))  # fmt: skip
+                 else check_same_results(before, after))  # fmt: skip
 
 
 ONE = np.array([[1.0]], "float32")
@@ -58,8 +58,8 @@ IDENTITIES = {
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
-def test_identities_vanish(name: str) -> None:
-    assert simplified(IDENTITIES[name], X) == ["(%x,)"]
+def test_removes_identities(name: str) -> None:
+    assert simplify_program(IDENTITIES[name], X) == ["(%x,)"]
 
 
 KEPT = {
@@ -91,7 +91,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_is_no_identity_stays(name: str) -> None:
+def test_keeps_calls_that_are_not_identities(name: str) -> None:
     before = program(KEPT[name], X)
     assert passes.dce(passes.simplify(before)).main is before.main or lines(
         passes.dce(passes.simplify(before))
@@ -108,81 +108,81 @@ def test_what_is_no_identity_stays(name: str) -> None:
      ("int16", "bfloat16", False),
      ("int32", "int8", False), ("uint8", "int8", False), ("int8", "uint8", False), ("float32", "int64", False)],
 )  # fmt: skip
-def test_casts_there_and_back_vanish_only_when_no_value_is_lost(narrow: str, wide: str, lossless: bool) -> None:
-    left = simplified(lambda x: x.cast(wide).cast(narrow), tensor_type((3,), narrow))
+def test_removes_only_lossless_round_trips_of_casts(narrow: str, wide: str, lossless: bool) -> None:
+    left = simplify_program(lambda x: x.cast(wide).cast(narrow), tensor_type((3,), narrow))
     assert (left == ["(%x,)"]) == lossless
 
 
-def test_a_wide_step_between_casts_is_left_out() -> None:
-    assert simplified(lambda x: x.cast("float32").cast("float64"), tensor_type((3,), "bfloat16")) == [
+def test_skips_wide_intermediate_casts() -> None:
+    assert simplify_program(lambda x: x.cast("float32").cast("float64"), tensor_type((3,), "bfloat16")) == [
         '%0 = cast(%x, dtype="float64")', "(%0,)"
     ]  # fmt: skip
 
 
-def test_double_logical_not_of_numbers_stays() -> None:
-    assert len(simplified(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "int64"))) == 3
-    assert simplified(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "bool")) == ["(%x,)"]
+def test_keeps_double_logical_not_of_numbers() -> None:
+    assert len(simplify_program(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "int64"))) == 3
+    assert simplify_program(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "bool")) == ["(%x,)"]
 
 
-def test_reshapes_of_reshapes_are_one() -> None:
-    assert simplified(lambda x: meta.expand_dims(x.reshape((6,)), (0, 2)), X) == [
+def test_merges_reshapes() -> None:
+    assert simplify_program(lambda x: meta.expand_dims(x.reshape((6,)), (0, 2)), X) == [
         "%0 = reshape(%x, shape=(1, 6, 1))", "(%0,)"
     ]  # fmt: skip
     n = sym("n")
-    assert simplified(lambda x: x.reshape((n * 3,)).reshape((n, 3)), tensor_type((n, 3))) == ["(%x,)"]
+    assert simplify_program(lambda x: x.reshape((n * 3,)).reshape((n, 3)), tensor_type((n, 3))) == ["(%x,)"]
 
 
-def test_transposes_compose() -> None:
-    assert simplified(lambda x: x.transpose((1, 2, 0)).transpose((1, 0, 2)), (2, 3, 4)) == [
+def test_merges_transposes() -> None:
+    assert simplify_program(lambda x: x.transpose((1, 2, 0)).transpose((1, 0, 2)), (2, 3, 4)) == [
         "%0 = transpose(%x, axes=(2, 1, 0))", "(%0,)"
     ]  # fmt: skip
 
 
-def test_transposes_go_into_matmul() -> None:
+def test_fuses_transposes_into_matmul() -> None:
     a, b = (2, 3), (4, 3)
-    assert simplified(lambda x, y: x @ y.transpose(), a, b) == ["%0 = matmul(%x, %y, transpose_b=True)", "(%0,)"]
-    assert simplified(lambda x, y: x.swap_axis(0, 1) @ y, (3, 2), (3, 4)) == [
+    assert simplify_program(lambda x, y: x @ y.transpose(), a, b) == ["%0 = matmul(%x, %y, transpose_b=True)", "(%0,)"]
+    assert simplify_program(lambda x, y: x.swap_axis(0, 1) @ y, (3, 2), (3, 4)) == [
         "%0 = matmul(%x, %y, transpose_a=True)", "(%0,)"
     ]  # fmt: skip
-    assert simplified(lambda x, y: meta.matmul(x.transpose(), y, transpose_a=True), a, (3, 4)) == [
+    assert simplify_program(lambda x, y: meta.matmul(x.transpose(), y, transpose_a=True), a, (3, 4)) == [
         "%0 = matmul(%x, %y)", "(%0,)"
     ]  # fmt: skip
-    batched = simplified(lambda x, y: x @ meta.swap_axis(y, -1, -2), (5, 2, 3), (5, 4, 3))
+    batched = simplify_program(lambda x, y: x @ meta.swap_axis(y, -1, -2), (5, 2, 3), (5, 4, 3))
     assert batched == ["%0 = matmul(%x, %y, transpose_b=True)", "(%0,)"]
-    assert len(simplified(lambda x, y: x @ y.transpose((1, 0, 2)), (4, 2, 3), (3, 4, 5))) == 3
+    assert len(simplify_program(lambda x, y: x @ y.transpose((1, 0, 2)), (4, 2, 3), (3, 4, 5))) == 3
 
 
-def test_broadcasts_go_into_elementwise_operators() -> None:
-    assert simplified(lambda x, y: meta.broadcast_to(y, X) * x, X, (3,)) == ["%0 = multiply(%y, %x)", "(%0,)"]
-    assert simplified(lambda x, y: x < meta.broadcast_to(y, X), X, (3,)) == ["%0 = less(%x, %y)", "(%0,)"]
+def test_fuses_broadcasts_into_elementwise_operators() -> None:
+    assert simplify_program(lambda x, y: meta.broadcast_to(y, X) * x, X, (3,)) == ["%0 = multiply(%y, %x)", "(%0,)"]
+    assert simplify_program(lambda x, y: x < meta.broadcast_to(y, X), X, (3,)) == ["%0 = less(%x, %y)", "(%0,)"]
     half = tensor_type((3,), "float16")
-    assert simplified(lambda x, y: x - meta.broadcast_to(y, X), X, half) == ["%0 = subtract(%x, %y)", "(%0,)"]
-    assert simplified(lambda x, y: y.cast("int32") + meta.broadcast_to(x, X), (3,), X)[-2] == "%1 = add(%0, %x)"
-    assert len(simplified(lambda x, y: meta.broadcast_to(y, X) + x, (3,), (3,))) == 3
-    assert len(simplified(lambda y: meta.broadcast_to(y, X) * 2.0, (3,))) == 3
+    assert simplify_program(lambda x, y: x - meta.broadcast_to(y, X), X, half) == ["%0 = subtract(%x, %y)", "(%0,)"]
+    assert simplify_program(lambda x, y: y.cast("int32") + meta.broadcast_to(x, X), (3,), X)[-2] == "%1 = add(%0, %x)"
+    assert len(simplify_program(lambda x, y: meta.broadcast_to(y, X) + x, (3,), (3,))) == 3
+    assert len(simplify_program(lambda y: meta.broadcast_to(y, X) * 2.0, (3,))) == 3
 
 
-def test_like_operators_do_not_need_their_pattern() -> None:
-    assert simplified(lambda x, y: meta.cast_like(x, y), X, tensor_type((9,), "float64")) == [
+def test_replaces_like_operators_by_their_shapes() -> None:
+    assert simplify_program(lambda x, y: meta.cast_like(x, y), X, tensor_type((9,), "float64")) == [
         '%0 = cast(%x, dtype="float64")', "(%0,)"
     ]  # fmt: skip
-    assert simplified(lambda x, y: meta.reshape_like(x, y), X, X) == ["(%x,)"]
-    left = simplified(lambda x, y: meta.broadcast_to_like(x, y) + 1.0, (3,), X)
+    assert simplify_program(lambda x, y: meta.reshape_like(x, y), X, X) == ["(%x,)"]
+    left = simplify_program(lambda x, y: meta.broadcast_to_like(x, y) + 1.0, (3,), X)
     assert left[0] == "%0 = broadcast_to(%x, shape=(2, 3))"
 
 
-def test_integers_are_simplified_too() -> None:
+def test_simplifies_integer_operators() -> None:
     ints = tensor_type((3,), "int64")
-    assert simplified(lambda x: (x + 0) * 1, ints) == ["(%x,)"]
-    assert len(simplified(lambda x: x / 1, ints)) == 2  # float32 comes out
+    assert simplify_program(lambda x: (x + 0) * 1, ints) == ["(%x,)"]
+    assert len(simplify_program(lambda x: x / 1, ints)) == 2  # float32 comes out
 
 
-def test_gradients_stop_until_they_are_taken() -> None:
+def test_keeps_stop_gradient_until_differentiation() -> None:
     before = program(lambda x: x.detach() * x, X)
     assert passes.simplify(before).main is before.main
     assert lines(passes.dce(passes.drop_stop_gradient(before))) == ["%0 = multiply(%x, %x)", "(%0,)"]
 
 
-def test_dispatched_calls_are_left_alone() -> None:
+def test_keeps_dispatched_calls() -> None:
     before = with_named_dialect(program(lambda x: meta.relu(x * 1.0) + 0.0, X), "tvm")
     assert passes.simplify(before).main is before.main

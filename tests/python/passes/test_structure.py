@@ -1,4 +1,4 @@
-"""cse, dce, inline_calls: what they keep, share, drop and copy."""
+"""The passes cse, dce and inline_calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meta.ir.expr import Call
 from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.visitor import walk
-from tests.python.passes.programs import parsed, program, random_module, same_results
+from tests.python.passes.programs import check_same_results, parse_program, program, random_module
 from tests.python.recorded import array, assert_equal, check_ir
 
 X = (2, 3)
@@ -42,31 +42,31 @@ def main(%x: T, %y: T) -> (T, T) {
 # --- cse -------------------------------------------------------------------------------------------------------------
 
 
-def test_equal_calls_are_one():
+def test_merges_equal_calls():
     before = program(lambda x: (meta.relu(x) * 2.0) + (meta.relu(x) * 2.0) - meta.relu(x), X)
-    after = same_results(before, passes.cse(before))
+    after = check_same_results(before, passes.cse(before))
     assert op_counts(after.main) == {"add": 1, "multiply": 1, "relu": 1, "subtract": 1}
 
 
-def test_attributes_and_operands_tell_calls_apart():
+def test_distinguishes_calls_by_attributes_and_operands():
     before = program(lambda x, y: meta.softmax(x, 0) + meta.softmax(x, 1) + meta.softmax(y, 0) + x * 1.0 + x * 1, X, X)
     assert op_counts(passes.cse(before).main) == op_counts(before.main)
 
 
-def test_blocks_see_what_is_computed_around_them_and_not_in_their_neighbours():
-    before = parsed(BRANCHES)
-    after = same_results(before, passes.cse(before), seeds=4)
+def test_blocks_reuse_outer_values_but_not_those_of_sibling_blocks():
+    before = parse_program(BRANCHES)
+    after = check_same_results(before, passes.cse(before), seeds=4)
     assert op_counts(after.main) == {"add": 3, "greater": 1, "relu": 3, "sum": 1, "tanh": 1}
     assert passes.cse(after) is after
     assert to_text(passes.cse(before)) == to_text(after)
 
 
-def test_equal_constants_and_fields_are_one():
+def test_merges_equal_constants_and_fields():
     before = program(lambda x: x * meta.array([1.0, 2.0, 3.0]) + x * meta.array([1.0, 2.0, 3.0]), X)
     assert op_counts(passes.cse(before).main) == {"add": 1, "multiply": 1}
 
 
-def test_draws_with_their_own_keys_stay_apart():
+def test_keeps_random_draws_with_different_keys():
     before = program(lambda x: meta.random.normal(X) + meta.random.normal(X) + x, X)
     assert op_counts(passes.cse(before).main)["normal"] == 2
 
@@ -74,8 +74,8 @@ def test_draws_with_their_own_keys_stay_apart():
 # --- dce -------------------------------------------------------------------------------------------------------------
 
 
-def test_dead_chains_blocks_and_closures_go():
-    before = parsed("""
+def test_removes_dead_chains_blocks_and_closures():
+    before = parse_program("""
     def main(%x: T, %y: T) -> T {
       %a = tanh(%x)
       %b = relu(%a)
@@ -104,12 +104,12 @@ def test_dead_chains_blocks_and_closures_go():
       %k = relu(%z)
       %k
     }""")
-    after = same_results(before, passes.dce(before), seeds=4)
+    after = check_same_results(before, passes.dce(before), seeds=4)
     assert op_counts(after.main) == {"exp": 1, "greater": 1, "relu": 3, "sum": 1, "tanh": 1}
     assert passes.dce(after) is after
 
 
-def test_functions_that_main_does_not_need_go():
+def test_removes_functions_that_main_does_not_call():
     before = random_module(1)
     inlined = passes.inline_calls(before)
     assert set(inlined) == {"helper", "main"}
@@ -118,7 +118,7 @@ def test_functions_that_main_does_not_need_go():
     assert set(passes.dce(library)) == {"a", "helper"}
 
 
-def test_parameters_stay():
+def test_keeps_parameters():
     after = passes.dce(program(lambda x, y: y * 2.0, X, X))
     assert [p.name for p in after.main.params] == ["x", "y"]
 
@@ -169,9 +169,9 @@ def main(%x: T) -> T {
 }"""
 
 
-def test_calls_become_bodies_unless_they_recurse():
-    before = parsed(CALLS)
-    after = same_results(before, passes.dce(passes.inline_calls(before)), seeds=4)
+def test_inlines_calls_unless_they_recurse():
+    before = parse_program(CALLS)
+    after = check_same_results(before, passes.dce(passes.inline_calls(before)), seeds=4)
     assert set(after) == {"count", "main"}
     called = [b.value.callee.name for f in after.functions.values() for b in walk(f)
               if isinstance(b.value, Call) and b.value.callee]  # fmt: skip

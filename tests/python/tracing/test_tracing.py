@@ -1,4 +1,4 @@
-"""Traced functions record the program that the eager call performs."""
+"""Tracing: the recorded program agrees with the eager call."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.python.recorded import array, assert_equal, check_ir, execute
 Pair = namedtuple("Pair", "left right")
 
 
-def agrees(function, *args, **kwargs):
-    """The record of a call, whose program gives what the eager call gives."""
+def check_agreement(function, *args, **kwargs):
+    """The record of a call, after a check that its program agrees with the eager call."""
     record = tracing.record(function, args, kwargs)
     check_ir(record.module)
     leaves, _ = flatten([args, kwargs], lambda v: isinstance(v, meta.NDArray))
@@ -38,35 +38,35 @@ def agrees(function, *args, **kwargs):
 # --- what goes in and out --------------------------------------------------------------------------------------------
 
 
-def test_nests_go_in_and_come_out():
+def test_nested_arguments_and_results():
     def f(x, rest, scale=2.0, *, bias=None):
         a, b = rest["pair"]
         return {"y": x * scale + a, "pair": Pair(b + bias, [a, None]), "k": 3, 7: (x,)}
 
     x, a, b, bias = (array(2, 3, seed=i) for i in range(4))
-    record = agrees(f, x, {"pair": Pair(a, b)}, bias=bias)
+    record = check_agreement(f, x, {"pair": Pair(a, b)}, bias=bias)
     assert record.inputs == ("x", "rest.pair.left", "rest.pair.right", "bias")
     result = f(x, {"pair": Pair(a, b)}, bias=bias)
     assert isinstance(execute(record, x, a, b, bias)["pair"], type(result["pair"]))
 
 
-def test_keys_of_dicts_stay_apart():
-    record = agrees(lambda d: d[1] - d["1"], {1: array(2, seed=1), "1": array(2, seed=2)})
+def test_distinguishes_keys_of_dicts():
+    record = check_agreement(lambda d: d[1] - d["1"], {1: array(2, seed=1), "1": array(2, seed=2)})
     assert len(record.main.params) == 2
 
 
-def test_arguments_of_any_kind_are_bound():
+def test_binds_every_kind_of_parameter():
     def f(a, /, b, *more, c=1.0, **named):
         return a + b * c + sum(more[1:], more[0]) * named["d"]
 
     xs = [array(3, seed=i) for i in range(5)]
-    record = agrees(f, *xs[:4], d=xs[4])
+    record = check_agreement(f, *xs[:4], d=xs[4])
     assert record.inputs == ("a", "b", "more.0", "more.1", "named.d")
     with pytest.raises(ArgumentError, match=r"\[f\] missing a required argument: 'b'"):
         tracing.record(f, (xs[0],), {})
 
 
-def test_types_stand_for_arrays_also_with_symbolic_sizes():
+def test_traces_with_types_and_symbolic_sizes():
     n = sym("n")
     record = meta.trace(lambda x: meta.softmax(x.reshape((n * 4,)) * 2.0)).record(tensor_type((n, 4)))
     check_ir(record.module)
@@ -75,17 +75,17 @@ def test_types_stand_for_arrays_also_with_symbolic_sizes():
         assert_equal(execute(record, x), (meta.softmax(x.reshape((size * 4,)) * 2.0),)[0])
 
 
-def test_what_is_no_tensor_cannot_be_returned():
+def test_rejects_returned_values_that_are_not_tensors():
     with pytest.raises(TraceError, match=r"\[trace\] a object is returned; expected tensors, numbers, strings"):
         tracing.record(lambda x: (x, object()), (array(1),), {})
 
 
-def test_a_function_without_a_signature_is_refused():
+def test_rejects_functions_without_a_signature():
     with pytest.raises(TraceError, match="has no signature; expected Python functions"):
         tracing.record(max, (array(1), array(1)), {})
 
 
-def test_a_traced_function_runs_eagerly_and_keeps_its_name():
+def test_traced_functions_run_eagerly_and_keep_their_names():
     @meta.trace
     def double(x):
         """Twice x."""
@@ -96,7 +96,7 @@ def test_a_traced_function_runs_eagerly_and_keeps_its_name():
     assert "multiply(%x, 2.0)" in double.ir(array(3))
 
 
-def test_spans_are_lines_of_the_user():
+def test_spans_are_lines_of_user_code():
     text = meta.trace(lambda x: meta.relu(x)).ir(array(2))
     assert "test_tracing.py:" in text.split("relu")[1].split("\n")[0]
 
@@ -115,21 +115,21 @@ class Net(meta.Model):
         return (x @ self.w) * self.scale
 
 
-def test_state_has_the_names_of_models_closures_and_containers():
+def test_names_state_by_models_closures_and_containers():
     net, loose, many = Net(), array(2, seed=1), [array(2, seed=2), {"k": array(2, seed=3)}]
 
     def f(x):
         return net(x) + loose + many[0] + many[1]["k"]
 
-    record = agrees(f, array(4, 3))
+    record = check_agreement(f, array(4, 3))
     assert [name for name, _ in record.state] == ["net.w", "loose", "many.0", "many.1.k"]
     assert [name for name, _ in net.record(array(4, 3)).state] == ["w"]
     assert [name for name, _ in net.forward.record(array(4, 3)).state] == ["w"]
 
 
-def test_names_of_state_are_unique():
+def test_state_names_are_unique():
     w = array(2, seed=1)
-    record = agrees(lambda w_: w_ + w, array(2))
+    record = check_agreement(lambda w_: w_ + w, array(2))
     assert [p.name for p in record.main.params] == ["w_", "w"]
     record = tracing.record(lambda w: w + many[0] + many[1], (array(2),), {}, {id(x): "w" for x in many})
     assert [p.name for p in record.main.params] == ["w", "w_1", "w_2"]
@@ -138,24 +138,24 @@ def test_names_of_state_are_unique():
 many = [array(2, seed=8), array(2, seed=9)]
 
 
-def test_arrays_made_inside_are_constants():
+def test_arrays_created_inside_are_constants():
     def f(x):
         table = meta.array(np.arange(3, dtype="float32"))
         return x * table + meta.asarray([1.0, 2.0, 3.0])
 
-    record = agrees(f, array(2, 3))
+    record = check_agreement(f, array(2, 3))
     assert record.state == ()
 
 
-def test_an_array_that_is_only_returned_is_state():
+def test_returned_captured_arrays_are_state():
     net = Net()
-    assert [name for name, _ in agrees(lambda x: (x, net.w), array(1)).state] == ["net.w"]
+    assert [name for name, _ in check_agreement(lambda x: (x, net.w), array(1)).state] == ["net.w"]
 
 
-def test_one_array_under_two_names_is_one_parameter():
+def test_an_array_with_two_names_is_one_parameter():
     w = array(2)
     both = (w, w)
-    assert len(agrees(lambda x: x * both[0] + both[1], array(2)).state) == 1
+    assert len(check_agreement(lambda x: x * both[0] + both[1], array(2)).state) == 1
 
 
 # --- writes ----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_in_place_operators_write_state():
     assert_equal([w, v], [w2, v2])
 
 
-def test_update_and_assignment_write_state_and_are_read_afterwards():
+def test_reads_state_after_update_and_assignment():
     def make():
         return array(3, 2, seed=1), meta.array(0, dtype="int64")
 
@@ -200,7 +200,7 @@ def test_update_and_assignment_write_state_and_are_read_afterwards():
     assert_equal([w, n], [w2, n2])
 
 
-def test_an_input_that_is_overwritten_is_a_mutated_parameter():
+def test_overwritten_inputs_are_mutated_parameters():
     def step(w, dx):
         v = meta.zeros((3,))
         meta.sgd(w, dx, v, 0.1, 0.0, 0.0)
@@ -214,7 +214,7 @@ def test_an_input_that_is_overwritten_is_a_mutated_parameter():
     assert_equal(given, eager)
 
 
-def test_state_that_is_not_written_is_not_a_result():
+def test_unwritten_state_is_not_a_result():
     w = array(3)
     assert MUTATES not in tracing.record(lambda x: x + w, (array(3),), {}).main.attrs
 
@@ -227,14 +227,14 @@ def test_update_checks_the_type():
         w.update(array(2))
 
 
-def test_symbols_are_written_like_arrays():
+def test_writes_to_symbols_agree_with_arrays():
     def f(x):
         y = x * 2.0
         y[0] = 1.0
         y.update(y + 1.0)
         return y
 
-    assert MUTATES not in agrees(f, array(3)).main.attrs
+    assert MUTATES not in check_agreement(f, array(3)).main.attrs
 
 
 # --- what a trace refuses --------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_symbols_are_written_like_arrays():
     "use",
     [bool, int, float, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(), np.asarray, lambda x: [1][x]],
 )
-def test_values_of_symbols_are_not_known(use):
+def test_rejects_reading_values_of_symbols(use):
     with pytest.raises(TraceError, match=r"\[trace\] the value of <Symbol x.* is needed .*meta\.where.*test_tracing"):
         tracing.record(lambda x: use(x), (array(1),), {})
 
@@ -263,17 +263,17 @@ def test_control_flow_on_a_symbol_names_the_line():
 @pytest.mark.parametrize(
     "use", [bool, float, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(), np.asarray]
 )
-def test_values_of_state_are_not_known(use):
+def test_rejects_reading_values_of_state(use):
     rate = meta.array(0.5)
     with pytest.raises(TraceError, match=r"\[\w+\] the value of rate, .* is needed while tracing"):
         tracing.record(lambda x: x * use(rate), (array(1),), {})
 
 
-def test_values_of_arrays_made_inside_are_known():
-    agrees(lambda x: x * meta.array(3.0).item(), array(2))
+def test_reads_values_of_arrays_created_inside():
+    check_agreement(lambda x: x * meta.array(3.0).item(), array(2))
 
 
-def test_symbols_do_not_outlive_their_trace():
+def test_rejects_symbols_after_their_trace():
     kept = []
     tracing.record(lambda x: kept.append(x * 2.0), (array(2),), {})
     assert "Symbol" in repr(kept[0])
@@ -287,7 +287,7 @@ def test_symbols_do_not_outlive_their_trace():
         kept[0].update(array(2))
 
 
-def test_models_do_not_keep_symbols():
+def test_models_reject_symbols_as_attributes():
     class Keeps(meta.Model):
         def forward(self, x):
             self.last = x
@@ -297,7 +297,7 @@ def test_models_do_not_keep_symbols():
         Keeps().record(array(2))
 
 
-def test_an_exception_restores_every_mode():
+def test_restores_modes_after_an_exception():
     w = array(3, grad=True)
     w.grad = array(3)
     kept = w.grad
@@ -316,14 +316,14 @@ def test_an_exception_restores_every_mode():
     assert w.grad is kept
 
 
-def test_a_record_inside_a_trace_is_its_own():
+def test_nested_records_are_separate():
     inner = []
 
     def f(x):
         inner.append(tracing.record(lambda y: y + 1.0, (array(2),), {}))
         return x * 2.0
 
-    outer = agrees(f, array(2))
+    outer = check_agreement(f, array(2))
     assert op_counts(outer.main) == {"multiply": 1}
     assert op_counts(inner[0].main) == {"add": 1}
 
@@ -331,7 +331,7 @@ def test_a_record_inside_a_trace_is_its_own():
 # --- models, threads, random numbers ---------------------------------------------------------------------------------
 
 
-def test_changes_of_a_model_make_records_stale():
+def test_changed_models_invalidate_records():
     net = Net()
     start = tracing.revision()
     net.forward(array(1, 3))
@@ -351,7 +351,7 @@ def test_changes_of_a_model_make_records_stale():
     assert net.record(array(1, 3)).revision == tracing.revision()
 
 
-def test_threads_trace_the_same_model_at_once():
+def test_threads_trace_one_model_concurrently():
     net = Net()
     results, errors = [], []
 
@@ -404,7 +404,7 @@ def test_detach_and_conversions_of_state():
     def f(x):
         return x * w.detach() + meta.asarray(w).cast("float32") + w.to(dtype="float64").cast("float32")
 
-    record = agrees(f, array(3))
+    record = check_agreement(f, array(3))
     assert len(record.state) == 1
 
 
@@ -414,10 +414,10 @@ def test_partial_functions_and_callables_are_traced():
     def f(scale, x):
         return x * scale + w
 
-    agrees(functools.partial(f, 2.0), array(3))
+    check_agreement(functools.partial(f, 2.0), array(3))
 
 
-def test_recordings_nest_and_belong_to_their_thread():
+def test_recordings_nest_and_are_local_to_a_thread():
     kinds = [("x", array(2).type)]
     seen = []
     outer, inner = Builder(), Builder()

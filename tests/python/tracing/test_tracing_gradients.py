@@ -1,4 +1,4 @@
-"""Gradients inside traced functions: those of the eager call."""
+"""Gradients inside traced functions agree with the eager call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from meta.ir.analysis import op_counts
 from tests.python.recorded import array, assert_equal, check_ir, execute
 
 
-def gradients_agree(loss_of, *leaves):
-    """The gradients of all leaves by `backward`, eager and traced; `.grad` outside stays as it was."""
+def check_gradients(loss_of, *leaves):
+    """Check that `backward` gives equal gradients of all leaves eagerly and traced, and keeps `.grad` outside."""
 
     def f(x):
         for leaf in leaves:
@@ -38,10 +38,10 @@ def test_backward_fills_grad_for_the_rest_of_the_trace():
         loss.backward()
         return loss.detach()
 
-    gradients_agree(loss_of, w, b)
+    check_gradients(loss_of, w, b)
 
 
-def test_eager_gradients_outlive_a_trace():
+def test_a_trace_keeps_eager_gradients():
     w = array(3, grad=True)
     (w * 2.0).sum().backward()
     kept = w.grad
@@ -58,10 +58,10 @@ def test_gradients_accumulate_over_backward_passes():
         loss.backward(retain_graph=True)
         loss.backward()
 
-    gradients_agree(loss_of, w)
+    check_gradients(loss_of, w)
 
 
-def test_a_second_backward_on_a_freed_graph_is_refused():
+def test_rejects_a_second_backward_on_a_freed_graph():
     w = array(3, grad=True)
 
     def f(x):
@@ -75,7 +75,7 @@ def test_a_second_backward_on_a_freed_graph_is_refused():
         f(array(3))
 
 
-def test_no_grad_cuts_gradients():
+def test_no_grad_stops_gradients():
     w = array(3, 3, grad=True)
 
     def loss_of(x):
@@ -86,11 +86,11 @@ def test_no_grad_cuts_gradients():
         loss.backward()
         return loss.detach(), twice
 
-    record = gradients_agree(loss_of, w)
+    record = check_gradients(loss_of, w)
     assert op_counts(record.main)["stop_gradient"] == 3  # target and twice once each, and the loss
 
 
-def test_backward_without_a_graph_is_refused():
+def test_rejects_backward_without_a_graph():
     w = array(3, grad=True)
     frozen = array(3)
 
@@ -135,8 +135,8 @@ def test_second_order_needs_create_graph():
         total.backward()
         return total.detach()
 
-    gradients_agree(lambda x: penalty(x, True), w)
-    gradients_agree(lambda x: penalty(x, False), w)
+    check_gradients(lambda x: penalty(x, True), w)
+    check_gradients(lambda x: penalty(x, False), w)
 
 
 def test_autograd_grad_works_on_symbols():
@@ -183,7 +183,7 @@ def test_two_steps_in_one_program():
     assert_equal([w.detach(), v], [w2.detach(), v2], rtol=1e-5)
 
 
-def test_an_input_may_require_gradients():
+def test_inputs_can_require_gradients():
     def f(x):
         (x * x).sum().backward()
         return x.grad
@@ -193,7 +193,7 @@ def test_an_input_may_require_gradients():
     assert_equal(execute(record, x), x.detach() * 2.0)
 
 
-def test_a_symbol_can_be_made_a_leaf():
+def test_symbols_can_become_leaves():
     def f(x):
         x = x.detach()
         x.requires_grad = True
@@ -204,7 +204,7 @@ def test_a_symbol_can_be_made_a_leaf():
     assert_equal(execute(record, array(3)), f(array(3)))
 
 
-def test_requires_grad_of_symbols_is_that_of_arrays():
+def test_requires_grad_agrees_with_arrays():
     w = array(3, grad=True)
     seen = []
 
@@ -220,11 +220,11 @@ def test_requires_grad_of_symbols_is_that_of_arrays():
     assert seen[0] == seen[1] == [False, True, False, False, False]
 
 
-def test_hooks_on_arrays_run_and_hooks_on_symbols_are_refused():
+def test_runs_hooks_on_arrays_and_rejects_hooks_on_symbols():
     w = array(3, grad=True)
     remove = w.register_hook(lambda g: g * 3.0)
     try:
-        gradients_agree(lambda x: (x.sum() * w).sum().backward(), w)
+        check_gradients(lambda x: (x.sum() * w).sum().backward(), w)
     finally:
         remove()
     with pytest.raises(TraceError, match=r"\[register_hook\] a hook is put on <Symbol"):

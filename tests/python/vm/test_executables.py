@@ -1,4 +1,4 @@
-"""Executables: reused in a process, kept on disk, safe in threads; what executors tell about them."""
+"""Executables: reuse in a process, disk cache, threads, reports."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def chain(scale: float = 2.0) -> Module:
     return program({"x": (64, 64), "w": (64, 64)}, body)
 
 
-def test_an_executable_is_built_once_for_all_executors(cache: Path) -> None:
+def test_executors_share_one_executable(cache: Path) -> None:
     x, w = randoms((64, 64), (64, 64))
     first, second = meta.vm.compile(chain()), meta.vm.compile(chain())
     assert first.program(x, w).loaded is second.program(x, w).loaded
     assert first.program(x, w) is first.program(w, x)
 
 
-def test_an_executable_comes_back_from_disk(cache: Path) -> None:
+def test_loads_executables_from_disk(cache: Path) -> None:
     x, w = randoms((64, 64), (64, 64))
     executor = meta.vm.compile(chain())
     expected = executor(x, w)
@@ -57,7 +57,7 @@ def test_an_executable_comes_back_from_disk(cache: Path) -> None:
     assert_same(again(x, w), expected, rtol=0, atol=0)
 
 
-def test_other_programs_dialects_and_options_are_other_executables(cache: Path) -> None:
+def test_executables_depend_on_program_dialects_and_options(cache: Path) -> None:
     x, w = randoms((64, 64), (64, 64))
     with meta.with_dialect("tvm"):
         on_tvm = meta.vm.compile(chain())
@@ -68,7 +68,7 @@ def test_other_programs_dialects_and_options_are_other_executables(cache: Path) 
 
 @pytest.mark.parametrize("damage", ["truncate", "garbage", "remove"])
 @pytest.mark.parametrize("suffix", [".so", ".json"])
-def test_damaged_entries_are_built_again(cache: Path, suffix: str, damage: str) -> None:
+def test_rebuilds_damaged_entries(cache: Path, suffix: str, damage: str) -> None:
     x, w = randoms((64, 64), (64, 64))
     expected = meta.vm.compile(chain())(x, w)
     entries = list(cache.glob(f"*/vm_*{suffix}"))
@@ -144,7 +144,7 @@ def test_memory_report() -> None:
     assert "intermediates           32,768 bytes" in str(report)
 
 
-def test_memory_of_symbolic_programs_is_said_to_be_unknown() -> None:
+def test_reports_unknown_memory_of_symbolic_programs() -> None:
     n = meta.dim.sym("n")
     module = program({"x": tensor_type((n, 3))}, lambda ops, x: ops.softmax(ops.tanh(x)))
     (x,) = randoms((2, 3))
@@ -153,7 +153,7 @@ def test_memory_of_symbolic_programs_is_said_to_be_unknown() -> None:
     assert "of symbolic size are not counted" in str(report)
 
 
-def test_profile_names_kernels_and_leaves_state_alone() -> None:
+def test_profile_names_kernels_and_keeps_state() -> None:
     def body(ops, w, x):
         return [ops.sum(ops.matmul(x, w)), ops.subtract(w, ops.multiply(w, 0.1))]
 
@@ -169,7 +169,7 @@ def test_profile_names_kernels_and_leaves_state_alone() -> None:
     assert "all kernels" in str(profile)
 
 
-def test_explain_says_who_runs_what_and_why() -> None:
+def test_explain_lists_dialects_and_reasons() -> None:
     x, w = randoms((64, 64), (64, 64))
     with meta.with_dialect(["reference", "tvm"]):
         executor = meta.vm.compile(chain())
@@ -189,7 +189,7 @@ def test_text_of_every_stage(stage: str) -> None:
         meta.vm.compile(chain()).ir(x, w, stage="plan")
 
 
-def test_programs_of_another_device_are_refused() -> None:
+def test_rejects_programs_of_another_device() -> None:
     module = program({"x": tensor_type((2,), "float32", "cuda")}, lambda ops, x: ops.add(x, x))
     executor = meta.vm.compile(module, device="cpu")
     (x,) = randoms((2,))

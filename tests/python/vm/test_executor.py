@@ -1,4 +1,4 @@
-"""`meta.vm.compile`: what it computes, in place and not, and what it refuses."""
+"""meta.vm.compile: results, updates in place, errors."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def mlp() -> Module:
 
 
 @pytest.mark.parametrize("fuse", [True, False])
-def test_the_vm_computes_what_the_interpreter_computes(fuse: bool) -> None:
+def test_agrees_with_the_interpreter(fuse: bool) -> None:
     module, inputs = mlp(), randoms((3, 8), (8, 16), (16,), (16, 4), (4,))
     assert_same(meta.vm.compile(module, fuse=fuse)(*inputs), run(module, *inputs))
 
 
-def test_inputs_may_be_named() -> None:
+def test_accepts_inputs_by_name() -> None:
     executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.subtract(x, y)))
     x, y = randoms((2, 3), (2, 3))
     assert_same(executor(y=y, x=x), x - y)
 
 
-def test_a_replaced_parameter_keeps_its_memory() -> None:
+def test_replaced_parameters_keep_their_memory() -> None:
     def body(ops, w, dw):
         return [ops.sum(dw), ops.subtract(w, ops.multiply(dw, 0.5))]
 
@@ -47,7 +47,7 @@ def test_a_replaced_parameter_keeps_its_memory() -> None:
     assert_same([total, w], [dw.sum(), expected])
 
 
-def test_wrong_inputs_are_named() -> None:
+def test_names_wrong_inputs() -> None:
     executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
     x, wrong = randoms((2, 3), (3, 3))
     with pytest.raises(

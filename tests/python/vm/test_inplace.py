@@ -1,4 +1,4 @@
-"""Parameters that a program replaces: their memory stays, their values are what functional execution gives."""
+"""Parameters that a program replaces keep their memory and get the values of functional execution."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def view_of_old_value_is_returned(ops, w, v, dw):
 
 
 def other_elements_are_read(ops, w, v, dw):
-    """The new value of w needs its neighbours, that of v a sum over all of it."""
+    """The new value of w reads neighbouring elements, that of v a sum over all elements."""
     return [ops.sum(w), ops.flip(w, axis=0), ops.softmax(v, axis=0)]
 
 
@@ -75,7 +75,7 @@ def module_of(body: Any) -> Module:
 
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("body", PROGRAMS, ids=lambda f: f.__name__)
-def test_values_are_those_of_functional_execution(body: Any, fuse: bool) -> None:
+def test_values_agree_with_functional_execution(body: Any, fuse: bool) -> None:
     module, inputs = module_of(body), randoms(SHAPE, SHAPE, SHAPE)
     executor = meta.vm.compile(module, fuse=fuse)
     expected = inputs
@@ -106,7 +106,7 @@ def test_a_training_step_copies_nothing() -> None:
     assert executor.memory(*inputs).intermediates == 0
 
 
-def test_writes_are_counted_so_that_saved_values_are_not_used_stale() -> None:
+def test_writes_invalidate_saved_values() -> None:
     w, v, dw = randoms(SHAPE, SHAPE, SHAPE)
     w.requires_grad = True
     y = w * w

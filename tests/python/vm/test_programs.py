@@ -1,4 +1,4 @@
-"""The virtual machine against op-by-op execution, on programs of every form."""
+"""The virtual machine agrees with the interpreter on programs of every form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FUSE = pytest.mark.parametrize("fuse", [True, False])
 
 
 def check(module: Module, *inputs: Any, fuse: bool = True, **tolerance: float) -> Any:
-    """Compile, run, compare with the interpreter; the result."""
+    """Compile and run a program, compare it with the interpreter, and return the result."""
     expected = run(module, *inputs)
     actual = meta.vm.compile(module, fuse=fuse)(*inputs)
     assert_same(actual, expected, **tolerance)
@@ -115,7 +115,7 @@ def test_empty_tensors(fuse: bool) -> None:
     check(program({"x": (0, 3)}, body), *randoms((0, 3)), fuse=fuse)
 
 
-def test_constants_are_kept_out_of_the_code_and_not_handed_out() -> None:
+def test_constants_are_stored_apart_and_results_are_copies() -> None:
     held = meta.array(np.arange(3, dtype="float32"))
 
     def body(ops, x):

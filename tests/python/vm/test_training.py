@@ -1,4 +1,4 @@
-"""Models and whole training steps: the compiled step does what the eager one does, to the same arrays."""
+"""Models and training steps: compiled steps agree with eager ones and update the same arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def batch(seed: int = 0) -> tuple[Any, Any]:
     return randoms((6, 1, 8, 8), seed=seed)[0], meta.array(labels)
 
 
-def test_training_steps_agree_with_eager_ones() -> None:
+def test_training_steps_agree_with_eager_execution() -> None:
     eager_model, vm_model = net(), net()
     eager = with_sgd(0.05, 0.9)(eager_model, loss=meta.cross_entropy)
     step = with_sgd(0.05, 0.9)(vm_model, loss=meta.cross_entropy)
@@ -55,7 +55,7 @@ def test_training_steps_agree_with_eager_ones() -> None:
     assert [x.detach().numpy().ctypes.data for _, x in step.named_state()] == addresses
 
 
-def test_every_call_draws_new_random_numbers_and_seeds_repeat_them() -> None:
+def test_calls_draw_new_random_numbers_and_seeds_repeat_them() -> None:
     executor = meta.vm.compile(meta.trace(lambda x: x + meta.random.normal((3,)) * meta.random.uniform((3,))))
     (x,) = randoms((3,))
     meta.random.seed(5)
@@ -66,7 +66,7 @@ def test_every_call_draws_new_random_numbers_and_seeds_repeat_them() -> None:
     assert executor.profile(x, repeat=1).kernels
 
 
-def test_changes_of_a_model_are_noticed() -> None:
+def test_recompiles_changed_models() -> None:
     model = net()
     executor = meta.vm.compile(model)
     x, _ = batch()
@@ -79,7 +79,7 @@ def test_changes_of_a_model_are_noticed() -> None:
     assert abs(executor(x).numpy() - inferred.numpy()).max() > 0
 
 
-def test_a_changed_learning_rate_compiles_nothing() -> None:
+def test_does_not_recompile_for_a_new_learning_rate() -> None:
     step = with_sgd(0.5)(net(), loss=meta.cross_entropy)
     executor = meta.vm.compile(step)
     images, labels = batch()
@@ -108,7 +108,7 @@ def test_nested_arguments_and_results() -> None:
     assert_same(executor({"x": x, "y": y})["both"][0], x * 2.0)
 
 
-def test_other_shapes_are_other_programs() -> None:
+def test_compiles_each_shape_once() -> None:
     executor = meta.vm.compile(meta.trace(lambda x: meta.softmax(x) * 2.0))
     for shape in ((2, 3), (4, 5), (2, 3)):
         (x,) = randoms(shape)

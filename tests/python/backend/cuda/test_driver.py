@@ -1,4 +1,4 @@
-"""Calls of the CUDA driver, on a module in place of cuda.bindings: results, errors, and what is missing."""
+"""The CUDA driver with a fake cuda.bindings module: results, errors, missing packages and devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meta.errors import DeviceError
 
 
 class Status(enum.IntEnum):
-    """Some of the driver's."""
+    """Some statuses of the driver."""
 
     CUDA_SUCCESS = 0
     CUDA_ERROR_OUT_OF_MEMORY = 2
@@ -29,7 +29,7 @@ OK = Status.CUDA_SUCCESS
 
 
 class FakeDriver(SimpleNamespace):
-    """A driver that notes its calls. answers: what a function returns, `(OK,)` where nothing is said."""
+    """A driver that records its calls. answers: results or errors of functions, `(OK,)` by default."""
 
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=SimpleNamespace(value=2))
     CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=SimpleNamespace(value=1))
@@ -55,32 +55,33 @@ class FakeDriver(SimpleNamespace):
         return function
 
 
-def forget() -> None:
+def clear_caches() -> None:
+    """Clear the cached bindings and driver."""
     for cached in (bindings, driver.library, driver.device_count):
         cached.cache_clear()
 
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A function that puts a driver in place of the machine's."""
+    """A function that installs a fake driver with the given answers."""
 
-    def use(**answers: Any) -> FakeDriver:
+    def install_fake(**answers: Any) -> FakeDriver:
         fake = FakeDriver(**answers)
         monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)  # type: ignore[arg-type]
-        forget()
+        clear_caches()
         return fake
 
-    yield use
-    forget()
+    yield install_fake
+    clear_caches()
 
 
-def test_a_failing_call_names_the_function_and_the_error(install: Any) -> None:
+def test_failing_calls_name_the_function_and_the_error(install: Any) -> None:
     install(cuStreamSynchronize=(Status.CUDA_ERROR_OUT_OF_MEMORY,))
     with pytest.raises(DeviceError, match=r"^\[cuda\] cuStreamSynchronize failed: CUDA_ERROR_OUT_OF_MEMORY \(2\); see"):
         driver.synchronize(7)
 
 
-def test_results_come_without_the_status(install: Any) -> None:
+def test_results_exclude_the_status(install: Any) -> None:
     fake = install(cuDeviceGetCount=(OK, 3), cuStreamCreate=(OK, 9), cuStreamIsCapturing=(OK, 1))
     assert driver.device_count() == 3
     assert driver.create_stream() == 9
@@ -92,7 +93,7 @@ def test_results_come_without_the_status(install: Any) -> None:
     ]  # fmt: skip
 
 
-def test_waiting_destroys_its_event_also_when_it_fails(install: Any) -> None:
+def test_destroys_the_event_of_a_failed_wait(install: Any) -> None:
     fake = install(cuEventCreate=(OK, "event"), cuStreamWaitEvent=(Status.CUDA_ERROR_NO_DEVICE,))
     with pytest.raises(DeviceError, match="cuStreamWaitEvent"):
         driver.make_stream_wait(5, 6)
@@ -102,7 +103,7 @@ def test_waiting_destroys_its_event_also_when_it_fails(install: Any) -> None:
     ]  # fmt: skip
 
 
-def test_a_capture_becomes_an_executable_graph(install: Any) -> None:
+def test_end_capture_returns_an_executable_graph(install: Any) -> None:
     fake = install(cuStreamEndCapture=(OK, 11), cuGraphInstantiate=(OK, 12))
     driver.begin_capture(3)
     assert driver.end_capture(3) == 12
@@ -113,13 +114,13 @@ def test_a_capture_becomes_an_executable_graph(install: Any) -> None:
 
 
 @pytest.mark.parametrize(("answer", "destroyed"), [((OK, 11), True), ((OK, 0), False), ((Status(100), 0), False)])
-def test_an_abandoned_capture_keeps_nothing(install: Any, answer: Any, destroyed: bool) -> None:
+def test_abandon_capture_destroys_the_graph(install: Any, answer: Any, destroyed: bool) -> None:
     fake = install(cuStreamEndCapture=answer)
     driver.abandon_capture(3)
     assert (("cuGraphDestroy", 11) in fake.calls) == destroyed
 
 
-def test_why_there_is_no_cuda(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_returns_the_reason(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     install(cuDeviceGetCount=(OK, 1))
     assert driver.probe() is None
     install(cuDeviceGetCount=(OK, 0))
@@ -129,14 +130,14 @@ def test_why_there_is_no_cuda(install: Any, monkeypatch: pytest.MonkeyPatch) -> 
     install(cuInit=RuntimeError("libcuda.so.1 not found"))
     assert driver.probe() == "there is no CUDA driver here: libcuda.so.1 not found"
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
-    forget()
+    clear_caches()
     assert driver.probe() == "cuda.bindings.driver cannot be imported; install the extra: pip install '.[cuda]'"
 
 
-def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_the_missing_package(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("driver", "nvrtc"):
         monkeypatch.setitem(sys.modules, f"cuda.bindings.{name}", None)
-    forget()
+    clear_caches()
     text = (
         r"\[cuda\] cuda\.bindings\.{} cannot be imported; expected the package cuda-bindings; "
         r"install the extra: pip install '\.\[cuda\]'"
@@ -149,12 +150,12 @@ def test_a_missing_package_is_named(install: Any, monkeypatch: pytest.MonkeyPatc
         nvrtc.compile_source("")
 
 
-def test_nothing_of_cuda_is_imported_before_the_first_call() -> None:
+def test_imports_cuda_at_the_first_call() -> None:
     code = "import sys, meta.backend.cuda.driver; assert not {'cuda', 'tvm', 'tvm_ffi'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.skipif(driver.probe() is None, reason="this machine has CUDA")
-def test_arrays_on_a_device_that_is_missing() -> None:
+def test_rejects_arrays_on_a_missing_device() -> None:
     with pytest.raises(DeviceError, match=r'^\[device\] there is no device cuda here; expected "cpu", which every'):
         meta.array([1.0], device="cuda")
