@@ -11,14 +11,17 @@ import difflib
 import functools
 import os
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 E = TypeVar("E", bound="MetaError")
 
 # Frames to skip: this package, code without a file, and the modules of `with`, decorators and copies.
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
+
+# Libraries that a user's function calls: an error inside of them is reported at the line of the call.
+_LIBRARIES = frozenset({"numpy", "torch", "tvm", "tvm_ffi"})
 
 
 class MetaError(Exception):
@@ -123,6 +126,40 @@ def user_frame() -> str:
     """`file:line` of the innermost frame outside this package, or ""."""
     location = user_location()
     return f"{location[0]}:{location[1]}" if location else ""
+
+
+def raised(kind: type[E], subject: str, what: str, error: Exception) -> E:
+    """`error`, which a user's function raised, as an error of meta at the user's line; to be raised from `error`.
+
+    what: the function ("its TVM compute")."""
+    text = f": {error}" if str(error) else ""
+    return kind(subject, f"{what} raised {type(error).__name__}{text}", location=_line_of_error(error) or None)
+
+
+def _line_of_error(error: BaseException) -> str:
+    """`file:line` of the innermost frame that `error` went through in the user's package, "" if there is none."""
+    line, package = "", ""
+    step = error.__traceback__
+    while step is not None:
+        filename = step.tb_frame.f_code.co_filename
+        root = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if not filename.startswith(_NOT_USER) and root not in _LIBRARIES and package in ("", root):
+            line, package = f"{filename}:{step.tb_lineno}", root
+        step = step.tb_next
+    return line
+
+
+def line_of_function(function: Callable[..., Any]) -> str:
+    """`file:line` of a function's definition in the user's code, "" if it is not there."""
+    target: Any = function
+    for name in ("func", "__func__", "__wrapped__") * 2:
+        target = getattr(target, name, target)
+    target = target if hasattr(target, "__code__") else getattr(target, "__call__", target)  # noqa: B004  # an object
+    code = getattr(target, "__code__", None)
+    root = str(getattr(target, "__module__", "")).partition(".")[0]
+    if code is None or code.co_filename.startswith(_NOT_USER) or root in _LIBRARIES:
+        return ""
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 @contextlib.contextmanager

@@ -24,8 +24,9 @@ from meta import dtype as dtypes
 from meta.eager.engine import connected
 from meta.eager.graph import Node, next_order
 from meta.eager.ndarray import NDArray
+from meta.eager.seeds import check_gradient
 from meta.eager.tape import edges_of, link, versions_of
-from meta.errors import ArgumentError, GradientError, TraceError
+from meta.errors import ArgumentError, GradientError, TraceError, line_of_function
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple
 from meta.schema._types import TensorLike
@@ -178,21 +179,9 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
             )
         for i, (g, t, need) in enumerate(zip(gradients, types, needs, strict=True)):
             if need and g is not None:
-                _check_gradient(cls.__name__, i, g, t)
+                check_gradient(cls.__name__, f"argument {i}", g, t, NDArray, line_of_function(cls.backward) or None)
+                if g._version is None:
+                    g._version = [0]  # the user may hold it too
         return gradients  # pyright: ignore[reportUnknownVariableType]
 
     return run
-
-
-def _check_gradient(name: str, index: int, gradient: Any, wanted: Any) -> None:
-    if not isinstance(gradient, NDArray):
-        raise GradientError(name, f"gradient {index} of backward is {type(gradient).__name__}", "an NDArray or None")
-    if gradient.type is not wanted:
-        raise GradientError(
-            name,
-            f"gradient {index} of backward is {gradient.type!r}",
-            f"the type of argument {index}: {wanted!r}",
-            "sum, reshape or cast it",
-        )
-    if gradient._version is None:
-        gradient._version = [0]  # the user may hold it too

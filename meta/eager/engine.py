@@ -20,8 +20,8 @@ from meta.eager.seeds import (
     wrong_seed,
     zeros_of,
 )
-from meta.errors import GradientError
 from meta.modes import modes
+from meta.op.grad.rule import GradRule
 
 Slot = tuple[Node, int]
 Pending = dict[Node, dict[int, NDArray]]
@@ -204,7 +204,7 @@ def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: b
     edges = node.edges if route is None else _pruned(node.edges, route)
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
     if rule.unavailable:
-        _check_available(rule.op, rule.unavailable, rule.differentiable, needs)
+        _check_available(rule, needs)
     if create and rule.saved_outputs:
         outs = _connected(node, outs)
     if rule.outputs == 1:
@@ -244,12 +244,10 @@ def _pruned(edges: Edges, route: _Route) -> Edges:
     return tuple(out)
 
 
-def _check_available(op: str, why: dict[int, str], positions: tuple[int, ...], needs: tuple[bool, ...]) -> None:
-    for position, needed in zip(positions, needs, strict=True):
-        if needed and position in why:
-            raise GradientError(
-                op, f"argument {position} has no gradient: {why[position]}", remedy="detach it: x.detach()"
-            )
+def _check_available(rule: GradRule, needs: tuple[bool, ...]) -> None:
+    for position, needed in zip(rule.differentiable, needs, strict=True):
+        if needed and position in rule.unavailable:
+            raise rule.unavailable_gradient(position)
 
 
 def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -108,6 +108,37 @@ def no_graph(where: str) -> GradientError:
     )
 
 
+def check_gradient(
+    subject: str, argument: str, gradient: Any, wanted: TensorType, kind: type = TensorLike, location: str | None = None
+) -> None:
+    """Raise GradientError unless what a user's gradient function returned for an argument of type `wanted` is a tensor
+    (of class `kind`) of that type. Symbolic sizes may differ in form."""
+    found = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
+    if found is wanted:
+        return
+    shown = repr(found) if found is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
+    if found is None:
+        remedy = (
+            "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
+        )
+    elif len(found.shape) != len(wanted.shape) or any(map(_differ, found.shape, wanted.shape)):
+        remedy = f"sum or reshape it to {wanted.shape}"
+    elif found.dtype != wanted.dtype:
+        remedy = f'cast it: .cast("{wanted.dtype}")'
+    elif found.device != wanted.device:
+        remedy = f'move it: .to("{wanted.device}")'
+    else:
+        return
+    problem = f"the gradient of {argument} is {shown}"
+    raise GradientError(subject, problem, f"the argument's type {wanted!r}", remedy, location=location)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two sizes are certainly different."""
+    difference = a - b
+    return isinstance(difference, int) and difference != 0
+
+
 def check_replacement(gradient: Any, replaced: Any) -> None:
     """Raise GradientError unless what a hook returned can take the place of the gradient."""
     if not isinstance(replaced, type(gradient)) or replaced.type is not gradient.type:

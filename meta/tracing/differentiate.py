@@ -163,9 +163,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
     missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
     if missing:
-        name = value.op.schema.names[missing[0]]  # type: ignore[union-attr]
-        wrong = f"argument '{name}' has no gradient ({rule.unavailable[missing[0]]})"
-        sweep.problems.append(GradientError(rule.op, wrong, remedy="detach it: x.detach()", location=_at(binding)))
+        sweep.problems.append(rule.unavailable_gradient(missing[0], _at(binding)))
         for position in rule.differentiable:  # go on, to find what else is missing
             for atom in leaves_of(value.args[position]):
                 if sweep.is_active(atom):

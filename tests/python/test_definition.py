@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import topi
 
 import meta
-from meta.errors import KernelError, RegistryError
+from meta.errors import KernelError, MetaError, RegistryError, TypeInferenceError
 from meta.op import registry
 from meta.schema import Arg, Float, Int, Schema, Tensor
 
@@ -78,3 +80,65 @@ def test_explain_accepts_functions_of_operators() -> None:
     assert str(meta.explain(meta.softmax, meta.ones((2,)))) == str(meta.explain("softmax", meta.ones((2,))))
     with pytest.raises(RegistryError, match="ndarray is no operator's name"):
         meta.explain(np.ones(2), meta.ones((2,)))  # type: ignore[arg-type]
+
+
+def _fails(*args: Any, **kwargs: Any) -> Any:
+    return int("one")
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "what"),
+    [
+        ({"tvm": _fails}, KernelError, "its TVM compute"),
+        ({"reference": _fails}, KernelError, "its reference implementation"),
+        ({"torch": _fails}, KernelError, "its torch implementation"),
+        ({"declare": _fails, "reference": lambda x, by: x}, TypeInferenceError, "its type function"),
+    ],
+)
+def test_errors_of_a_user_function_name_operator_dialect_and_line(
+    parts: dict[str, Any], error: type[MetaError], what: str
+) -> None:
+    if "torch" in parts:
+        pytest.importorskip("torch")
+    op = define(**parts)
+    line = _fails.__code__.co_firstlineno + 1
+    with pytest.raises(error) as caught:
+        op(meta.ones((2, 3)))
+    assert caught.value.subject == op.__name__
+    assert caught.value.problem == f"{what} raised ValueError: invalid literal for int() with base 10: 'one'"
+    assert caught.value.location == f"{__file__}:{line}"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_errors_of_a_compute_in_a_program_name_operator_and_line() -> None:
+    op = define(tvm=_fails)
+    with pytest.raises(KernelError, match="its TVM compute raised ValueError") as caught:
+        meta.vm.compile(meta.trace(lambda x: op(x)))(meta.ones((2,)))
+    assert caught.value.location == f"{__file__}:{_fails.__code__.co_firstlineno + 1}"
+
+
+def test_an_error_inside_a_library_is_located_at_its_call() -> None:
+    op = define(reference=lambda x, by: np.reshape(x, (7,)))
+    with pytest.raises(KernelError, match="its reference implementation raised ValueError: cannot reshape") as caught:
+        op(meta.ones((2,)))
+    assert caught.value.location == f"{__file__}:{inspect.currentframe().f_lineno - 3}"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("compute", "text"),
+    [
+        (lambda x, by: topi.sum(x), r"its TVM compute returned shape \[\] as result 0, the declaration says \[2, 3\]"),
+        (lambda x, by: topi.cast(x, "int32"), "its TVM compute returned int32 as result 0, the declaration says float"),
+        (lambda x, by: None, "its TVM compute returned NoneType as result 0, the declaration says a tensor"),
+    ],
+)
+def test_a_compute_returns_the_declared_types(compute: Any, text: str) -> None:
+    with pytest.raises(KernelError, match=text) as caught:
+        define(tvm=compute)(meta.ones((2, 3)))
+    assert caught.value.location == f"{__file__}:{compute.__code__.co_firstlineno}"
+
+
+@pytest.mark.parametrize(("result", "text"), [(None, "returned None"), ((1, 2), "returned 2 results")])
+def test_a_reference_returns_the_declared_number_of_arrays(result: Any, text: str) -> None:
+    with pytest.raises(KernelError, match=f"its reference implementation {text}"):
+        define(reference=lambda x, by: result)(meta.ones((2, 3)))

@@ -20,6 +20,7 @@ from torch.utils.dlpack import from_dlpack
 
 from meta.backend.cuda import streams
 from meta.device import Device
+from meta.errors import KernelError, MetaError, raised
 from meta.ir.type import flat_types
 
 if TYPE_CHECKING:
@@ -81,7 +82,12 @@ def _bind_attributes(payload: Callable[..., None], call: CallInfo) -> Callable[.
     def function(*tensors: Any) -> None:
         inputs = iter(tensors)
         args = [_take_inputs(arg, count, inputs) for arg, count in zip(arguments, counts, strict=True)]
-        payload(*args, out=tensors[input_count] if single else tensors[input_count:])
+        try:
+            payload(*args, out=tensors[input_count] if single else tensors[input_count:])
+        except MetaError:
+            raise
+        except Exception as error:
+            raise raised(KernelError, call.op.name, "its torch implementation", error) from error
 
     return function
 

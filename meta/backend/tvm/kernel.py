@@ -14,6 +14,7 @@ from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache
+from meta.errors import KernelError, MetaError, line_of_function, raised
 
 Kernel = Callable[..., None]
 """`kernel(*inputs, *outputs)` on compact tensors; it writes the outputs."""
@@ -64,7 +65,8 @@ def prim_func(spec: KernelSpec) -> Any:
     """The unscheduled TIR function of `spec`, over buffers (inputs..., outputs...).
 
     Raises:
-        ValueError: the compute's results disagree with `spec.outs` in number, rank, static extents or dtype.
+        KernelError: the compute fails, or its results disagree with `spec.outs` in number, rank, static extents or
+            dtype.
     """
     tvm.load()
     extents: dict[str, Any] = {}
@@ -89,7 +91,12 @@ def prim_func(spec: KernelSpec) -> Any:
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
     parameters = inspect.signature(spec.compute).parameters
     options = {"out": outs, "kind": spec.target}
-    results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in parameters})
+    try:
+        results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in parameters})
+    except MetaError:
+        raise
+    except Exception as error:
+        raise raised(KernelError, spec.name, "its TVM compute", error) from error
     results = list(results) if isinstance(results, Sequence) else [results]
     _check_results(spec, results)
     tensors = [*inputs, *_distinct_outputs(results, inputs)]
@@ -211,12 +218,15 @@ def _is_tensors(argument: Any) -> bool:
 
 
 def _check_results(spec: KernelSpec, results: list[Any]) -> None:
-    def mismatch(problem: str) -> ValueError:
-        return ValueError(f"[{spec.name}] the TE compute {problem}")
+    def mismatch(problem: str) -> KernelError:
+        location = line_of_function(spec.compute) or None
+        return KernelError(spec.name, f"its TVM compute {problem}", "results of the declared types", location=location)
 
     if len(results) != len(spec.outs):
         raise mismatch(f"returned {len(results)} tensors, the declaration says {len(spec.outs)}")
     for i, (result, out) in enumerate(zip(results, spec.outs, strict=True)):
+        if not hasattr(result, "shape"):
+            raise mismatch(f"returned {type(result).__name__} as result {i}, the declaration says a tensor")
         shape = tuple(int(d) if isinstance(d, tvm.IntImm) else d for d in result.shape)
         if str(result.dtype) != out.dtype:
             raise mismatch(f"returned {result.dtype} as result {i}, the declaration says {out.dtype}")

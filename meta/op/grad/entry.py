@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -11,6 +12,8 @@ from meta.op.registry import Op
 
 SETTINGS = ("output_differentiability", "undefined_gradients")
 FormulaText = str | Callable[..., Any]
+_RESERVED = re.compile(r"needs|meta|grad_support|g\d+|_gradient_\d+")
+"""Names that the source of a gradient function uses for other things than arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,22 @@ def read_entry(op: Op, raw: Any) -> Entry:
             "a formula or a reason for every tensor argument",
         )
     flags = entry.get("output_differentiability")
-    compiled = {names: compile_formula(op, formula_text) for names, formula_text in formulas.items()}
+    if formulas:
+        _check_argument_names(op)
+    compiled = {
+        names: compile_formula(op, formula_text, f"_gradient_{i}")
+        for i, (names, formula_text) in enumerate(formulas.items())
+    }
     return Entry(op, compiled, unavailable, tuple(flags) if flags else None,
                  frozenset(entry.get("undefined_gradients", ())))  # fmt: skip
+
+
+def _check_argument_names(op: Op) -> None:
+    """Raise FormulaError for an argument whose name the gradient function needs for something else."""
+    results = {*result_names(op, "y"), *result_names(op, "dy")}
+    taken = [name for name in op.schema.names if name in results or _RESERVED.fullmatch(name)]
+    if taken:
+        raise FormulaError(op.name, f"gradient formulas use the argument name '{taken[0]}' themselves", "another name")
 
 
 def function_source(entry: Entry) -> str:

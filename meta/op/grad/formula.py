@@ -13,12 +13,12 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from meta.errors import RegistryError, did_you_mean
+from meta.errors import RegistryError, did_you_mean, line_of_function
 from meta.op.registry import Op, get
 from meta.schema._dsl import Arg
 
@@ -45,20 +45,26 @@ class FormulaError(RegistryError):
 class Formula:
     """A compiled formula.
 
-    source: Python over `f` (the public operators) and `grad_<family>` for each of `imports`.
+    source: Python over `meta` (the public operators), `grad_<family>` for each of `imports`, and `functions`.
     values: names of the arguments and results whose values it reads.
+    functions: Python functions that it calls, by the names that `source` has for them.
     """
 
     source: str
     values: frozenset[str]
     imports: frozenset[str]
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
 
 
-def compile_formula(op: Op, text: str | Callable[..., Any]) -> Formula:
-    """Compile one formula of `op`: text, or a function. Raises FormulaError that quotes it."""
+def compile_formula(op: Op, text: str | Callable[..., Any], binding: str) -> Formula:
+    """Compile one formula of `op`: text, or a function, which the compiled formula calls by the name `binding`.
+
+    Raises FormulaError that quotes it."""
     if callable(text):
-        return _function_call(op, text.__name__, text)
-    text = str(text).strip()
+        return replace(_function_call(op, binding, text), functions={binding: text})
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise FormulaError(op.name, f"a formula is {type(text).__name__} {text!r}", "text or a function")
+    text = text.strip()
     if text.isidentifier() and text not in _scope(op):
         function = find_function(op, text)
         module = function.__module__.rsplit(".", 1)[-1]
@@ -90,18 +96,37 @@ def _scope(op: Op) -> dict[str, str]:
 
 
 def _function_call(op: Op, callee: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()) -> Formula:
-    """A call of `function` with the arguments and results that its parameters name."""
+    """A call of `function` with the arguments and results that its parameters name. Parameters that a
+    functools.partial has bound, and those with a default that name nothing, are left to it."""
     scope = _scope(op)
     values: set[str] = set()
     passed: list[str] = []
-    for parameter in inspect.signature(function).parameters.values():
-        local = _INDEXED.sub(r"\1_\2", parameter.name)
-        if local not in scope:
-            raise FormulaError(op.name, f"{callee}() has a parameter '{parameter.name}'", f"some of {', '.join(scope)}")
+    by_keyword = False
+    for parameter in _parameters(op, function):
+        local = parameter.name
+        if local in getattr(function, "keywords", ()) or (
+            local not in scope and parameter.default is not parameter.empty
+        ):
+            by_keyword = True
+            continue
+        if local not in scope or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+            shown = f"{getattr(function, '__name__', repr(function))}() has a parameter '{stars}{local}'"
+            location = line_of_function(function) or None
+            raise FormulaError(op.name, shown, f"some of {', '.join(scope)}", location=location)
         if scope[local] == "tensor" and "TensorType" not in str(parameter.annotation):
             values.add(local)
-        passed.append(local)
+        by_keyword = by_keyword or parameter.kind is parameter.KEYWORD_ONLY
+        passed.append(f"{local}={local}" if by_keyword else local)
     return Formula(f"{callee}({', '.join(passed)})", frozenset(values), imports)
+
+
+def _parameters(op: Op, function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        wrong = f"the parameters of the gradient function {function!r} are unknown"
+        raise FormulaError(op.name, wrong, "a Python function", "wrap it: lambda dy: ...") from error
 
 
 def find_function(op: Op, name: str) -> Callable[..., Any]:

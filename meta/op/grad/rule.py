@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
+from meta.errors import GradientError
+from meta.op.registry import get
+
 GradientFunction = Callable[..., tuple[Any, ...]]
 
 
@@ -21,7 +24,7 @@ class GradRule:
     saved_args, saved_outputs: positions of the arguments and outputs whose values the function reads.
     outputs: number of results.  differentiable_outputs: which of them gradients flow from.
     undefined: results whose missing gradient is passed as None; other missing gradients are passed as zeros.
-    unavailable: argument position -> the reason why it has no gradient.
+    unavailable: argument position -> the reason why it has no gradient.  remedy: what to do about those.
     """
 
     op: str
@@ -33,6 +36,12 @@ class GradRule:
     differentiable_outputs: frozenset[int] = frozenset({0})
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
+    remedy: str = "detach it: x.detach()"
+
+    def unavailable_gradient(self, position: int, location: str | None = None) -> GradientError:
+        """The error about the argument at `position`, which has no gradient."""
+        problem = f"argument '{get(self.op).schema.names[position]}' has no gradient ({self.unavailable[position]})"
+        return GradientError(self.op, problem, remedy=self.remedy, location=location)
 
 
 _rules: dict[str, GradRule] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
-from meta.errors import KernelError
+from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.ir.type import flat_types
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 from meta.op.registry import get
@@ -24,15 +24,26 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
         arrays = [to_numpy(x, t.dtype, t.shape, CPU) for x, t in zip(tensors, (*types, *call.outputs()), strict=True)]  # type: ignore[arg-type]
         inputs = iter(arrays[: len(types)])
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary results
-            results = function(*(_insert_arrays(arg, inputs) for arg in call.args))
+            try:
+                results = function(*(_insert_arrays(arg, inputs) for arg in call.args))
+            except MetaError:
+                raise
+            except Exception as error:
+                raise raised(KernelError, call.op.name, "its reference implementation", error) from error
             outputs = results if isinstance(results, tuple) else (results,)
+            if len(outputs) != len(arrays) - len(types):
+                raise complain(f"{len(outputs)} results", str(len(arrays) - len(types)))
             for out, result in zip(arrays[len(types) :], outputs, strict=True):
+                if result is None:
+                    raise complain("None", f"shape {out.shape}")
                 if np.shape(result) != out.shape:
-                    problem = (
-                        f"{implementation.name} returned shape {np.shape(result)}, its declaration says {out.shape}"
-                    )
-                    raise KernelError(call.op.name, problem, "results of the declared shapes")
+                    raise complain(f"shape {np.shape(result)}", str(out.shape))
                 out[...] = result
+
+    def complain(returned: str, declared: str) -> KernelError:
+        problem = f"its reference implementation returned {returned}, its declaration says {declared}"
+        location = line_of_function(function) or None
+        return KernelError(call.op.name, problem, "results of the declared shapes", location=location)
 
     return run
 

@@ -19,6 +19,7 @@ from meta.backend.tvm import compute, library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, digest, prim_func
 from meta.cache import DiskCache
+from meta.errors import KernelError
 from meta.op.dispatch import implementations
 from meta.op.registry import all_ops, get
 
@@ -163,13 +164,13 @@ def test_tensors_at_any_address() -> None:
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ((_MN, _MN), r"\[add_one\] the TE compute returned 1 tensors, the declaration says 2"),
+        ((_MN, _MN), r"\[add_one\] its TVM compute returned 1 tensors, the declaration says 2"),
         ((TensorSpec(("m", "n"), "int32"),), "returned float32 as result 0, the declaration says int32"),
         ((TensorSpec(("m",), "float32"),), r"returned shape \[.*\] as result 0, the declaration says \['m'\]"),
     ],
 )
 def test_a_compute_that_disagrees_with_its_declaration(out: tuple[TensorSpec, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(KernelError, match=message):
         prim_func(_spec(outs=out))
 
 
