@@ -14,7 +14,7 @@ from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetIte
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op
-from meta.op.declare.transform import moved, swapped
+from meta.op.axes import moved, swapped
 from meta.op.registry import Op, get
 from meta.passes.manager import rewrite_pass
 

@@ -13,14 +13,12 @@ from typing import Any, Final
 from meta.backend.cuda import nvrtc
 from meta.backend.tvm import adapter as tvm
 
-_CPU_FOLDERS: Final = ("tvm", "tvm/te", "tvm/schedule", "tvm/schedule/cpu")
-"""Folders of meta.backend with the sources of lowering for the CPU."""
-_CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "tvm/schedule/gpu", "cuda")
-_SHARED: Final = (
-    *("backend/windows", "dim", "dtype", "ir/promotion", "ir/type"),
-    *("op/data_dependent", "op/declare/loss", "op/declare/transform", "op/windows"),
+_CPU_FOLDERS: Final = (
+    *("", "ir", "op"),
+    *("backend", "backend/tvm", "backend/tvm/te", "backend/tvm/schedule", "backend/tvm/schedule/cpu"),
 )
-"""Modules of meta whose functions computes call."""
+"""Folders of meta with the sources of lowering for the CPU, and those whose functions computes call."""
+_CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "backend/tvm/schedule/gpu", "backend/cuda")
 
 
 @cache
@@ -72,10 +70,9 @@ def identity(kind: str) -> str:
 
 def lowering_sources(kind: str) -> list[Path]:
     """The sources of meta that decide the compiled code for a device kind."""
-    backend = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     folders = _CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS
-    shared = [backend.parent / f"{name}.py" for name in _SHARED]
-    return [*shared, *(path for folder in folders for path in sorted((backend / folder).glob("*.py")))]
+    return [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
 
 
 @cache

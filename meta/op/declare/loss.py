@@ -6,6 +6,7 @@ from meta import dtype as dtypes
 from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType
 from meta.op import rules
+from meta.op.axes import class_axis
 from meta.op.registry import declare
 from meta.schema import loss
 
@@ -115,11 +116,6 @@ def binary_cross_entropy_with_logits_dx(
     """Gradient of binary_cross_entropy_with_logits with respect to x."""
     _logits(x, target, weight, pos_weight)
     return _gradient(x, x.shape, dy, reduction)
-
-
-def class_axis(ndim: int) -> int:
-    """The axis of classes among the predictions."""
-    return 0 if ndim == 1 else 1
 
 
 def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:

@@ -9,6 +9,7 @@ from meta.device import Device
 from meta.dim import Dim, same_dim
 from meta.ir.type import TensorType, TupleType, Value, tensor_type
 from meta.op import rules
+from meta.op.axes import moved, swapped
 from meta.op.registry import declare
 from meta.schema import transform
 
@@ -128,30 +129,6 @@ def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other positions; the others keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
-
-
-def swapped(axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
-    """The order of axes after two of them changed places."""
-    a, b = rules.axis_index(axis1, ndim), rules.axis_index(axis2, ndim)
-    return tuple(b if i == a else a if i == b else i for i in range(ndim))
-
-
-def moved(source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
-    """The order of axes after `source` moved to `destination`."""
-    rules.require(
-        len(source) == len(destination),
-        f"source {source} and destination {destination}",
-        "as many of one as of the other",
-    )
-    _distinct(source, ndim)
-    _distinct(destination, ndim)
-    taken = {rules.axis_index(d, ndim): rules.axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
-    rest = iter(i for i in range(ndim) if i not in taken.values())
-    return tuple(taken[i] if i in taken else next(rest) for i in range(ndim))
-
-
-def _distinct(axes: tuple[int, ...], ndim: int) -> None:
-    rules.axis_indices(axes, ndim)
 
 
 # --- joining and cutting ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.ir.type import TensorType
-from meta.op.declare.loss import class_axis
+from meta.op.axes import class_axis
 from meta.op.grad.support import fit, share_of
 
 

@@ -20,7 +20,7 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.op.declare.loss import class_axis
+from meta.op.axes import class_axis
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

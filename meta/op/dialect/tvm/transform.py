@@ -8,7 +8,7 @@ from meta.backend.memory import allocation
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
 from meta.backend.tvm.te.elementwise import is_one
-from meta.op.declare.transform import moved, swapped
+from meta.op.axes import moved, swapped
 from meta.op.dialect.tvm import DIALECT, Registrar
 
 compute = Registrar(__file__).compute
