@@ -173,9 +173,10 @@ def attributed(subject: str) -> Generator[None, None, None]:
 
 
 def combined(errors: Sequence[E]) -> E:
-    """The first of several errors; its details list the distinct messages of the others, one per line."""
+    """The first of several errors; to its details are added the distinct messages of the others, one per line."""
     first, *others = errors
-    first.details = "\n".join(text for text in dict.fromkeys(map(str, others)) if text != str(first))
+    texts = [text for text in dict.fromkeys(map(str, others)) if text != str(first)]
+    first.details = "\n".join(filter(None, (first.details, *texts)))
     return first
 
 

@@ -152,7 +152,7 @@ def load() -> None:
 def get(name: str) -> Op:
     """The operator called `name`; raises RegistryError that suggests similar names."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        wrong = f"{type(name).__name__} is no operator's name"
+        wrong = f"the name is of class {type(name).__name__}"
         raise RegistryError("registry", wrong, 'a name, such as "softmax"')
     op = _ops.get(name)
     if op is None:

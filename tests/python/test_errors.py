@@ -58,3 +58,8 @@ def test_copies_keep_every_part():
         assert type(copied) is ArgumentError
         assert str(copied) == str(error)
         assert copied.remedy == "cast it"
+
+
+def test_combined_errors_keep_the_details_of_the_first():
+    first = GradientError("f", "one", location="", details="  an excerpt")
+    assert str(combined([first, GradientError("g", "two", location="")])) == "[f] one\n  an excerpt\n[g] two"
