@@ -9,6 +9,7 @@ operands also come here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from marshal import dumps
 from operator import is_
 from typing import Any, cast
 
@@ -108,6 +109,10 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
             if inner is None:
                 return None
             parts.append(inner)
+        elif arg.__class__ is float:
+            parts.append(dumps(arg, 2))  # 0.0 == -0.0, and NaN does not equal itself
+        elif isinstance(arg, float) or hasattr(arg, "tobytes"):
+            parts.append((arg.__class__, arg.hex() if isinstance(arg, float) else arg.tobytes()))
         else:
             parts.append((arg.__class__, arg))
     key = tuple(parts)
@@ -119,17 +124,25 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
 
 
 def fast_key(op: Op, args: tuple[Any, ...]) -> Any:
-    """The key that the generated function of `op` computes from normalised arguments (see scripts.src_codegen)."""
+    """The key that the generated function of `op` computes from normalised arguments (see scripts.src_codegen); None
+    when there is none (NaN, symbolic sizes)."""
     parts: list[Any] = []
     for arg, value in zip(op.schema.args, args, strict=True):
         if arg.type.role == "tensors":
             parts.append(tuple(t.type for t in value))
-        elif arg.type.role == "attr":
-            parts.append(value)
-            if arg.type.exact:
-                parts.append(value.__class__)
-        else:
+        elif arg.type.role != "attr":
             parts.append(None if value is None else value.type)
+        elif arg.type.key == "items":
+            try:
+                parts.append(dumps(value, 2))
+            except ValueError:
+                return None
+        elif value != value:
+            return None
+        else:
+            parts.append((value or repr(value)) if arg.type.key == "float" else value)
+            if arg.type.key != "value":
+                parts.append(value.__class__)
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 

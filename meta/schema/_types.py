@@ -37,7 +37,8 @@ class ArgType:
     name: its name in error texts and documentation.  annotation: its Python annotation in generated code.
     role: "tensor", "tensors" (a list of tensors), "scalar" (a tensor or a Python number) or "attr" (a plain value).
     allowed: the noun phrase after "expected" in error texts.  normalize: value -> normal form, or raises Reject.
-    exact: whether equal values of different Python classes (1, 1.0, True) need separate cache entries.
+    key: how cache keys tell apart values that compare equal: "value" does not, "class" keeps 1, 1.0 and True apart,
+        "float" 0.0 and -0.0 too, "items" also the items of tuples.
     """
 
     name: str
@@ -46,7 +47,7 @@ class ArgType:
     allowed: str
     normalize: Callable[[Any], Any]
     optional: bool = False
-    exact: bool = False
+    key: Literal["value", "class", "float", "items"] = "value"
 
     def __repr__(self) -> str:
         return self.name
@@ -190,16 +191,16 @@ def _device(value: Any) -> DeviceObject:
 Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
 OptionalTensor = Optional(Tensor)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
-Scalar = ArgType("Scalar", "Tensor | float", "scalar", "a tensor or a number", _scalar, exact=True)
-Number = ArgType("Number", "float", "attr", "a number", _number, exact=True)
-Int = ArgType("Int", "int", "attr", "an int", _int, exact=True)
-Float = ArgType("Float", "float", "attr", "a float or an int", _float, exact=True)
-Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, exact=True)
+Scalar = ArgType("Scalar", "Tensor | float", "scalar", "a tensor or a number", _scalar, key="class")
+Number = ArgType("Number", "float", "attr", "a number", _number, key="float")
+Int = ArgType("Int", "int", "attr", "an int", _int, key="class")
+Float = ArgType("Float", "float", "attr", "a float or an int", _float, key="float")
+Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, key="class")
 Str = ArgType("Str", "str", "attr", "a string", _str)
-IntTuple = ArgType("IntTuple", "int | Sequence[Dim]", "attr", "an int or a tuple of ints", _int_tuple, exact=True)
+IntTuple = ArgType("IntTuple", "int | Sequence[Dim]", "attr", "an int or a tuple of ints", _int_tuple, key="items")
 IntPairs = ArgType("IntPairs", "Sequence[int] | Sequence[Sequence[int]]", "attr", "(before, after) ints for each axis",
-                   _int_pairs, exact=True)  # fmt: skip
+                   _int_pairs, key="items")  # fmt: skip
 Sections = ArgType("Sections", "int | Sequence[int]", "attr", "a number of sections or a tuple of positions", _sections,
-                   exact=True)  # fmt: skip
+                   key="items")  # fmt: skip
 DType = ArgType("DType", "DTypeLike", "attr", "one of " + ", ".join(dtypes.ALL), _dtype)
 Device = ArgType("Device", "DeviceLike", "attr", '"cpu", "cuda" or "cuda(N)"', _device)

@@ -12,13 +12,14 @@ _IMPORTS = """
 # A call looks up a runner by the types of its arguments; everything else happens once, in meta.eager.call.
 # ruff: noqa: A001, A002, E501
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
-# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportInvalidTypeVarUse=false
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from marshal import dumps
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from meta._generated.methods import TensorMethods
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=TensorMethods)
 """
+
+
+_NO_KEY = "(KeyError, AttributeError, TypeError)"
+"""What plain keys raise; the truth and the bytes of an unsuitable attribute may raise anything."""
 
 
 def render(ops: Sequence[Op]) -> str:
@@ -78,9 +83,10 @@ def _function(op: Op, differentiable: Sequence[int]) -> str:
             f'    if getattr({runs}, "_node", None) is not None and modes.grad_enabled:\n'
             f"        return {op.recorded_as}({names})[0]\n"
         )
+    plain = all(arg.type.key in ("value", "class") for arg in op.schema.args)
     lines.append(
         f"    try:\n        run = _r_{op.name}[{_key(op)}]\n"
-        f"    except (KeyError, AttributeError, TypeError):\n        run = None\n"
+        f"    except {_NO_KEY if plain else 'Exception'}:\n        run = None\n"
         f"    if run is None or scopes.active:\n        return {call}\n"
     )
     if not differentiable or op.recorded_as:
@@ -103,13 +109,22 @@ def _key(op: Op) -> str:
     return ", ".join(parts) if parts else "()"
 
 
+_ATTRIBUTE_KEYS = {
+    "value": ["{0}"],
+    "class": ["{0}", "{0}.__class__"],
+    "float": ["{0} or repr({0})", "{0}.__class__"],
+    "items": ["dumps({0}, 2)"],
+}
+"""Parts of cache keys by ArgType.key: -0.0 equals 0.0, and (True,) equals (1,)."""
+
+
 def _key_parts(arg: Arg) -> list[str]:
     if arg.type.role == "tensors":
         return [f"tuple([t._type for t in {arg.name}])"]
     if arg.is_tensor:
         typed = f"{arg.name}._type"
         return [f"None if {arg.name} is None else {typed}" if arg.type.optional else typed]
-    return [arg.name, f"{arg.name}.__class__"] if arg.type.exact else [arg.name]
+    return [part.format(arg.name) for part in _ATTRIBUTE_KEYS[arg.type.key]]
 
 
 def _tracked(arg: Arg) -> str:
