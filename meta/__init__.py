@@ -75,8 +75,8 @@ _HOMES: dict[str, str] = {
     "unique": "meta.functional.select",
 }
 _MODULES = frozenset(
-    {"amp", "autograd", "errors", "frontend", "interpreter", "ir", "model", "nn", "op", "optim", "passes", "random",
-     "testing", "vm"}
+    {"amp", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "optim", "passes",
+     "random", "testing", "vm"}
 )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ from meta.schema._dsl import Schema
 from meta.schema._types import TensorLike
 
 Gradient = Mapping[str, Any] | str
-_UNDEFINED = "not_implemented: meta.define got none"
+UNDEFINED = "not_implemented: meta.define got none"
+"""The gradient entry of an operator that was defined without one."""
 _REMEDY = 'pass gradient={"x": ...} to meta.define, or gradient="non_differentiable" if gradients shall stop there'
 
 
@@ -85,7 +86,8 @@ def define(
         if not callable(declare):  # pyright: ignore[reportUnnecessaryComparison]
             raise RegistryError(name, f"its type function is {type(declare).__name__}", "a function")
         text = doc or (declare.__doc__ or "").strip() or name
-        op = registry.add(Op(name, "user", schema, _check_result(name, declare), text, **facts))
+        entry = UNDEFINED if gradient is None else gradient
+        op = registry.add(Op(name, "user", schema, _check_result(name, declare), text, gradient=entry, **facts))
         try:
             rule = _compile_rule(op, gradient, location)
         except BaseException:
@@ -135,7 +137,7 @@ def _compile_rule(op: Op, gradient: Gradient | None, location: str) -> GradRule 
 
     location: `file:line` of the definition."""
     undefined = gradient is None
-    entry = read_entry(op, _UNDEFINED if undefined else dict(gradient) if isinstance(gradient, Mapping) else gradient)
+    entry = read_entry(op, UNDEFINED if undefined else dict(gradient) if isinstance(gradient, Mapping) else gradient)
     if not entry.positions:
         return None
     namespace: dict[str, Any] = {"meta": meta, "Any": Any, "grad_support": support}

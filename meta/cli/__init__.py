@@ -1,4 +1,4 @@
-"""The command line: `python -m meta demo | env | ops | explain | relay`."""
+"""The command line: `python -m meta demo | env | op | ops | explain | relay`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from meta.errors import MetaError
 COMMANDS = {
     "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
     "env": "print versions, devices and dialects, and why a device or dialect is off",
-    "ops": "list the operators, or print the reference of the named ones",
+    "op": "print every part of an operator with file and line, or write the parts of a new one",
+    "ops": "list the operators, or print which parts each one has",
     "explain": "print which dialects accept an operator on the given argument types, and why",
     "relay": "import a Relay program, run it, and print outputs and timings",
 }

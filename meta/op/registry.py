@@ -47,6 +47,7 @@ class Op:
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
     recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
         result, and further results that the gradient reads.
+    gradient: the entry that `meta.define` got, as in derivatives.yaml; None for the operators of that table.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Op:
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None
     recorded_as: str = ""
+    gradient: Any = None
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

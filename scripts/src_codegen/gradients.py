@@ -29,9 +29,15 @@ import meta
 
 
 @cache
+def raw_entries() -> Mapping[str, Any]:
+    """The entries of derivatives.yaml by operator."""
+    return _by_rank(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
+
+
+@cache
 def entries() -> Mapping[str, Entry]:
     """The checked table: every operator has an entry, and every tensor argument a formula or a reason for none."""
-    raw = _by_rank(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
+    raw = raw_entries()
     ops = {op.name: op for op in all_ops()}
     unknown = set(raw) - set(ops)
     if unknown:

@@ -1,0 +1,134 @@
+"""The gradient of an operator: its formulas, what they read and call, and whether second derivatives follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from meta._generated.formulas import FORMULAS
+from meta.definition import UNDEFINED as NO_GRADIENT
+from meta.errors import MetaError
+from meta.inspect.calls import operators_called
+from meta.inspect.sources import PACKAGE, location, location_of_function
+from meta.op.grad.entry import SETTINGS
+from meta.op.grad.formula import find_function, result_names
+from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.registry import Op, all_ops
+
+TABLE = PACKAGE / "op/grad/derivatives.yaml"
+NON_DIFFERENTIABLE = "non_differentiable"
+NOT_IMPLEMENTED = "not_implemented"
+UNDEFINED = "undefined"
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """The gradient of one argument, or of several at once.
+
+    arguments: their names.  text: the formula, or the name of the function that computes it.
+    location: `file:line` of that function; None for an expression.
+    """
+
+    arguments: tuple[str, ...]
+    text: str
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """An operator that a gradient calls.
+
+    state: "differentiable", "non_differentiable", "not_implemented" or "undefined"; "missing" if it does not exist.
+    reason: of "not_implemented"."""
+
+    name: str
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """How an operator is differentiated.
+
+    state: "differentiable"; "non_differentiable" by nature; "not_implemented" for a `reason`; "undefined" if
+        meta.define got no gradient.
+    location: `file:line` of the entry; None where meta.define got it with the type function.
+    saved: names of the arguments and results whose values are kept for the backward pass, derived from the formulas.
+    calls: the operators that the formulas call, and with them whether second derivatives exist.
+    """
+
+    state: str
+    reason: str = ""
+    location: str | None = None
+    formulas: tuple[Formula, ...] = ()
+    saved: tuple[str, ...] = ()
+    calls: tuple[Called, ...] = ()
+
+
+def gradient(op: Op) -> Gradient:
+    """The gradient of an operator."""
+    rule = gradient_rules().get(op.name)
+    state, reason = _state(op, rule)
+    entry = op.gradient if op.gradient is not None else FORMULAS.get(op.name, {})
+    where = line_in_table(op.name) if op.gradient is None else None
+    if rule is None or state == UNDEFINED:
+        return Gradient(state, reason, where)
+    called = operators_called(rule.function, methods=True)
+    return Gradient(state, reason, where, _formulas(op, entry), _saved(op, rule), tuple(map(_called, called)))
+
+
+def _state(op: Op, rule: GradRule | None) -> tuple[str, str]:
+    """The state of an operator's gradient, and the reason if it has none."""
+    if rule is None:
+        return NON_DIFFERENTIABLE, ""
+    if set(rule.unavailable) != set(rule.differentiable):
+        return "differentiable", ""
+    return (UNDEFINED if op.gradient == NO_GRADIENT else NOT_IMPLEMENTED), next(iter(rule.unavailable.values()))
+
+
+def _called(name: str) -> Called:
+    op = {op.name: op for op in all_ops()}.get(name)
+    if op is None:
+        return Called(name, "missing")
+    return Called(name, *_state(op, gradient_rules().get(name)))
+
+
+def _formulas(op: Op, entry: Any) -> tuple[Formula, ...]:
+    """The formulas of an entry, with those of arguments without a gradient."""
+    if not isinstance(entry, Mapping):
+        return (Formula(op.schema.names, str(entry)),)
+    entries = cast("Mapping[str, Any]", entry)
+    return tuple(
+        Formula(tuple(name.strip() for name in key.split(",")), *_formula_text(op, value))
+        for key, value in entries.items()
+        if key not in SETTINGS
+    )
+
+
+def _formula_text(op: Op, formula: Any) -> tuple[str, str | None]:
+    """A formula as text, and the location of the function that it names."""
+    if callable(formula):
+        return getattr(formula, "__name__", repr(formula)), location_of_function(formula)
+    text = str(formula)
+    if not text.isidentifier() or text in (NON_DIFFERENTIABLE, NOT_IMPLEMENTED, *op.schema.names):
+        return text, None
+    try:
+        return text, location_of_function(find_function(op, text))
+    except MetaError:  # `dy` and `y` are names of values
+        return text, None
+
+
+def _saved(op: Op, rule: GradRule) -> tuple[str, ...]:
+    results = result_names(op, "y")
+    arguments = [op.schema.names[i] for i in sorted(rule.saved_args)]
+    return (*arguments, *(results[i] for i in sorted(rule.saved_outputs)))
+
+
+def line_in_table(name: str) -> str | None:
+    """`file:line` of the entry of an operator in derivatives.yaml; None without one."""
+    for number, line in enumerate(TABLE.read_text(encoding="utf-8").splitlines(), 1):
+        key = line.partition(":")[0]
+        if key == name or ("{rank}" in key and key in (name.replace(rank, "{rank}") for rank in "123")):
+            return location(TABLE, number)
+    return None
