@@ -123,6 +123,40 @@ def test_reduction_of_no_elements(name: str, value: float, shape: tuple[int, ...
     assert y.numpy().tolist() == np.full(np.sum(np.zeros(shape), axis=axis).shape, value).tolist()
 
 
+DIALECTS = ["tvm", "reference", "vm"]
+
+
+def compute(dialect: str, function: Callable[[meta.NDArray], meta.NDArray], x: meta.NDArray) -> meta.NDArray:
+    """`function(x)`, eager in a dialect or compiled."""
+    if dialect == "vm":
+        return meta.vm.compile(meta.trace(function))(x)
+    with meta.with_dialect(dialect):
+        return function(x)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int8"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_cast_to_bool(dialect: str, dtype: str) -> None:
+    x = torch.tensor(VALUES if dtype in FLOATS else [0, 1, 5, 0]).to(getattr(torch, dtype))
+    assert_same(compute(dialect, lambda x: x.cast("bool"), array(x, dtype)), x.bool(), "bool")
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_position_of_the_first_zero(dialect: str, name: str) -> None:
+    x = meta.array([[-0.0, 0.0, -0.0], [0.0, -0.0, 0.0], [0.0, 0.0, -0.0]])
+    assert compute(dialect, lambda x: getattr(meta, name)(x, 1), x).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("name", ["divide", "floor_divide", "mod", "trunc_divide", "trunc_mod"])
+def test_zero_as_divisor_in_a_program(name: str, zero: float) -> None:
+    x, function = torch.tensor([1.0, -2.0, 0.0, math.nan, math.inf]), getattr(meta, name)
+    with np.errstate(all="ignore"):
+        expected = {"mod": np.mod, "trunc_mod": np.fmod}.get(name, np.divide)(x.numpy(), np.float32(zero))
+    assert_same(compute("vm", lambda x: function(x, zero), array(x, "float32")), torch.tensor(expected), "float32")
+
+
 @pytest.mark.parametrize("name", ["mean", "var", "std"])
 def test_mean_of_no_elements_is_nan(name: str) -> None:
     assert np.isnan(getattr(meta, name)(meta.zeros((2, 0)), 1).numpy()).all()

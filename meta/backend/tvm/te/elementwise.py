@@ -98,6 +98,12 @@ def is_nan(x: Expr) -> Expr:
     return tirx.isnan(cast(x, accumulation_dtype(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
 
 
+def safe_divisor(number: Expr) -> Expr:
+    """A divisor of floats that may be 0: TVM rejects the constant 0 as a divisor, but accepts its square root."""
+    zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
+    return tirx.sqrt(number) if zero else number
+
+
 def select(condition: Expr, x: Expr, y: Expr) -> Expr:
     """A selection that computes both sides and so vectorises; it cannot guard a load that is out of bounds."""
     return tirx.Select(condition, x, y)

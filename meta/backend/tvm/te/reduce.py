@@ -9,7 +9,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, select
+from meta.backend.tvm.te.elementwise import cast, const, is_float, safe_divisor, select
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
 
@@ -99,6 +99,11 @@ def order_key(x: Expr, largest: bool) -> Expr:
     return select(tirx.isnan(x), nan_key, _flip(tirx.reinterpret(kind, x)))
 
 
+def position_key(x: Expr, largest: bool) -> Expr:
+    """`order_key` with one key for 0.0 and -0.0, which are equal to operators that return positions."""
+    return order_key(select(tirx.EQ(x, const(x, 0)), const(x, 0), x) if is_float(x) else x, largest)
+
+
 def from_order_key(key: Expr, dtype: str) -> Expr:
     """The value, of `dtype`, whose key is `key`."""
     if dtype == "bool":
@@ -117,12 +122,6 @@ def count_elements(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
     """The number of elements along `axes`, as a float."""
     total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
     return safe_divisor(total.astype(dtype))
-
-
-def safe_divisor(number: Expr) -> Expr:
-    """A divisor of floats that may be 0: TVM rejects the constant 0 as a divisor, but accepts its square root."""
-    zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
-    return tirx.sqrt(number) if zero else number
 
 
 def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.elementwise import const, select
-from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.reduce import order_key
+from meta.backend.tvm.te.reduce import position_key
 from meta.backend.tvm.te.scan import Index, nest
 
 
@@ -22,15 +20,9 @@ def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
         return te.compute((), lambda: _int(0), "order"), 0
     axis = axis % len(x.shape)
     *others, size = move_last(tuple(x.shape), axis)
-    keys = te.compute((*others, size), lambda *i: _sort_key(x(*i[:axis], i[-1], *i[axis:-1])), "keys")
+    keys = te.compute((*others, size), lambda *i: position_key(x(*i[:axis], i[-1], *i[axis:-1]), True), "keys")
     merged = te.extern([[2, *others, size]], [keys], nest(others, _merge_sort(size, descending)), dtype="int64")
     return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
-
-
-def _sort_key(x: Any) -> Any:
-    """An integer that sorts like x; -0.0 equals 0.0."""
-    zero = const(x, 0)
-    return order_key(x if dtype_of(x) == "bool" else select(tirx.EQ(x, zero), zero, x), largest=True)
 
 
 def _merge_sort(size: Any, descending: bool) -> Any:

@@ -18,6 +18,7 @@ from meta.backend.tvm.te.elementwise import (
     is_number,
     let,
     libm,
+    safe_divisor,
     select,
     unequal,
 )
@@ -47,19 +48,23 @@ def extremum_dx(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, dy: E
     return select(tirx.EQ(a, b), dy * const(dy, 0.5), select(is_larger(b, a), const(dy, 0), dy))
 
 
+def divide(a: Expr, b: Expr) -> Expr:
+    return a / safe_divisor(b)
+
+
 def floor_divide(a: Expr, b: Expr) -> Expr:
     if not is_float(a):
         return _divide_integers(a, b, tirx.floordiv, lambda: const(a, 0) - a)
 
     def quotient_from(r: Expr) -> Expr:
-        exact = (a - r) / b
+        exact = divide(a - r, b)
         return let(select(_signs_differ(r, b), exact - const(a, 1), exact), round_quotient)
 
     def round_quotient(quotient: Expr) -> Expr:
         # The exact quotient is an integer; the rounded division may lie slightly below it.
         return let(tirx.floor(quotient), lambda q: select(quotient - q > const(q, 0.5), q + const(q, 1), q))
 
-    return select(tirx.EQ(b, const(b, 0)), a / b, let(libm("fmod")(a, b), quotient_from))
+    return select(tirx.EQ(b, const(b, 0)), divide(a, b), let(libm("fmod")(a, b), quotient_from))
 
 
 def mod(a: Expr, b: Expr) -> Expr:
@@ -69,7 +74,7 @@ def mod(a: Expr, b: Expr) -> Expr:
 
 
 def trunc_divide(a: Expr, b: Expr) -> Expr:
-    return tirx.trunc(a / b) if is_float(a) else _divide_integers(a, b, tirx.truncdiv, lambda: const(a, 0) - a)
+    return tirx.trunc(divide(a, b)) if is_float(a) else _divide_integers(a, b, tirx.truncdiv, lambda: const(a, 0) - a)
 
 
 def trunc_mod(a: Expr, b: Expr) -> Expr:
@@ -173,7 +178,7 @@ elementwise({
     "bitwise_and": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a & b,
     "bitwise_or": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a | b,
     "bitwise_xor": lambda a, b: comparison(tirx.NE)(a, b) if dtype_of(a) == "bool" else a ^ b,
-    "divide": lambda a, b: a / b,
+    "divide": divide,
     "equal": comparison(tirx.EQ),
     "floor_divide": floor_divide,
     "greater": greater,

@@ -10,7 +10,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, is_one, select
+from meta.backend.tvm.te.elementwise import cast, const, is_one, safe_divisor, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     axes_of,
@@ -18,11 +18,11 @@ from meta.backend.tvm.te.reduce import (
     elements_of,
     from_order_key,
     order_key,
+    position_key,
     prod,
     read_broadcast,
     read_reduced,
     reduce_axes,
-    safe_divisor,
     store_result,
 )
 from meta.backend.tvm.te.scan import scan
@@ -69,7 +69,7 @@ def _extremum(name: str, largest: bool) -> None:
     @compute(name)
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
-        extremum = _extremum_key(x, axes, largest)
+        extremum = _extremum_key(x, axes, order_key, largest)
         return store_result(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
 
 
@@ -80,7 +80,7 @@ def _extremum_position(name: str, largest: bool) -> None:
     @compute(name, pattern="softmax")
     def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
-        extremum = _extremum_key(x, axes, largest)
+        extremum = _extremum_key(x, axes, position_key, largest)
         position_dtype = _position_dtype(x, axes)
         largest_position = tirx.const(dtypes.int_range(position_dtype)[1], position_dtype)
 
@@ -89,7 +89,7 @@ def _extremum_position(name: str, largest: bool) -> None:
             for d in axes:
                 flat = flat * x.shape[d] + i[d]
             return select(
-                tirx.EQ(order_key(x(*i), largest), read_reduced(extremum, axes, i)),
+                tirx.EQ(position_key(x(*i), largest), read_reduced(extremum, axes, i)),
                 cast(flat, position_dtype),
                 largest_position,
             )
@@ -105,9 +105,9 @@ def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
     return "int32" if is_static and math.prod(int(n) for n in sizes) <= dtypes.int_range("int32")[1] else "int64"
 
 
-def _extremum_key(x: Any, axes: tuple[int, ...], largest: bool) -> Any:
+def _extremum_key(x: Any, axes: tuple[int, ...], key: Callable[[Expr, bool], Expr], largest: bool) -> Any:
     reducer = te.max if largest else te.min
-    return reduce_axes(x, axes, reducer, lambda *i: order_key(x(*i), largest), "best")
+    return reduce_axes(x, axes, reducer, lambda *i: key(x(*i), largest), "best")
 
 
 _extremum("amax", largest=True)

@@ -7,6 +7,7 @@ from typing import Any
 from meta.backend.memory import allocation
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
+from meta.backend.tvm.te.elementwise import cast as element_cast
 from meta.backend.tvm.te.elementwise import is_one
 from meta.op.axes import moved, swapped
 from meta.op.dialect.tvm import DIALECT, Registrar
@@ -26,7 +27,7 @@ def cast_like(x: Any, like: Any) -> Any:
 
 def _cast(x: Any, dtype: str) -> Any:
     if dtype == "bool":
-        return te.compute(x.shape, lambda *i: x(*i) != tirx.const(0, x.dtype), "cast")
+        return te.compute(x.shape, lambda *i: element_cast(x(*i), dtype), "cast")
     return topi.cast(x, dtype)
 
 
