@@ -92,17 +92,17 @@ def __getattr__(name: str) -> Any:
 
 
 def _import_operator(name: str) -> Any:
-    from meta._generated.table import FAMILIES
+    from meta._generated.table import ALIASES, FAMILIES
 
-    if name in FAMILIES:
+    if name in FAMILIES or name in ALIASES:
         return getattr(import_module("meta._generated.functions"), name)
     from meta.errors import did_you_mean
 
-    names = [*FAMILIES, *_HOMES, *_MODULES]
+    names = [*FAMILIES, *ALIASES, *_HOMES, *_MODULES]
     raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 
 
 def __dir__() -> list[str]:
-    from meta._generated.table import FAMILIES
+    from meta._generated.table import ALIASES, FAMILIES
 
-    return sorted({*globals(), *_HOMES, *_MODULES, *FAMILIES})
+    return sorted({*globals(), *_HOMES, *_MODULES, *FAMILIES, *ALIASES})

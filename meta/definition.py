@@ -75,8 +75,10 @@ def define(
     Raises RegistryError for an existing name, an invalid formula or a part that is not callable, and then registers
     nothing. Exceptions in these functions become the cause of a TypeInferenceError, KernelError or GradientError that
     names the operator and the line that raised them."""
-    if name in dir(meta):
-        raise RegistryError("define", f"meta.{name} exists already", "a new name")
+    names = (name, *facts.get("aliases", ()))
+    for public_name in names:
+        if public_name in dir(meta):
+            raise RegistryError("define", f"meta.{public_name} exists already", "a new name")
     for backend, implementation in (("tvm", tvm), ("torch", torch), ("reference", reference)):
         if implementation is not None and not callable(implementation):
             raise RegistryError(name, f"{backend} is {type(implementation).__name__}", "a function")
@@ -103,7 +105,8 @@ def define(
 
             compute(name)(tvm)
         public = _public_function(op)
-        setattr(meta, name, public)
+        for public_name in names:
+            setattr(meta, public_name, public)
         return public
 
     return register

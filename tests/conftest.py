@@ -7,6 +7,7 @@ inherit the environment set here. Variables that are already set take precedence
 import os
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,17 @@ def seed_generators() -> None:
         numpy.random.seed(_SEED)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(_SEED)
+
+
+@pytest.fixture
+def remove_operators() -> Iterator[None]:
+    """Remove the operators that a test defines: tests of the registry expect those of the package alone."""
+    import meta
+    from meta.op import registry
+
+    before = set(registry.all_ops())
+    yield
+    for op in set(registry.all_ops()) - before:
+        registry.remove(op.name)
+        for name in (op.name, *op.aliases):
+            meta.__dict__.pop(name, None)

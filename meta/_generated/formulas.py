@@ -157,7 +157,6 @@ FORMULAS: dict[str, Any] = {
     "randint": 'non_differentiable',
     "uniform": 'non_differentiable',
     "all": 'non_differentiable',
-    "amax": {'x': 'max_dx(x, y, dy, axis, keepdims)'},
     "any": 'non_differentiable',
     "argmax": 'non_differentiable',
     "argmin": 'non_differentiable',

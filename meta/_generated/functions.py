@@ -4231,30 +4231,6 @@ def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -
     return run(x)
 
 
-_s_amax = state(get("amax"))
-_r_amax = _s_amax.fast
-
-
-def amax(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """The largest element, as `max`: NaN where there is one, and equal ones share the gradient.
-    x: Input of any shape.
-    axis: Axis or axes to reduce; None for all of them.
-    keepdims: Keep reduced axes with size 1.
-    """
-    if type(axis) is int:
-        axis = (axis,)
-    try:
-        run = _r_amax[x._type, dumps(axis, 2), keepdims, keepdims.__class__]
-    except Exception:
-        run = None
-    if run is None or scopes.active:
-        return invoke(_s_amax, x, axis, keepdims)
-    _y = run(x)
-    if x._node is not None:
-        return record("amax", _y, (x, axis, keepdims))
-    return _y
-
-
 _s_any = state(get("any"))
 _r_any = _s_any.fast
 
@@ -4392,6 +4368,7 @@ _r_max = _s_max.fast
 
 def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
     """The largest element; NaN if any is NaN. Equal extrema share the gradient.
+    Aliases: amax.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4409,6 +4386,8 @@ def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -
         return record("max", _y, (x, axis, keepdims))
     return _y
 
+
+amax = max
 
 _s_max_dx = state(get("max_dx"))
 _r_max_dx = _s_max_dx.fast
@@ -4466,6 +4445,7 @@ _r_min = _s_min.fast
 
 def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
     """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
+    Aliases: amin.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
@@ -4483,6 +4463,8 @@ def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -
         return record("min", _y, (x, axis, keepdims))
     return _y
 
+
+amin = min
 
 _s_prod = state(get("prod"))
 _r_prod = _s_prod.fast
@@ -4751,6 +4733,7 @@ _r_cast = _s_cast.fast
 
 def cast(x: T, dtype: DTypeLike) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
+    Aliases: astype.
     x: Input of any shape.
     dtype: Dtype of the result.
     """
@@ -4765,6 +4748,8 @@ def cast(x: T, dtype: DTypeLike) -> T:
         return record("cast", _y, (x, dtype))
     return _y
 
+
+astype = cast
 
 _s_cast_like = state(get("cast_like"))
 _r_cast_like = _s_cast_like.fast

@@ -511,10 +511,6 @@ def _max_pool3d_with_indices(needs: Any, x: Any, kernel: Any, stride: Any, paddi
     return (meta.max_pool3d_dx(dy_0, y_1, x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
-def _amax(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.max_dx(x, y, dy, axis, keepdims),)
-
-
 def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.cumprod_grad(x, axis, exclusive, reverse, y, dy),)
 
@@ -974,7 +970,6 @@ add_rules([
     GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
     GradRule("max_pool3d_dx", _max_pool3d_dx, (0,), saved_args=frozenset({1})),
     GradRule("max_pool3d_with_indices", _max_pool3d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
-    GradRule("amax", _amax, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumsum", _cumsum, (0,)),
     GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),

@@ -38,10 +38,6 @@ class TensorMethods(TensorLike):
         """The last two axes swapped."""
         return meta.swap_axis(self, -2, -1)
 
-    def astype(self, dtype: DTypeLike) -> Self:
-        """The same values in another dtype; another name of `cast`."""
-        return meta.cast(self, dtype)
-
     def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
         return self // other, self % other
 
@@ -457,13 +453,6 @@ class TensorMethods(TensorLike):
         """
         return meta.all(self, axis, keepdims)
 
-    def amax(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
-        """The largest element, as `max`: NaN where there is one, and equal ones share the gradient.
-        axis: Axis or axes to reduce; None for all of them.
-        keepdims: Keep reduced axes with size 1.
-        """
-        return meta.amax(self, axis, keepdims)
-
     def any(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """Whether any element is true (not 0).
         axis: Axis or axes to reduce; None for all of them.
@@ -512,10 +501,13 @@ class TensorMethods(TensorLike):
 
     def max(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The largest element; NaN if any is NaN. Equal extrema share the gradient.
+        Aliases: amax.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.max(self, axis, keepdims)
+
+    amax = max
 
     def mean(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
@@ -526,10 +518,13 @@ class TensorMethods(TensorLike):
 
     def min(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
+        Aliases: amin.
         axis: Axis or axes to reduce; None for all of them.
         keepdims: Keep reduced axes with size 1.
         """
         return meta.min(self, axis, keepdims)
+
+    amin = min
 
     def prod(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """The product; 1 for no elements. Integers and booleans give int64.
@@ -594,9 +589,12 @@ class TensorMethods(TensorLike):
 
     def cast(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; floats are truncated towards zero when cast to integers.
+        Aliases: astype.
         dtype: Dtype of the result.
         """
         return meta.cast(self, dtype)
+
+    astype = cast
 
     def device_copy(self, device: DeviceLike) -> Self:
         """The tensor on another device.

@@ -41,6 +41,7 @@ class Op:
     amp_args: the arguments that mixed precision may cast; if empty, all tensors except those updated in place.
     inplace: result index -> name of the argument whose storage that result reuses.
     method: whether arrays have it as a method.
+    aliases: other names of its function and method, such as those in torch or NumPy.
     operator: the Python special method it implements ("__add__").
     view: the result shares the storage of the first tensor; only the shape differs.
     outputs: names of the results, for docs and gradient formulas, when there are several.
@@ -60,6 +61,7 @@ class Op:
     amp_args: tuple[str, ...] = ()
     inplace: Mapping[int, str] = field(default_factory=dict[int, str])
     method: bool = False
+    aliases: tuple[str, ...] = ()
     operator: str = ""
     view: bool = False
     outputs: tuple[str, ...] = ()
@@ -96,6 +98,8 @@ def as_type(arg: Any) -> Any:
 
 
 _ops: dict[str, Op] = {}
+_aliases: dict[str, str] = {}
+"""Alias -> name of the operator."""
 _loaded = False
 
 
@@ -114,11 +118,18 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
 
 
 def add(op: Op) -> Op:
-    """Register `op`; raises RegistryError when the name is taken."""
+    """Register `op`; raises RegistryError when its name or one of its aliases is taken."""
     if op.name in _ops:
         raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
-    if not op.name.isidentifier() or iskeyword(op.name):
-        raise RegistryError("registry", f"an operator cannot be called {op.name!r}", "names as Python's")
+    names = (op.name, *op.aliases)
+    for name in names:
+        if not name.isidentifier() or iskeyword(name):
+            raise RegistryError("registry", f"an operator cannot be called {name!r}", "names as Python's")
+        if name in _ops or name in _aliases or names.count(name) > 1:
+            owner = _aliases.get(name, name)
+            raise RegistryError(
+                op.name, f"the name '{name}' belongs to operator '{owner}'", "names of one operator each"
+            )
     for fact, value, allowed in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
         if value not in allowed:
             hint = did_you_mean(str(value), allowed)
@@ -128,12 +139,15 @@ def add(op: Op) -> Op:
         if unknown:
             raise RegistryError(op.name, f"{fact} names {sorted(unknown)}", f"arguments of {op.schema!r}")
     _ops[op.name] = op
+    _aliases.update(dict.fromkeys(op.aliases, op.name))
     return op
 
 
 def remove(name: str) -> None:
-    """Remove the registration of `name`, if any."""
-    _ops.pop(name, None)
+    """Remove the operator `name` with its aliases, if there is one."""
+    op = _ops.pop(name, None)
+    for alias in op.aliases if op else ():
+        del _aliases[alias]
 
 
 def _doc(function: TypeFunction) -> str:
@@ -152,16 +166,16 @@ def load() -> None:
 
 
 def get(name: str) -> Op:
-    """The operator called `name`; raises RegistryError that suggests similar names."""
+    """The operator with this name or alias; raises RegistryError that suggests similar names."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         wrong = f"the name is of class {type(name).__name__}"
         raise RegistryError("registry", wrong, 'a name, such as "softmax"')
     op = _ops.get(name)
     if op is None:
         load()
-        op = _ops.get(name)
+        op = _ops.get(_aliases.get(name, name))
     if op is None:
-        hint = did_you_mean(name, _ops)
+        hint = did_you_mean(name, [*_ops, *_aliases])
         raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
     return op
 

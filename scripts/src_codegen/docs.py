@@ -21,4 +21,6 @@ def _entry(op: Op) -> str:
     lines = [f"\n### {op.name}\n\n`{signature}`\n\n{' '.join(op.doc.split())}\n\n"]
     lines.extend(f"- `{arg.name}`: {arg.doc}\n" for arg in op.schema.args if arg.doc)
     facts = [f"pattern {op.pattern}", f"mixed precision: {op.amp}"]
+    if op.aliases:
+        facts.append(f"aliases: {', '.join(f'`{alias}`' for alias in op.aliases)}")
     return "".join(lines) + f"\n{'; '.join(facts)}.\n"

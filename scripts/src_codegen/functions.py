@@ -50,7 +50,9 @@ def render(ops: Sequence[Op]) -> str:
     parts = [header("The public operators, eager and traced."), _IMPORTS]
     for family, group in by_family(ops).items():
         parts.append(f"\n# --- {family} " + "-" * (113 - len(family)) + "\n")
-        parts.extend(_function(op, differentiable_positions(op)) for op in group)
+        for op in group:
+            parts.append(_function(op, differentiable_positions(op)))
+            parts.extend(f"\n{alias} = {op.name}\n" for alias in op.aliases)
     return "".join(parts)
 
 

@@ -44,10 +44,6 @@ class TensorMethods(TensorLike):
         """The last two axes swapped."""
         return meta.swap_axis(self, -2, -1)
 
-    def astype(self, dtype: DTypeLike) -> Self:
-        """The same values in another dtype; another name of `cast`."""
-        return meta.cast(self, dtype)
-
     def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
         return self // other, self % other
 
@@ -94,4 +90,5 @@ def _method(op: Op) -> str:
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     names = ", ".join(["self", *(a.name for a in rest)])
-    return f"\n{head}\n{docstring(op, '        ', skip=1)}        return meta.{op.name}({names})\n"
+    method = f"\n{head}\n{docstring(op, '        ', skip=1)}        return meta.{op.name}({names})\n"
+    return method + "".join(f"\n    {alias} = {op.name}\n" for alias in op.aliases)

@@ -54,6 +54,8 @@ def docstring(op: Op, indent: str, skip: int = 0) -> str:
     """The operator's description and one line per argument."""
     text = textwrap.fill(" ".join(op.doc.split()), WIDTH - len(indent) - 3)
     lines = text.splitlines() or [op.name]
+    if op.aliases:
+        lines.append(f"Aliases: {', '.join(op.aliases)}.")
     for arg in op.schema.args[skip:]:
         if arg.doc:
             lines.append(f"{arg.name}: {arg.doc}")

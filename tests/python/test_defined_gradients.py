@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -23,14 +23,7 @@ SCALE = Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0))
 PRODUCT = Schema("product", Arg("a", Tensor), Arg("b", Tensor))
 
 
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    """No test leaves an operator behind."""
-    before = {op.name for op in registry.all_ops()}
-    yield
-    for name in {op.name for op in registry.all_ops()} - before:
-        registry.remove(name)
-        meta.__dict__.pop(name, None)
+pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def scale(**facts: Any) -> Any:

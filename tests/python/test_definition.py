@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -13,20 +12,12 @@ from tvm import topi
 
 import meta
 from meta.errors import KernelError, MetaError, RegistryError, TypeInferenceError
-from meta.op import registry
 from meta.schema import Arg, Float, Int, Schema, Tensor
 
 _numbers = count()
 
 
-@pytest.fixture(autouse=True)
-def _remove_operators() -> Iterator[None]:
-    """Remove the operators that a test registered."""
-    before = {op.name for op in registry.all_ops()}
-    yield
-    for name in {op.name for op in registry.all_ops()} - before:
-        registry.remove(name)
-        meta.__dict__.pop(name, None)
+pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def define(name: str | None = None, declare: Any = lambda x, by: x, **facts: Any) -> Any:
@@ -58,6 +49,23 @@ def test_rejects_invalid_facts_without_registering_the_operator(facts: dict[str,
     with pytest.raises(RegistryError, match=text):
         define("scaled_by_this_test", **facts)
     define("scaled_by_this_test")
+
+
+def test_aliases_name_the_defined_operator() -> None:
+    op = define(aliases=("scaled_by_another_name",), reference=lambda x, by: x * by)
+    assert meta.scaled_by_another_name is op
+    assert meta.explain("scaled_by_another_name", meta.ones((2,))).op == op.__name__
+
+
+def test_rejects_names_that_are_taken() -> None:
+    with pytest.raises(RegistryError, match=r"meta\.amax exists already"):
+        define("amax")
+    with pytest.raises(RegistryError, match=r"meta\.softmax exists already"):
+        define("scaled_by_this_test", aliases=("softmax",))
+    with pytest.raises(RegistryError, match="an operator cannot be called 'a-b'"):
+        define("scaled_by_this_test", aliases=("a-b",))
+    with pytest.raises(RegistryError, match="the name 'twice' belongs to operator 'twice'"):
+        define("scaled_by_this_test", aliases=("twice", "twice"))
 
 
 @pytest.mark.parametrize("result", [None, 3])

@@ -14,13 +14,20 @@ from meta.op.registry import declare
 from meta.schema import reduce
 
 standard_reduce("all", "Whether all elements are true (not 0).", result="bool")
-standard_reduce(
-    "amax", "The largest element, as `max`: NaN where there is one, and equal ones share the gradient.", empty=False
-)
 standard_reduce("any", "Whether any element is true (not 0).", result="bool")
-standard_reduce("max", "The largest element; NaN if any is NaN. Equal extrema share the gradient.", empty=False)
+standard_reduce(
+    "max",
+    "The largest element; NaN if any is NaN. Equal extrema share the gradient.",
+    empty=False,
+    aliases=("amax",),
+)
 standard_reduce("mean", "The arithmetic mean; NaN for no elements.", result="float", amp="never")
-standard_reduce("min", "The smallest element; NaN if any is NaN. Equal extrema share the gradient.", empty=False)
+standard_reduce(
+    "min",
+    "The smallest element; NaN if any is NaN. Equal extrema share the gradient.",
+    empty=False,
+    aliases=("amin",),
+)
 standard_reduce("prod", "The product; 1 for no elements.", result="sum", amp="never")
 standard_reduce("sum", "The sum; 0 for no elements.", result="sum", amp="never")
 standard_reduce(

@@ -14,7 +14,7 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True)
+@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aliases=("astype",))
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)

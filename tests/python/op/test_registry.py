@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import meta
+from meta._generated.table import ALIASES
+from meta.eager.ndarray import NDArray
 from meta.op.dispatch import implementations
 from meta.op.grad.rule import gradient_rules
 from meta.op.registry import Op, all_ops
@@ -71,6 +73,23 @@ def value_ops() -> frozenset[str]:
     from scripts.src_codegen.functions import VALUE_OPS
 
     return frozenset({*VALUE_OPS, "device_copy"})
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_aliases_name_the_same_function_and_method(alias: str, name: str) -> None:
+    assert get_op(alias) is get_op(name)
+    assert getattr(meta, alias) is getattr(meta, name)
+    assert getattr(NDArray, alias, None) is getattr(NDArray, name, None)
+    assert alias in dir(meta)
+
+
+def test_an_alias_runs_is_explained_and_recorded_as_its_operator() -> None:
+    x = meta.array([[1.0, 3.0], [2.0, 0.0]], requires_grad=True)
+    assert x.amax(0, keepdims=True).tolist() == [[2.0, 3.0]]
+    meta.amax(x).backward()
+    assert x.grad.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+    assert meta.explain("amax", x).op == "max"
+    assert " = max(" in str(meta.trace(lambda x: x.amax()).ir(x))
 
 
 @cache

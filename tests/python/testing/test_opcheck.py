@@ -13,6 +13,8 @@ import meta
 from meta.schema import Arg, Float, Schema, Tensor
 from meta.testing import OpCheckError, opcheck
 
+pytestmark = pytest.mark.usefixtures("remove_operators")
+
 
 def tensor(*shape: int) -> meta.NDArray:
     return meta.array(np.random.default_rng(0).uniform(0.5, 1.5, shape).astype("float32"))

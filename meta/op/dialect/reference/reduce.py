@@ -89,7 +89,6 @@ def _truth(function: Callable[..., Array]) -> Callable[..., Array]:
 
 plain({
     "all": _truth(np.all),
-    "amax": _reduce(np.max),
     "any": _truth(np.any),
     "argmax": _reduce(np.argmax),
     "argmin": _reduce(np.argmin),

@@ -110,7 +110,6 @@ def _extremum_key(x: Any, axes: tuple[int, ...], key: Callable[[Expr, bool], Exp
     return reduce_axes(x, axes, reducer, lambda *i: key(x(*i), largest), "best")
 
 
-_extremum("amax", largest=True)
 _extremum("max", largest=True)
 _extremum("min", largest=False)
 _extremum_position("argmax", largest=True)

@@ -104,7 +104,6 @@ def cumprod(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "all": (truth(torch.all), {}),
-    "amax": (by_axes(torch.amax), {"distinct": True}),
     "any": (truth(torch.any), {}),
     "logsumexp": (by_axes(logsumexp), {"low": -5, "high": 5}),
     "max": (by_axes(torch.amax), {"distinct": True}),
