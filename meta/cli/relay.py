@@ -12,7 +12,7 @@ import numpy as np
 from meta.dtype import is_float
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.ir.analysis import op_counts
-from meta.ir.expr import Call, Function, Var
+from meta.ir.expr import Call, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk
 from meta.op.registry import Op
@@ -100,7 +100,7 @@ def _shapes(items: list[str]) -> dict[str, tuple[int, ...]] | None:
         raise ArgumentError("relay", f"--shape {items}", "--shape NAME=1,3,224,224") from None
 
 
-def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function) -> list[Any]:
+def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: FunctionExpr) -> list[Any]:
     """An array for each input, read from a file or drawn at random."""
     files = _pairs(options.input, "--input")
     for name in files:
@@ -122,7 +122,7 @@ def _inputs(options: argparse.Namespace, names: tuple[str, ...], main: Function)
     return out
 
 
-def _roles(main: Function) -> dict[Var, str]:
+def _roles(main: FunctionExpr) -> dict[Var, str]:
     """The argument name of each parameter in the first operator that computes with it, such as "w" or "running_var".
     Operators that only move elements do not count."""
     roles: dict[Var, str] = {}

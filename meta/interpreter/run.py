@@ -21,7 +21,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Constant,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -45,7 +45,7 @@ MAX_CALLS = 100_000
 class Closure:
     """A function value and the values that its body captures."""
 
-    function: Function
+    function: FunctionExpr
     captured: Mapping[Var, Any]
 
     @property
@@ -53,7 +53,7 @@ class Closure:
         return self.function.type
 
 
-def run(module: Module | Function, *inputs: Any, entry: str = "main") -> Any:
+def run(module: Module | FunctionExpr, *inputs: Any, entry: str = "main") -> Any:
     """Execute a program on arrays (anything `meta.asarray` takes) and return its result: an array or nested tuples.
 
     Gradients are recorded as in eager code. Nothing is written in place: results that replace parameters (MUTATES) are
@@ -100,7 +100,7 @@ def _type_of(value: Any) -> Type:
 def _value(x: Any) -> Any:
     if isinstance(x, tuple):
         return tuple(map(_value, x))  # pyright: ignore[reportUnknownArgumentType]
-    if isinstance(x, Function):
+    if isinstance(x, FunctionExpr):
         return Closure(x, {})
     return x if isinstance(x, (NDArray, Closure)) else asarray(x)
 
@@ -140,7 +140,7 @@ class _Interpreter:
         self.dead: dict[Block, tuple[tuple[Var, ...], ...]] = {}
         self.constants: dict[Constant, Any] = {}
 
-    def run(self, function: Function, args: Sequence[Any], name: str) -> Any:
+    def run(self, function: FunctionExpr, args: Sequence[Any], name: str) -> Any:
         self.enter(function, args, {}, name)
         while True:
             frame = self.stack[-1]
@@ -153,7 +153,7 @@ class _Interpreter:
                 return result
             self.store(self.stack[-1], result)
 
-    def enter(self, function: Function, args: Sequence[Any], captured: Mapping[Var, Any], name: str) -> None:
+    def enter(self, function: FunctionExpr, args: Sequence[Any], captured: Mapping[Var, Any], name: str) -> None:
         """Begin a call. The frames that have nothing left to do but to hand on its result are dropped first."""
         params = function.params
         sizes = check_inputs(name, [p.name for p in params], [p.type for p in params], args)
@@ -201,7 +201,7 @@ class _Interpreter:
             case If():
                 chosen = value.then if self.atom(value.cond, frame).item() else value.orelse
                 self.push(_Frame(chosen, frame.values, frame.sizes, ends_call=False))
-            case Function():
+            case FunctionExpr():
                 self.store(frame, self.closure(frame.block.bindings[frame.position], value, frame))
 
     def store(self, frame: _Frame, value: Any) -> None:
@@ -211,7 +211,7 @@ class _Interpreter:
             del frame.values[var]
         frame.position += 1
 
-    def closure(self, binding: Binding, function: Function, frame: _Frame) -> Closure:
+    def closure(self, binding: Binding, function: FunctionExpr, frame: _Frame) -> Closure:
         captured = {v: frame.values[v] for v in free_vars(function) if v is not binding.var}
         out = Closure(function, captured)
         captured[binding.var] = out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meta.ir.expr import Atom, Block, Call, Expr, Function, If, Var
+from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Var
 from meta.ir.module import Module
 from meta.ir.type import TupleType, Type
 from meta.ir.visitor import called_globals, free_vars, reads, walk
@@ -12,17 +12,17 @@ from meta.ir.visitor import called_globals, free_vars, reads, walk
 
 def vars_read(value: Expr | Atom) -> frozenset[Var]:
     """The variables from outside that a value reads, those of nested blocks included."""
-    return frozenset(free_vars(value) if isinstance(value, (If, Function)) else _vars(reads(value)))
+    return frozenset(free_vars(value) if isinstance(value, (If, FunctionExpr)) else _vars(reads(value)))
 
 
 def _vars(atoms: Iterator[Atom]) -> Iterator[Var]:
     return (atom for atom in atoms if isinstance(atom, Var))
 
 
-def last_uses(node: Function | Block) -> dict[Var, int]:
+def last_uses(node: FunctionExpr | Block) -> dict[Var, int]:
     """For each variable that the block reads, the index of the last of its bindings to do so; the number of bindings
     for those that the result reads."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     out: dict[Var, int] = {}
     for i, binding in enumerate(block.bindings):
         out.update(dict.fromkeys(vars_read(binding.value), i))
@@ -30,9 +30,9 @@ def last_uses(node: Function | Block) -> dict[Var, int]:
     return out
 
 
-def dying(node: Function | Block) -> tuple[tuple[Var, ...], ...]:
+def dying(node: FunctionExpr | Block) -> tuple[tuple[Var, ...], ...]:
     """For each binding of the block, the variables bound in the block that are not read after it."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     last = last_uses(block)
     out: list[list[Var]] = [[] for _ in range(len(block.bindings) + 1)]
     for i, binding in enumerate(block.bindings):
@@ -65,7 +65,7 @@ def reachable(module: Module, root: str = "main") -> frozenset[str]:
     return frozenset(seen)
 
 
-def op_counts(node: Function | Block) -> dict[str, int]:
+def op_counts(node: FunctionExpr | Block) -> dict[str, int]:
     """How often each operator is called, by name, at every depth; sorted by name."""
     out: dict[str, int] = {}
     for binding in walk(node):

@@ -24,7 +24,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     OpLike,
@@ -71,8 +71,8 @@ class FunctionScope(BlockScope):
         self.span = span
 
     @property
-    def function(self) -> Function:
-        return Function(self.params, self.block, self.attrs, self.name, self.span)
+    def function(self) -> FunctionExpr:
+        return FunctionExpr(self.params, self.block, self.attrs, self.name, self.span)
 
 
 _Scope = TypeVar("_Scope", bound=BlockScope)

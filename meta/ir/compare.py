@@ -12,7 +12,7 @@ from meta.ir.expr import (
     Call,
     Constant,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -65,7 +65,7 @@ def value_key(value: Expr) -> Hashable | None:
             return "tuple", tuple(map(_arg_key, value.fields))
         case TupleGetItem():
             return "item", _arg_key(value.value), value.index
-        case If() | Function():
+        case If() | FunctionExpr():
             return None
 
 

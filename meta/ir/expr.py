@@ -1,7 +1,7 @@
 """Expressions in A-normal form: every intermediate value is bound to a variable, every operand is an atom.
 
-    Function(params, Block(bindings, result))       a block binds variables to expressions, then names its result
-    Binding(var, value)                             value: Call, Tuple, TupleGetItem, If or Function
+    FunctionExpr(params, Block(bindings, result))   a block binds variables to expressions, then names its result
+    Binding(var, value)                             value: Call, Tuple, TupleGetItem, If or FunctionExpr
     Var, Constant, GlobalVar                        the atoms: all that may stand as an operand
     int, float, bool, str, tuples, Device, None     attribute values, directly among the arguments of a Call
 
@@ -24,7 +24,7 @@ from meta.schema._dsl import Schema
 from meta.schema._types import TensorLike
 
 MUTATES = "mutates"
-"""Key of `Function.attrs`: {result index: index of the parameter whose storage that result replaces}."""
+"""Key of `FunctionExpr.attrs`: {result index: index of the parameter whose storage that result replaces}."""
 MAX_DEPTH = 64
 """Deepest nesting of blocks, types and attribute values. It bounds the recursion of every walk over IR."""
 
@@ -155,7 +155,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class FunctionExpr:
     """A function of the module, or a closure when bound to a variable, which its own body may then call.
 
     attrs: facts of plain values, such as MUTATES.  name: a hint for readers and kernels.
@@ -201,7 +201,7 @@ class Block:
         return self.result.fields if isinstance(self.result, Tuple) else (self.result,)
 
 
-Expr = Call | Tuple | TupleGetItem | If | Function
+Expr = Call | Tuple | TupleGetItem | If | FunctionExpr
 AttrValue = int | float | bool | str | Device | SymDim | None | tuple["AttrValue", ...]
 
 ATOMS = (Var, Constant, GlobalVar)
@@ -234,7 +234,7 @@ def operands(value: Expr | Atom) -> Iterator[Atom]:
             yield value.value
         case If():
             yield value.cond
-        case Function():
+        case FunctionExpr():
             pass
         case _:
             yield value

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from meta.errors import IRError, did_you_mean
-from meta.ir.expr import Function, GlobalVar
+from meta.ir.expr import FunctionExpr, GlobalVar
 from meta.ir.printer import to_text
 
 
-def _no_functions() -> dict[str, Function]:
+def _no_functions() -> dict[str, FunctionExpr]:
     return {}
 
 
@@ -18,9 +18,9 @@ def _no_functions() -> dict[str, Function]:
 class Module:
     """Functions by name. Immutable: `with_function` gives a new one."""
 
-    functions: Mapping[str, Function] = field(default_factory=_no_functions)
+    functions: Mapping[str, FunctionExpr] = field(default_factory=_no_functions)
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> FunctionExpr:
         """The function called `name`; raises IRError when there is none."""
         function = self.functions.get(name)
         if function is None:
@@ -36,7 +36,7 @@ class Module:
         return iter(self.functions)
 
     @property
-    def main(self) -> Function:
+    def main(self) -> FunctionExpr:
         """The entry function; raises IRError when there is no "main"."""
         return self["main"]
 
@@ -44,7 +44,7 @@ class Module:
         """A reference to the function called `name`."""
         return GlobalVar(name, self[name].type)
 
-    def with_function(self, name: str, function: Function) -> Module:
+    def with_function(self, name: str, function: FunctionExpr) -> Module:
         """This module with `function` added or replaced; the order of the others stays."""
         return Module({**self.functions, name: function})
 

@@ -28,7 +28,7 @@ from meta.ir.expr import (
     Call,
     Constant,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     OpLike,
@@ -70,7 +70,7 @@ def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
     return _Parser(Cursor(text, source), ops or find_op).module()
 
 
-def parse_function(text: str, ops: OpLookup | None = None, source: str = "") -> Function:
+def parse_function(text: str, ops: OpLookup | None = None, source: str = "") -> FunctionExpr:
     """The only function of `text`; raises IRError when it has none or several."""
     functions = list(parse(text, ops, source).functions.values())
     if len(functions) != 1:
@@ -161,7 +161,7 @@ class _Parser:
             if token.kind == "mark":
                 depth += {"{": 1, "}": -1}.get(token.text, 0)
 
-    def function(self, header: _Header) -> Function:
+    def function(self, header: _Header) -> FunctionExpr:
         cursor = self.cursor
         cursor.position = header.body
         self.scopes.append({})
@@ -171,7 +171,7 @@ class _Parser:
         self.scopes.pop()
         if body.type != header.result:
             cursor.fail(f"the body returns {body.type!r}", f"{header.result!r}, as declared")
-        return Function(tuple(p for _, p in header.params), body, header.attrs, header.name, header.span)
+        return FunctionExpr(tuple(p for _, p in header.params), body, header.attrs, header.name, header.span)
 
     def block(self) -> Block:
         """A block behind its opening brace, with the closing one."""

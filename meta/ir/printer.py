@@ -27,7 +27,7 @@ from meta.ir.expr import (
     Call,
     Constant,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -48,10 +48,10 @@ class HasFunctions(Protocol):
     """A module, as the printer sees it."""
 
     @property
-    def functions(self) -> Mapping[str, Function]: ...
+    def functions(self) -> Mapping[str, FunctionExpr]: ...
 
 
-Node = HasFunctions | Function | Block | Binding | Expr | Atom
+Node = HasFunctions | FunctionExpr | Block | Binding | Expr | Atom
 
 
 def to_text(node: Node, *, spans: bool = True, data: bool = True) -> str:
@@ -101,7 +101,7 @@ class Printer:
 
     def node(self, node: Node) -> None:
         match node:
-            case Function():
+            case FunctionExpr():
                 name = _global_name(node.name or "main") if self.hints else "main"
                 self.function(f"def {name}", node, 0)
             case Block():
@@ -113,7 +113,7 @@ class Printer:
             case _:
                 self.module(node.functions)
 
-    def module(self, functions: Mapping[str, Function]) -> None:
+    def module(self, functions: Mapping[str, FunctionExpr]) -> None:
         for i, (name, function) in enumerate(functions.items()):
             self.lines += [""] if i else []
             self.names, self.taken, self.count = {}, set(), 0
@@ -125,7 +125,7 @@ class Printer:
         comment = f"  # {_shown_file(span.file)}:{span.line}" if self.spans and span else ""
         self.lines.append("  " * depth + text + comment)
 
-    def function(self, head: str, function: Function, depth: int) -> None:
+    def function(self, head: str, function: FunctionExpr, depth: int) -> None:
         params = [f"%{self.name(p)}: {p.type!r}" for p in function.params]
         tail = f") -> {function.body.type!r}{_facts(function.attrs)} {{"
         if len(head) + sum(map(len, params)) + len(tail) + 2 * (depth + len(params)) <= WIDTH:
@@ -147,7 +147,7 @@ class Printer:
     def binding(self, binding: Binding, depth: int) -> None:
         value = binding.value
         var = f"%{self.name(binding.var)}"
-        if isinstance(value, Function):
+        if isinstance(value, FunctionExpr):
             name = f" {_global_name(value.name)}" if value.name and self.hints else ""
             self.function(f"{var} = fn{name}", value, depth)
             return
@@ -176,7 +176,7 @@ class Printer:
                 return f"{self.atom(value.value)}[{value.index}]"
             case If():
                 return f"if {self.atom(value.cond)} {{ ... }} else {{ ... }}"
-            case Function():
+            case FunctionExpr():
                 return f"fn {value.name}({', '.join(f'%{self.name(p)}' for p in value.params)}) {{ ... }}"
 
     def call(self, call: Call) -> str:

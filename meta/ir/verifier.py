@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.errors import IRError
-from meta.ir.expr import MAX_DEPTH, Binding, Block, Function, Var
+from meta.ir.expr import MAX_DEPTH, Binding, Block, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.printer import one_line
 from meta.ir.verifier_rules import (
@@ -48,7 +48,7 @@ BLOCK_RULES: dict[BlockRule, str] = {
 }
 
 
-def verify(node: Module | Function) -> None:
+def verify(node: Module | FunctionExpr) -> None:
     """Check a module, or a single function, against the rules.
 
     Raises IRError for the first rule that is broken, with its name, the binding and the user's line it came from."""
@@ -72,9 +72,9 @@ def _verify_block(block: Block, context: Context, depth: int) -> None:
         for rule, demand in BINDING_RULES.items():
             for wrong in rule(binding, context):
                 raise _broken(rule.__name__, wrong, demand, context, binding)
-        params = binding.value.params if isinstance(binding.value, Function) else ()
+        params = binding.value.params if isinstance(binding.value, FunctionExpr) else ()
         # Inside a closure its variable and its parameters are visible.
-        inside = {binding.var, *params} if isinstance(binding.value, Function) else set[Var]()
+        inside = {binding.var, *params} if isinstance(binding.value, FunctionExpr) else set[Var]()
         context.bound |= {binding.var, *params}
         context.visible |= inside
         for inner in nested_blocks(binding.value):

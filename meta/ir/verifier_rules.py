@@ -20,7 +20,7 @@ from meta.ir.expr import (
     Call,
     Constant,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -42,7 +42,7 @@ class Context:
 
     module: Module | None
     name: str
-    function: Function
+    function: FunctionExpr
     visible: set[Var] = field(default_factory=set[Var])
     bound: set[Var] = field(default_factory=set[Var])
 
@@ -57,7 +57,7 @@ FunctionRule = Callable[[Context], Iterator[str]]
 
 def atoms_only(binding: Binding, _: Context) -> Iterator[str]:
     value = binding.value
-    if not isinstance(value, (Call, Tuple, TupleGetItem, If, Function)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(value, (Call, Tuple, TupleGetItem, If, FunctionExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
         yield f"a {type(value).__name__} is bound; values are calls, tuples, fields, conditionals and functions"
         return
     for operand in operands(value):
@@ -73,7 +73,7 @@ def defined_before_use(binding: Binding, context: Context) -> Iterator[str]:
 
 
 def bound_once(binding: Binding, context: Context) -> Iterator[str]:
-    params = binding.value.params if isinstance(binding.value, Function) else ()
+    params = binding.value.params if isinstance(binding.value, FunctionExpr) else ()
     for var in (binding.var, *params):
         if var in context.bound:
             yield f"%{var.name} is bound a second time"

@@ -28,7 +28,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Expr,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -52,24 +52,24 @@ def nested_blocks(value: Expr) -> tuple[Block, ...]:
     match value:
         case If():
             return value.then, value.orelse
-        case Function():
+        case FunctionExpr():
             return (value.body,)
         case _:
             return ()
 
 
-def walk(node: Function | Block) -> Iterator[Binding]:
+def walk(node: FunctionExpr | Block) -> Iterator[Binding]:
     """Every binding, in order, those inside a nested block before the binding they are part of."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     for binding in block.bindings:
         for inner in nested_blocks(binding.value):
             yield from walk(inner)
         yield binding
 
 
-def walk_blocks(node: Function | Block) -> Iterator[Block]:
+def walk_blocks(node: FunctionExpr | Block) -> Iterator[Block]:
     """Every block, nested ones before the one around them."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     for binding in block.bindings:
         for inner in nested_blocks(binding.value):
             yield from walk_blocks(inner)
@@ -91,15 +91,15 @@ def block_reads(block: Block) -> Iterator[Atom]:
     yield from block.results
 
 
-def use_counts(node: Function | Block) -> Counter[Var]:
+def use_counts(node: FunctionExpr | Block) -> Counter[Var]:
     """How often each variable is read; those never read count 0."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     return Counter(atom for atom in block_reads(block) if isinstance(atom, Var))
 
 
 def bound_vars(node: Expr | Block) -> Iterator[Var]:
     """The variables bound inside a value or block: parameters of functions and bindings, at every depth."""
-    if isinstance(node, Function):
+    if isinstance(node, FunctionExpr):
         yield from node.params
     if isinstance(node, Block):
         for binding in node.bindings:
@@ -117,9 +117,9 @@ def free_vars(node: Expr | Block) -> tuple[Var, ...]:
     return tuple(dict.fromkeys(a for a in atoms if isinstance(a, Var) and a not in bound))
 
 
-def called_globals(node: Function | Block) -> frozenset[str]:
+def called_globals(node: FunctionExpr | Block) -> frozenset[str]:
     """Names of the functions of the module that the node mentions."""
-    block = node.body if isinstance(node, Function) else node
+    block = node.body if isinstance(node, FunctionExpr) else node
     return frozenset(a.name for a in block_reads(block) if isinstance(a, GlobalVar))
 
 
@@ -156,7 +156,7 @@ def map_operands(value: Expr, change: Callable[[Atom], Atom]) -> Expr:
         case If():
             cond = change(value.cond)
             return value if cond is value.cond else replace(value, cond=cond)
-        case Function():
+        case FunctionExpr():
             return value
 
 
@@ -172,10 +172,10 @@ def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
     match value:
         case If():
             return replace(value, then=blocks[0], orelse=blocks[1])
-        case Function():
+        case FunctionExpr():
             return replace(value, body=blocks[0])
         case Call() | Tuple() | TupleGetItem():
-            raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If or Function")
+            raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If or FunctionExpr")
 
 
 def retyped(call: Call) -> Call:
@@ -247,7 +247,7 @@ def _same_length(new: tuple[Binding, ...], old: tuple[Binding, ...]) -> bool:
     return len(new) == len(old) and _same(new, old)
 
 
-def rewrite(function: Function, *rules: Rule) -> Function:
+def rewrite(function: FunctionExpr, *rules: Rule) -> FunctionExpr:
     """Apply `rules` to every binding, as the module docstring says; `function` itself when nothing changed.
 
     A replacement may have another type than what it replaces: calls that read it are then typed again, which raises
@@ -269,12 +269,12 @@ def by_op(table: Mapping[str, Rule]) -> Rule:
     return rule
 
 
-def renamed(function: Function) -> Function:
+def renamed(function: FunctionExpr) -> FunctionExpr:
     """A copy with new variables, for a function that is used in two places."""
     return _Renamer({}).function(function)
 
 
-def inline(builder: Builder, function: Function, args: tuple[Atom, ...]) -> Atom | Tuple:
+def inline(builder: Builder, function: FunctionExpr, args: tuple[Atom, ...]) -> Atom | Tuple:
     """Emit a copy of the body of `function` applied to `args` into `builder`; what it returns."""
     if len(args) != len(function.params):
         raise IRError("inline", f"{len(args)} arguments for {len(function.params)} parameters")
@@ -295,7 +295,7 @@ class _Renamer:
     def atom(self, atom: Atom) -> Atom:
         return self.substitution.get(atom, atom) if isinstance(atom, Var) else atom
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: FunctionExpr) -> FunctionExpr:
         return replace(function, params=tuple(map(self.fresh, function.params)), body=self.block(function.body))
 
     def block(self, block: Block) -> Block:
@@ -308,7 +308,7 @@ class _Renamer:
         return Block(tuple(bindings), result)  # pyright: ignore[reportArgumentType]
 
     def value(self, value: Expr) -> Expr:
-        if isinstance(value, Function):
+        if isinstance(value, FunctionExpr):
             return self.function(value)
         new = map_operands(value, self.atom)
         return with_blocks(new, tuple(map(self.block, nested_blocks(new))))

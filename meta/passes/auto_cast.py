@@ -13,7 +13,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Expr,
-    Function,
+    FunctionExpr,
     If,
     Tuple,
     TupleGetItem,
@@ -59,7 +59,7 @@ class _Caster:
         self.widened: dict[Atom, Atom] = {}
         """Result of a cast to float32 -> its operand; the cast back is exact."""
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: FunctionExpr) -> FunctionExpr:
         return replace(function, body=self.fitted_block(self.block(function.body), function.body.type))
 
     def block(self, block: Block) -> Block:
@@ -108,7 +108,7 @@ class _Caster:
         match value:
             case If():
                 return self.conditional(value)
-            case Function():
+            case FunctionExpr():
                 return self.function(value)
             case Tuple() | TupleGetItem():
                 return map_operands(value, self.atom)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Function, Var
+from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -39,7 +39,7 @@ def _rewritten(module: Module) -> Module:
     return module if all(new[n] is f for n, f in module.functions.items()) else Module(new)
 
 
-def _function(function: Function) -> Function:
+def _function(function: FunctionExpr) -> FunctionExpr:
     counts = use_counts(function)
     rule = counted("composites", by_op(_table(counts)))
     return rewrite(function, rule)

@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from meta.ir.compare import value_key
-from meta.ir.expr import Atom, Binding, Call, Expr, Function, TupleGetItem, Var, arg_types
+from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var, arg_types
 from meta.ir.visitor import Scope, rewrite, walk
 from meta.op.registry import Op, get
 from meta.passes.manager import counted, function_pass
 
 
 @function_pass("cse")
-def cse(function: Function) -> Function:
+def cse(function: FunctionExpr) -> FunctionExpr:
     """Compute once what is computed twice from the same values, in one block or in blocks around it. Random operators
     are functions of their key, so two draws are never merged.
 

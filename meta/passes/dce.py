@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meta.ir.analysis import reachable
-from meta.ir.expr import Binding, Block, Function, Var, operands
+from meta.ir.expr import Binding, Block, FunctionExpr, Var, operands
 from meta.ir.module import Module
 from meta.ir.visitor import nested_blocks, with_blocks
 from meta.passes.manager import Pass
@@ -20,7 +20,7 @@ def _dce(module: Module) -> Module:
     return module if same else Module(new)
 
 
-def _function(function: Function) -> Function:
+def _function(function: FunctionExpr) -> FunctionExpr:
     body = _block(function.body, set())
     return function if body is function.body else replace(function, body=body)
 

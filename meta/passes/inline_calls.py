@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.ir.analysis import reachable
-from meta.ir.expr import Atom, Binding, Call, Expr, Function, GlobalVar, Var
+from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.visitor import Scope, called_globals, free_vars, inline, rewrite, walk
 from meta.passes.manager import Pass
@@ -12,7 +12,7 @@ from meta.passes.manager import Pass
 def _inline(module: Module) -> Module:
     """Put the bodies of functions in place of their calls, except those that (also indirectly) call themselves."""
     recursive = {name for name in module if any(name in reachable(module, f) for f in _called(module, name))}
-    done: dict[str, Function] = {}
+    done: dict[str, FunctionExpr] = {}
     for name in _callees_first(module):
         done[name] = _inlined(module[name], {n: f for n, f in done.items() if n not in recursive})
     same = all(done[n] is f for n, f in module.functions.items())
@@ -38,7 +38,7 @@ def _callees_first(module: Module) -> list[str]:
     return list(order)
 
 
-def _inlined(function: Function, inlinable: dict[str, Function]) -> Function:
+def _inlined(function: FunctionExpr, inlinable: dict[str, FunctionExpr]) -> FunctionExpr:
     """`function` with the bodies of `inlinable` functions and local closures in place of their calls, until no call is
     left that can be replaced."""
 
@@ -57,12 +57,12 @@ def _inlined(function: Function, inlinable: dict[str, Function]) -> Function:
     return function
 
 
-def _target(callee: Var | GlobalVar, scope: Scope, inlinable: dict[str, Function]) -> Function | None:
+def _target(callee: Var | GlobalVar, scope: Scope, inlinable: dict[str, FunctionExpr]) -> FunctionExpr | None:
     """The function that a call runs, None where it is recursive or a value computed at run time."""
     if isinstance(callee, GlobalVar):
         return inlinable.get(callee.name)
     definition = scope.definition(callee)
-    return definition if isinstance(definition, Function) and callee not in free_vars(definition) else None
+    return definition if isinstance(definition, FunctionExpr) and callee not in free_vars(definition) else None
 
 
 inline_calls = Pass("inline_calls", _inline, _inline.__doc__ or "")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.analysis import op_counts
-from meta.ir.expr import Atom, Binding, Expr, Function
+from meta.ir.expr import Atom, Binding, Expr, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.verifier import verify
@@ -131,10 +131,10 @@ def pass_names() -> list[str]:
     return sorted(packaged | _created)
 
 
-def function_pass(name: str) -> Callable[[Callable[[Function], Function]], Pass]:
+def function_pass(name: str) -> Callable[[Callable[[FunctionExpr], FunctionExpr]], Pass]:
     """Make a Pass of a function on one IR function; its docstring is the contract."""
 
-    def make(transform: Callable[[Function], Function]) -> Pass:
+    def make(transform: Callable[[FunctionExpr], FunctionExpr]) -> Pass:
         def run(module: Module) -> Module:
             new = {n: transform(f) for n, f in module.functions.items()}
             return module if all(new[n] is f for n, f in module.functions.items()) else Module(new)
@@ -150,7 +150,7 @@ def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4,
     only: the one operator that the rules are about; functions without it are passed over."""
     limited = tuple(counted(name, rule) for rule in rules)
 
-    def run(function: Function) -> Function:
+    def run(function: FunctionExpr) -> FunctionExpr:
         if only and only not in op_counts(function):
             return function
         for _ in range(rounds):

@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.ir.expr import Binding, Block, Call, Constant, Expr, Function, GlobalVar, Var, is_atom
+from meta.ir.expr import Binding, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, Var, is_atom
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import map_operands, nested_blocks, with_blocks
@@ -55,7 +55,7 @@ class _Placer:
             self.moved[atom] = replace(atom, type=self.type(atom.type))  # pyright: ignore[reportArgumentType]
         return self.moved[atom]
 
-    def function(self, function: Function) -> Function:
+    def function(self, function: FunctionExpr) -> FunctionExpr:
         return replace(function, params=tuple(map(self.atom, function.params)), body=self.block(function.body))
 
     def block(self, block: Block) -> Block:
@@ -64,7 +64,7 @@ class _Placer:
         return Block(bindings, self.atom(result) if is_atom(result) else map_operands(result, self.atom))  # pyright: ignore[reportArgumentType]
 
     def value(self, value: Expr) -> Expr:
-        if isinstance(value, Function):
+        if isinstance(value, FunctionExpr):
             return self.function(value)
         new = map_operands(value, self.atom)
         if isinstance(new, Call):

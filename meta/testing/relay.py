@@ -11,7 +11,17 @@ import numpy as np
 from meta.frontend.relay import ast
 
 # Nodes that text names if they are used twice. It repeats constants, operators and the like.
-_SHARED = (ast.Call, ast.Tuple, ast.TupleGetItem, ast.Let, ast.If, ast.Function, ast.Match, ast.RefCreate, ast.RefRead)
+_SHARED = (
+    ast.Call,
+    ast.Tuple,
+    ast.TupleGetItem,
+    ast.Let,
+    ast.If,
+    ast.RelayFunction,
+    ast.Match,
+    ast.RefCreate,
+    ast.RefRead,
+)
 
 
 def differences(text: ast.Program, saved: ast.Program, tolerance: float = 1e-5) -> Iterator[str]:
@@ -89,7 +99,7 @@ class _Comparison:
                 return "", [(a.var, b.var), (a.value, b.value), (a.body, b.body)]
             case ast.If():
                 return "", [(a.condition, b.condition), (a.then, b.then), (a.otherwise, b.otherwise)]
-            case ast.Function():
+            case ast.RelayFunction():
                 same = (a.result, a.type_params, dict(a.attrs)) == (b.result, b.type_params, dict(b.attrs))
                 return "" if same else f"{a.result} {a.attrs}, {b.result} {b.attrs}", [
                     *_pairs(a.params, b.params),

@@ -13,7 +13,7 @@ the passes take. The program does what the eager call does:
 - Arrays that the function reaches without being given them (parameters, buffers, optimizer state) become parameters
   that follow the inputs, under the names their models give them. Arrays created inside become constants.
 - An array that is overwritten (by an operator that works in place, `update`, `x[i] = v`) has the new value from there
-  on; at the end that value is a result which replaces the parameter (`Function.attrs[MUTATES]`).
+  on; at the end that value is a result which replaces the parameter (`FunctionExpr.attrs[MUTATES]`).
 - Gradients flow where they would eagerly: to arrays that require them, not through what is computed under `no_grad`
   (a use of it outside is a `stop_gradient` in the program), and once a graph unless `retain_graph` says otherwise.
   `.grad` starts as None, lives until the trace ends, and leaves the arrays' own `.grad` alone.

@@ -23,7 +23,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Constant,
-    Function,
+    FunctionExpr,
     If,
     Tuple,
     TupleGetItem,
@@ -115,12 +115,12 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
         if isinstance(value, Call) and value.callee is None:
             rule = gradient_rules().get(value.op.name)  # type: ignore[union-attr]
             read = leaves_of([value.args[p] for p in rule.differentiable]) if rule else ()
-        elif isinstance(value, (If, Function)):
+        elif isinstance(value, (If, FunctionExpr)):
             read = free_vars(value)
         return any(a in active for a in read if isinstance(a, Var))
 
     for binding in bindings:
-        if passes(binding.value) and (_floating(binding.var.type) or isinstance(binding.value, Function)):
+        if passes(binding.value) and (_floating(binding.var.type) or isinstance(binding.value, FunctionExpr)):
             active.add(binding.var)
     return active
 
@@ -232,7 +232,7 @@ def _if(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     outer = [v for v in free_vars(value) if v in sweep.active]
 
     def branch(block: Block) -> list[Atom]:
-        copied = inline(builder, Function((), block), ())
+        copied = inline(builder, FunctionExpr((), block), ())
         pairs: dict[Atom, Any] = {}
         results = zip(copied.fields, gradient, strict=True) if isinstance(copied, Tuple) else [(copied, gradient)]
         for atom, g in results:
@@ -271,13 +271,13 @@ def _function(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     )
 
 
-_RULES: dict[type, Any] = {Call: _call, Tuple: _tuple, TupleGetItem: _get_item, If: _if, Function: _function}
+_RULES: dict[type, Any] = {Call: _call, Tuple: _tuple, TupleGetItem: _get_item, If: _if, FunctionExpr: _function}
 
 
 # --- whole functions -------------------------------------------------------------------------------------------------
 
 
-def differentiate(function: Function, wanted: Sequence[int]) -> Function:
+def differentiate(function: FunctionExpr, wanted: Sequence[int]) -> FunctionExpr:
     """`f(params) -> ys` as `f'(params, dys) -> (ys, gradients of the parameters at `wanted`)`; zeros where unused.
 
     There is a dy, called `dy` or `dy0`, `dy1`, ..., for every floating result that does not replace a parameter

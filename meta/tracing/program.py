@@ -13,7 +13,7 @@ from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
-from meta.ir.expr import MUTATES, Function, Var
+from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
 from meta.tracing.emitter import emitting
@@ -28,7 +28,7 @@ class Record:
     """A traced program and how to call it.
 
     module: "main" takes the input tensors, then the state, then (when `random`) an int64[2] random key; it returns the
-        leaves of the result, then the new values of what it writes (`Function.attrs[MUTATES]`: state, or an input).
+        leaves of the result, then the new values of what it writes (`FunctionExpr.attrs[MUTATES]`: state, or an input).
     inputs: names of the input tensors, in order: paths such as `x` or `batch.0`.
     signature: the Python signature of the traced function, to bind calls by name.
     state: (name, array) of every array reached without being passed.  random: how many random keys a call draws.
@@ -46,7 +46,7 @@ class Record:
     containers: tuple[Held, ...] = ()
 
     @property
-    def main(self) -> Function:
+    def main(self) -> FunctionExpr:
         return self.module.main
 
 
@@ -125,7 +125,7 @@ def record(
     all_params = (*params, *(s.var for s in trace.state.values()), *((trace.key,) if trace.key else ()))
     mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}
     traced = scope.function
-    main = Function(all_params, traced.body, {MUTATES: mutates} if mutates else {}, "main", traced.span)
+    main = FunctionExpr(all_params, traced.body, {MUTATES: mutates} if mutates else {}, "main", traced.span)
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,

@@ -180,7 +180,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class RelayFunction:
     """A function, also a closure over variables around it. `attrs` has `Primitive`, `Composite` and the like."""
 
     params: tuple[Var, ...]
@@ -256,7 +256,7 @@ Expr: TypeAlias = (
     | TupleGetItem
     | Let
     | If
-    | Function
+    | RelayFunction
     | RefCreate
     | RefRead
     | RefWrite
@@ -273,7 +273,7 @@ EXPRESSIONS = (
     TupleGetItem,
     Let,
     If,
-    Function,
+    RelayFunction,
     RefCreate,
     RefRead,
     RefWrite,
@@ -304,5 +304,5 @@ class TypeDefinition:
 class Program:
     """A Relay module: functions by name without `@` (the entry is "main"), and data types by name."""
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, RelayFunction]
     types: Mapping[str, TypeDefinition]

@@ -10,7 +10,7 @@ from meta.device import CPU, Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
-from meta.ir.expr import ATOMS, Block, Call, Constant, Function, If, Tuple, TupleGetItem, Var, operands
+from meta.ir.expr import ATOMS, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -103,7 +103,7 @@ def _device(var: Var) -> Device:
     return var.type.device if isinstance(var.type, TensorType) else CPU
 
 
-def _moving(main: Function) -> set[Var]:
+def _moving(main: FunctionExpr) -> set[Var]:
     """The parameters that are used as moving statistics of batch normalisations only."""
     used: dict[Var, bool] = {}
     for block in walk_blocks(main):

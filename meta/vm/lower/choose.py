@@ -11,7 +11,7 @@ from typing import Any, cast
 from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
-from meta.ir.expr import Call, Function, GlobalVar, Var, arg_types
+from meta.ir.expr import Call, FunctionExpr, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.type import flat_types
 from meta.ir.visitor import walk
@@ -125,7 +125,7 @@ def choose_all(module: Module, device: Device) -> Choices:
     return choices
 
 
-def _visit(function: Function, choices: Choices) -> None:
+def _visit(function: FunctionExpr, choices: Choices) -> None:
     for binding in walk(function):
         if isinstance(binding.value, Call):
             choices.add(binding.value)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from meta.errors import NotSupportedError
-from meta.ir.expr import Atom, Binding, Block, Call, Constant, Function, GlobalVar, Tuple, Var
+from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, GlobalVar, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
 
 
-def constants_to_params(main: Function) -> tuple[Function, tuple[Constant, ...]]:
+def constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:
     """`main` with a further parameter for each of its constants, and those constants in order."""
     params: dict[Constant, Var] = {}
 
@@ -50,7 +50,7 @@ class _Lifted:
 
 class _Lifter:
     def __init__(self, module: Module) -> None:
-        self.functions: dict[str, Function] = dict(module.functions)
+        self.functions: dict[str, FunctionExpr] = dict(module.functions)
         self.closures: dict[Var, _Lifted] = {}
 
     def fresh(self, name: str) -> str:
@@ -63,7 +63,7 @@ class _Lifter:
     def block(self, block: Block) -> Block:
         bindings: list[Binding] = []
         for b in block.bindings:
-            if isinstance(b.value, Function):
+            if isinstance(b.value, FunctionExpr):
                 self.lift(b.var, b.value)
                 continue
             value = self.call(b.value) if isinstance(b.value, Call) else b.value
@@ -78,7 +78,7 @@ class _Lifter:
         captured = free_vars(block)
         inner = {v: replace(v) for v in captured}
         name = self.fresh("branch")
-        function = Function(tuple(inner.values()), _renamed(block, inner), name=name)
+        function = FunctionExpr(tuple(inner.values()), _renamed(block, inner), name=name)
         self.functions[name] = function
         result = Var("", block.type)
         call = Call(GlobalVar(name, function.type), captured, block.type)
@@ -90,7 +90,7 @@ class _Lifter:
             return call
         return replace(call, op=lifted.function, args=(*call.args, *lifted.captured))
 
-    def lift(self, var: Var, function: Function) -> None:
+    def lift(self, var: Var, function: FunctionExpr) -> None:
         name = self.fresh(function.name or var.name)
         self.functions[name] = function
         captured = tuple(v for v in self._captured(function) if v is not var)
@@ -101,7 +101,7 @@ class _Lifter:
         body = _renamed(self.block(function.body), inner)
         self.functions[name] = replace(function, params=(*function.params, *inner.values()), body=body)
 
-    def _captured(self, function: Function) -> tuple[Var, ...]:
+    def _captured(self, function: FunctionExpr) -> tuple[Var, ...]:
         """The free variables, with those of already lifted closures in place of the closures."""
         out: dict[Var, None] = {}
         for v in free_vars(function):
@@ -121,7 +121,7 @@ def lift_closures(module: Module) -> Module:
     return out
 
 
-def _check_first_order(name: str, function: Function) -> None:
+def _check_first_order(name: str, function: FunctionExpr) -> None:
     for atom in block_reads(function.body):
         if isinstance(atom, Var) and isinstance(atom.type, FunctionType):
             raise NotSupportedError(

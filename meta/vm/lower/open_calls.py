@@ -11,7 +11,7 @@ from meta.device import Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray
 from meta.ir.analysis import leaf_types
-from meta.ir.expr import Call, Function, arg_types
+from meta.ir.expr import Call, FunctionExpr, arg_types
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, tensor_type
 from meta.ir.visitor import walk
@@ -30,7 +30,7 @@ def _static(kind: Type) -> bool:
     return not isinstance(kind, TensorType) or kind.is_static
 
 
-def open_calls(function: Function) -> Iterator[Call]:
+def open_calls(function: FunctionExpr) -> Iterator[Call]:
     """The open calls of a function."""
     return (b.value for b in walk(function) if isinstance(b.value, Call) and is_open(b.value))
 
@@ -61,6 +61,6 @@ def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
     return run
 
 
-def open_sizes(function: Function) -> frozenset[str]:
+def open_sizes(function: FunctionExpr) -> frozenset[str]:
     """The names of sizes that the open calls of a function define."""
     return frozenset(name for call in open_calls(function) for t in leaf_types(call.type) for name in size_names(t))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.ir.analysis import leaf_types
-from meta.ir.expr import MUTATES, Constant, Function
+from meta.ir.expr import MUTATES, Constant, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
 from meta.vm.lower.choose import Choices, choose_all
@@ -28,7 +28,7 @@ class Source:
     device: Device
 
     @property
-    def main(self) -> Function:
+    def main(self) -> FunctionExpr:
         return self.module.main
 
     @property
@@ -45,7 +45,7 @@ def prepare(module: Module, device: Device) -> Source:
     return Source(lifted, constants, choices, _flat_mutates(module.main), device)
 
 
-def _flat_mutates(main: Function) -> dict[int, int]:
+def _flat_mutates(main: FunctionExpr) -> dict[int, int]:
     """MUTATES with the results counted after nested tuples are taken apart."""
     starts: list[int] = []
     total = 0

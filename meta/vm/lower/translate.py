@@ -12,7 +12,7 @@ from meta.backend.tvm.kernel import KernelSpec, prim_func
 from meta.backend.tvm.shape_generic import spec
 from meta.errors import IRError
 from meta.ir.analysis import leaf_types
-from meta.ir.expr import Atom, Block, Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
@@ -57,7 +57,7 @@ class _Lowering:
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
         self.ops: dict[str, str] = {}
-        self.pending: list[tuple[Any, Function]] = []
+        self.pending: list[tuple[Any, FunctionExpr]] = []
 
     def run(self) -> Lowered:
         for name, function in self.module.functions.items():
@@ -68,7 +68,7 @@ class _Lowering:
         lowered = tvm.relax_transform.Normalize()(self.builder.get())
         return Lowered(lowered, self.ops)
 
-    def declare(self, name: str, function: Function) -> Any:
+    def declare(self, name: str, function: FunctionExpr) -> Any:
         """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
         types = RelaxTypes(open_sizes(function))
         params = [tvm.RelaxVar(p.name or "p", types.type(p.type)) for p in function.params]
@@ -79,7 +79,7 @@ class _Lowering:
         self.pending.append((target, function))
         return target
 
-    def function(self, name: str, function: Function) -> Any:
+    def function(self, name: str, function: FunctionExpr) -> Any:
         scope = _Scope(name, RelaxTypes(open_sizes(function)))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(p.name or "p", scope.types.type(p.type))
@@ -139,7 +139,7 @@ class _Lowering:
                 return tvm.RelaxTupleGetItem(self.atom(scope, value.value), value.index)
             case If():
                 return self.conditional(scope, value)
-            case Function():
+            case FunctionExpr():
                 raise IRError("vm", "a closure is left", remedy="lift closures before lowering")
 
     def conditional(self, scope: _Scope, value: If) -> Any:

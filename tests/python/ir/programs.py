@@ -8,7 +8,7 @@ from meta.dim import sym
 from meta.dtype import to_numpy
 from meta.errors import RegistryError, TypeInferenceError, did_you_mean
 from meta.ir.builder import Builder
-from meta.ir.expr import Constant, Function, GlobalVar
+from meta.ir.expr import Constant, FunctionExpr, GlobalVar
 from meta.ir.module import Module
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, tensor_type
@@ -100,7 +100,7 @@ def constant(data, dtype="float32", device="cpu"):
     return Constant(array, tensor_type(array.shape, dtype, device))
 
 
-def build(make, *types, name="main", attrs=None) -> Function:
+def build(make, *types, name="main", attrs=None) -> FunctionExpr:
     """The function that `make(builder, *params)` emits."""
     builder = Builder(span=Span("model.py", 1))
     with builder.function(name, [(f"p{i}", t) for i, t in enumerate(types)], attrs) as scope:

@@ -11,7 +11,7 @@ from meta.ir.expr import (
     Block,
     Call,
     Constant,
-    Function,
+    FunctionExpr,
     GlobalVar,
     If,
     Tuple,
@@ -36,7 +36,7 @@ def call(op, *args, kind=T, **kwargs):
 def program(*values, result=None, params=(X,), attrs=None):
     """A function that binds the values to %v0, %v1, ... and returns the last."""
     bindings = tuple(v if isinstance(v, Binding) else Binding(Var(f"v{i}", v.type), v) for i, v in enumerate(values))
-    return Function(params, Block(bindings, result or bindings[-1].var), attrs or {}, span=Span("net.py", 1))
+    return FunctionExpr(params, Block(bindings, result or bindings[-1].var), attrs or {}, span=Span("net.py", 1))
 
 
 def bound(value, name="a", kind=None):
@@ -214,7 +214,7 @@ def test_deep_programs_are_refused():
         value = If(TRUE, block, Block((), X), SPAN)
         block = Block((Binding(Var("", T), value),), X)
     with pytest.raises(IRError, match=f"depth: blocks nest deeper than {MAX_DEPTH}"):
-        verify(Function((X,), block))
+        verify(FunctionExpr((X,), block))
 
 
 def test_recursion_through_the_module_and_through_closures_is_fine():

@@ -8,7 +8,7 @@ import pytest
 from meta.errors import IRError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.compare import structural_equal, value_key
-from meta.ir.expr import Block, Call, Constant, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from meta.ir.expr import Block, Call, Constant, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.parser import parse_function
 from meta.ir.printer import to_text
 from meta.ir.span import Span
@@ -158,7 +158,7 @@ def test_bodies_of_closures_are_rewritten_and_their_calls_typed_again():
         '%f = fn(%u: Tensor[(2, 3), "float32"]) -> Tensor[(2, 3), "float32"] { %v = softmax(%u) %v }\n'
         "%a = %f(%x)\n %b = norm(%a)\n %b"
     ).body
-    f = Function((x := free_vars(f)[0],), f)
+    f = FunctionExpr((x := free_vars(f)[0],), f)
     half = by_op({"softmax": lambda b, s: s.call_expr(OPS["cast"], (b.value.args[0], "float16"))})
     new = rewrite(f, half)
     verify(new)

@@ -12,7 +12,7 @@ from meta.dim import sym
 from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import run
 from meta.ir.builder import Builder
-from meta.ir.expr import Constant, Function, GlobalVar
+from meta.ir.expr import Constant, FunctionExpr, GlobalVar
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, tensor_type
 
@@ -205,7 +205,7 @@ def test_recursion() -> None:
         scope.ret(builder.if_(ops.greater(n, 0), again, lambda: x))
     with builder.function("main", [("x", x_type), ("n", n_type)]) as main:
         main.ret(builder.call_function(itself, main.params))
-    functions: dict[str, Function] = {"main": main.function, "countdown": scope.function}
+    functions: dict[str, FunctionExpr] = {"main": main.function, "countdown": scope.function}
     result = check(Module(functions), meta.array(np.array([1.0, 3.0], "float32")), meta.array(np.array(5, "int64")))
     np.testing.assert_array_equal(result.numpy(), [32.0, 96.0])
 

@@ -17,10 +17,9 @@ from meta.ir.promotion import promoted_dtype
 from meta.ir.type import tensor_type
 
 Expr = Any
-Function = Callable[..., Expr]
 
 
-def per_element(name: str, function: Function, tensors: Sequence[bool]) -> Callable[..., Any]:
+def per_element(name: str, function: Callable[..., Expr], tensors: Sequence[bool]) -> Callable[..., Any]:
     """The compute of an elementwise operator. tensors: for each argument, whether it is an operand."""
 
     def run(*args: Any, out: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from meta.frontend.relay.convert.values import Ref, Value
 from meta.ir.builder import BlockScope, Builder
-from meta.ir.expr import Atom, Function, Var
+from meta.ir.expr import Atom, FunctionExpr, Var
 from meta.ir.type import TupleType
 from meta.tracing import recording
 from meta.tracing.symbol import Symbol
@@ -23,7 +23,7 @@ class Emission:
 
     def __init__(self) -> None:
         self.builder = Builder(caller_spans=False)
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, FunctionExpr] = {}
         self.references: list[Ref] = []
         # Local functions by what they were emitted for, one dict for each open block.
         self._closures: list[dict[tuple[Any, ...], Var]] = [{}]

@@ -108,7 +108,7 @@ class Evaluator:
                 return self.joined(tuple(frame.get(field) for field in node.fields), node.place)
             case ast.Constant():
                 return constant(constant_value(node))
-            case ast.Function():
+            case ast.RelayFunction():
                 return Closure(node, frame)
             case ast.GlobalVar():
                 return self.functions.named(node)

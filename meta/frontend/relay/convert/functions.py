@@ -23,7 +23,7 @@ from meta.frontend.relay.convert.values import (
     is_tensors,
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
-from meta.ir.expr import Binding, Block, Function, GlobalVar, Tuple, Var
+from meta.ir.expr import Binding, Block, FunctionExpr, GlobalVar, Tuple, Var
 from meta.ir.type import FunctionType, Type
 
 Evaluate = Callable[[ast.Expr, Frame], Value]
@@ -98,7 +98,7 @@ class Functions:
                 count += 1
                 name = f"{closure.name}_{count}"
             self._emitted[key] = GlobalVar(name, FunctionType(types, result))
-            functions[name] = Function((), Block((), Tuple(())))  # reserves the name until the body is complete
+            functions[name] = FunctionExpr((), Block((), Tuple(())))  # reserves the name until the body is complete
             with self.emission.module_function():
                 functions[name] = self._body(closure, dict(enumerate(types)), (), name)
         return self._emitted[key]
@@ -120,7 +120,7 @@ class Functions:
 
     def _body(
         self, closure: Closure, types: Mapping[int, Type], fixed: tuple[tuple[int, Value], ...], name: str
-    ) -> Function:
+    ) -> FunctionExpr:
         """The function for parameters of these types and for these values of the others, by position."""
         function = closure.function
         params = [Var(identifier(function.params[i].name), kind) for i, kind in types.items()]

@@ -39,9 +39,9 @@ def operators(program: ast.Program) -> tuple[OperatorUse, ...]:
     )
 
 
-def _reachable(program: ast.Program) -> list[ast.Function]:
+def _reachable(program: ast.Program) -> list[ast.RelayFunction]:
     """ "main", and the functions that it calls directly or through others."""
-    reached: dict[str, ast.Function] = {}
+    reached: dict[str, ast.RelayFunction] = {}
     stack = ["main"] if "main" in program.functions else list(program.functions)
     while stack:
         name = stack.pop()

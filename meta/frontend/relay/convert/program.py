@@ -45,7 +45,7 @@ class _Request:
     """What to convert: a program, values and shapes of parameters of its main, and its name."""
 
     program: ast.Program
-    main: ast.Function
+    main: ast.RelayFunction
     params: Arrays
     shapes: Shapes
     source: str
@@ -102,7 +102,7 @@ def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
     return Imported(module, tuple(names))
 
 
-def _result(evaluator: Evaluator, main: ast.Function, frame: Frame) -> Value:
+def _result(evaluator: Evaluator, main: ast.RelayFunction, frame: Frame) -> Value:
     """The result of main, with conditionals for Choices between tensors."""
     try:
         return evaluator.branches.forced(evaluator.evaluate(main.body, frame), main.place)
@@ -166,7 +166,7 @@ def _form(kind: Type) -> Value:
     return tuple(map(_form, kind.fields)) if isinstance(kind, TupleType) else None
 
 
-def _check_result(main: ast.Function, value: Value) -> None:
+def _check_result(main: ast.RelayFunction, value: Value) -> None:
     """Check the result against its declared type: a mismatch means that an operator was misunderstood."""
     if isinstance(main.result, ast.UnknownType) or fits(main.result, value_type(value)):
         return

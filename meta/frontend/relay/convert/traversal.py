@@ -20,7 +20,7 @@ def nodes(root: ast.Expr) -> Iterator[ast.Expr]:
         stack.extend(reversed(children(node)))
 
 
-def mentions(root: ast.Function, var: ast.Var) -> bool:
+def mentions(root: ast.RelayFunction, var: ast.Var) -> bool:
     """Whether a function reads `var`."""
     return any(node is var for node in nodes(root))
 
@@ -32,7 +32,7 @@ def children(node: ast.Expr) -> tuple[ast.Expr, ...]:
             return (node.value, node.body)
         case ast.If():
             return (node.condition, node.then, node.otherwise)
-        case ast.Function():
+        case ast.RelayFunction():
             return (node.body,)
         case ast.Match():
             return (node.value, *(body for _, body in node.clauses))

@@ -48,7 +48,7 @@ class Frame:
 class Closure:
     """A function and its enclosing frame. name: of a function of the module.  recursive: whether it calls itself."""
 
-    function: ast.Function
+    function: ast.RelayFunction
     frame: Frame | None
     name: str = ""
     recursive: bool = False

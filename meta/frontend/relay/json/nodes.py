@@ -93,7 +93,7 @@ def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[.
 def _module(node: Node, functions: Any, types: Any) -> ast.Program:
     members = node.mapping(functions)
     for name, value in members.items():
-        if not isinstance(value, ast.Function):
+        if not isinstance(value, ast.RelayFunction):
             kind = value.kind if isinstance(value, ast.Opaque) else type(value).__name__
             raise node.error(
                 f"function @{name} is a {kind}", "a function of Relay; save the module before it is lowered"
@@ -181,7 +181,7 @@ def _if(node: Node, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
 def _function(node: Node, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
     variables = tuple(node.var(each) for each in node.items(params))
     plain = {name: none_if_empty(plain_attribute(value)) for name, value in node.mapping(attrs).items()}
-    return ast.Function(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
+    return ast.RelayFunction(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
 
 
 @_node("DictAttrs", "__dict__")

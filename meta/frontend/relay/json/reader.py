@@ -20,6 +20,6 @@ def parse(text: str, source: str = "") -> Program:
     value: Any = Builder(graph).value(graph.root)
     if isinstance(value, ast.Program):
         return value
-    if isinstance(value, ast.Function):
+    if isinstance(value, ast.RelayFunction):
         return ast.Program({"main": value}, {})
     raise graph.error(f"a {graph.kind(graph.root)}", "a module or a function", graph.root)

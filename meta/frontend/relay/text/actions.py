@@ -38,7 +38,7 @@ class Actions(ExpressionActions):
 
     def __init__(self, metadata: Metadata) -> None:
         super().__init__(metadata)
-        self.functions: dict[str, ast.Function] = {}
+        self.functions: dict[str, ast.RelayFunction] = {}
         self.definitions: dict[str, ast.TypeDefinition] = {}
         self.free: list[ast.Var] = []
 
@@ -52,8 +52,8 @@ class Actions(ExpressionActions):
         """A text that is one expression: the function itself, or the body of one over its free variables."""
         version, body = children
         self._version(version)
-        if not isinstance(body, ast.Function) or self.free:
-            body = ast.Function(tuple(self.free), body, place=_expression_place(body))
+        if not isinstance(body, ast.RelayFunction) or self.free:
+            body = ast.RelayFunction(tuple(self.free), body, place=_expression_place(body))
         self.functions["main"] = body
         return self._program()
 
@@ -136,12 +136,12 @@ class Actions(ExpressionActions):
     def virtual_device(self, children: list[Any]) -> None:
         """Devices in the program are ignored."""
 
-    def _function(self, signature: Signature, body: ast.Expr, place: ast.Place) -> ast.Function:
+    def _function(self, signature: Signature, body: ast.Expr, place: ast.Place) -> ast.RelayFunction:
         self.symbols.close()
         type_params, params, attrs, result = signature
-        return ast.Function(params, body, result, type_params, attrs, place)
+        return ast.RelayFunction(params, body, result, type_params, attrs, place)
 
-    def function(self, children: list[Any]) -> ast.Function:
+    def function(self, children: list[Any]) -> ast.RelayFunction:
         token, signature, body = children
         return self._function(signature, body, token_place(token))
 

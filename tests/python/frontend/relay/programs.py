@@ -15,7 +15,7 @@ VECTOR = ast.TensorType((2,), "float32")
 FLOAT = ast.TensorType((), "float32")
 
 
-def main(text: str) -> ast.Function:
+def main(text: str) -> ast.RelayFunction:
     return read(text).functions["main"]
 
 

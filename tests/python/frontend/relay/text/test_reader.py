@@ -32,8 +32,8 @@ def test_functions_with_attributes_and_type_parameters() -> None:
 def test_closures_and_tuples() -> None:
     function = main((DATA / "functions.relay").read_text())
     scale, pick = lets(function.body)
-    assert isinstance(scale.value, ast.Function)
-    assert isinstance(pick.value, ast.Function)
+    assert isinstance(scale.value, ast.RelayFunction)
+    assert isinstance(pick.value, ast.RelayFunction)
     assert pick.value.type_params == ("A", "B")
     assert pick.value.result == ast.TupleType((ast.NamedType("A"), ast.NamedType("B")))
     product = scale.value.body
@@ -50,7 +50,7 @@ def test_closures_and_tuples() -> None:
     assert isinstance(single, ast.Tuple)
     assert single.fields == (result.fields[0],)
     assert isinstance(result.fields[4], ast.Call)
-    assert isinstance(result.fields[4].callee, ast.Function)
+    assert isinstance(result.fields[4].callee, ast.RelayFunction)
 
 
 def test_bindings_of_the_graph_are_shared() -> None:
@@ -81,7 +81,7 @@ def test_control_flow() -> None:
     assert isinstance(loop.then.body.callee, ast.GlobalVar)
     assert loop.then.body.callee.name == "loop"
     fact, outer, effect = lets(program.functions["main"].body)
-    assert isinstance(fact.value, ast.Function)
+    assert isinstance(fact.value, ast.RelayFunction)
     assert isinstance(fact.value.body, ast.If)
     recursive = fact.value.body.otherwise
     assert isinstance(recursive, ast.Call)
