@@ -57,8 +57,18 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
+def named_leaves(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a nest of tuples, lists and dicts, in order, each with its path (`x.0.weight`)."""
+    if is_leaf(value):
+        yield name, value
+        return
+    container = _items(value)
+    for key, item in container[1] if container else ():
+        yield from named_leaves(item, is_leaf, _path(name, key))
+
+
 def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
-    """The leaves of `value`, each with its path (`x.0.weight`), and the tree that rebuilds the nest.
+    """The `named_leaves` of `value`, and the tree that rebuilds the nest.
 
     The tree stores values that are neither leaves nor containers."""
     if is_leaf(value):
@@ -70,11 +80,15 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
     leaves: list[tuple[str, Any]] = []
     children: list[Tree] = []
     for key, item in items:
-        inner, child = flatten(item, is_leaf, f"{name}.{key}" if name else str(key))
+        inner, child = flatten(item, is_leaf, _path(name, key))
         leaves += inner
         children.append(child)
     keys = tuple(key for key, _ in items) if kind == "dict" else ()
     return leaves, Tree(kind, tuple(children), keys, type(value) if kind == "namedtuple" else None)
+
+
+def _path(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)
 
 
 def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:

@@ -30,6 +30,7 @@ from meta.frontend.relay.api import imported
 from meta.frontend.relay.convert.program import Imported
 from meta.interpreter.run import run as interpret
 from meta.ir.printer import to_text
+from meta.tree import leaves_of
 
 TOLERANCE = 1e-5
 STAGES = ("text", "json", "run", "vm")
@@ -95,9 +96,7 @@ def expectations(case: Case) -> tuple[dict[str, np.ndarray[Any, Any]], list[np.n
 
 
 def flat(value: Any) -> list[np.ndarray[Any, Any]]:
-    if isinstance(value, (tuple, list)):
-        return [leaf for field in value for leaf in flat(field)]  # pyright: ignore[reportUnknownVariableType]
-    return [value.numpy()]
+    return [leaf.numpy() for leaf in leaves_of(value)]
 
 
 def difference(actual: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any, Any]]) -> str:

@@ -16,6 +16,7 @@ from meta.ir.expr import Call, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk
 from meta.op.registry import Op
+from meta.tree import named_leaves
 
 _NAMED = 8
 """The most inputs drawn at random that are listed."""
@@ -171,10 +172,7 @@ def _read(path: str, name: str) -> Any:
 
 def _show(name: str, value: Any) -> None:
     """A line for each tensor of the result, and its values."""
-    if isinstance(value, tuple):
-        for i, field in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            _show(f"{name}.{i}", field)
-        return
-    values: Any = value.numpy()
-    shown = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
-    print(f"{name}: {value.type!r}\n{shown}")
+    for path, tensor in named_leaves(value, lambda v: not isinstance(v, tuple), name):
+        values: Any = tensor.numpy()
+        shown = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
+        print(f"{path}: {tensor.type!r}\n{shown}")

@@ -97,7 +97,9 @@ def _is_symbol(value: Any) -> bool:
 
 
 def _raw_key(args: tuple[Any, ...]) -> Any:
-    """A key for arguments as they came, None when there is none (symbols, unhashable values)."""
+    """A key for arguments as they came, None when there is none (symbols, unhashable values).
+
+    Not meta.tree: it runs in every call within a scope."""
     parts: list[Any] = [modes.dialects]
     for arg in args:
         if isinstance(arg, NDArray):
@@ -196,7 +198,7 @@ def _remember(cache: dict[Any, Runner], key: Any, run: Runner) -> None:
 
 def device_of(args: tuple[Any, ...], out: Type) -> Device:
     """Where a call runs: where its first tensor is, else where its result shall be."""
-    tensor = first_tensor(tuple(map(as_type, args))) or first_tensor(tuple(flat_types((out,))))
+    tensor = first_tensor((*map(as_type, args), out))
     if tensor is None:
         raise ArgumentError("dispatch", "no tensor among arguments and results")
     return tensor.device

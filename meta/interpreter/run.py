@@ -64,7 +64,7 @@ def run(module: Module | FunctionExpr, *inputs: Any, entry: str = "main") -> Any
     names = [p.name for p in function.params]
     if len(inputs) != len(names):
         raise ArgumentError(entry, f"{len(inputs)} inputs", f"{len(names)}: {', '.join(names)}")
-    values = [_value(x) for x in inputs]
+    values: list[Any] = [map_leaves(_value, x) for x in inputs]
     with _plain():
         return _Interpreter(program).run(function, values, entry)
 
@@ -98,8 +98,6 @@ def _type_of(value: Any) -> Type:
 
 
 def _value(x: Any) -> Any:
-    if isinstance(x, tuple):
-        return tuple(map(_value, x))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(x, FunctionExpr):
         return Closure(x, {})
     return x if isinstance(x, (NDArray, Closure)) else asarray(x)

@@ -5,7 +5,7 @@ builder                          writing IR binding by binding, which tracing an
 printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
 visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining
 compare                          equality, digests and keys by content
-analysis                         last uses, leaves of types, call graph, operator counts
+analysis                         last uses, call graph, operator counts
 verifier                         the rules of well-formed IR; verifier_rules are the functions behind them
 """
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Var
 from meta.ir.module import Module
-from meta.ir.type import TupleType, Type
 from meta.ir.visitor import called_globals, free_vars, reads, walk
 
 
@@ -38,13 +37,6 @@ def dying(node: FunctionExpr | Block) -> tuple[tuple[Var, ...], ...]:
     for i, binding in enumerate(block.bindings):
         out[last.get(binding.var, i)].append(binding.var)
     return tuple(map(tuple, out[:-1]))
-
-
-def leaf_types(kind: Type) -> tuple[Type, ...]:
-    """The types of the tensors (and functions) that a value is made of, nested tuples flattened."""
-    if isinstance(kind, TupleType):
-        return tuple(leaf for field in kind.fields for leaf in leaf_types(field))
-    return (kind,)
 
 
 def call_graph(module: Module) -> dict[str, frozenset[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
 from meta.dtype import itemsize
+from meta.tree import leaves_of
 
 
 class TensorType:
@@ -111,14 +112,13 @@ class Value:
 Type = TensorType | TupleType | FunctionType | Value
 
 
-def flat_types(args: Sequence[Any]) -> list[TensorType]:
+def leaf_types(kind: Type) -> tuple[Type, ...]:
+    """The types of the tensors (and functions) that a value is made of, nested tuples flattened."""
+    if isinstance(kind, TupleType):
+        return tuple(leaf for field in kind.fields for leaf in leaf_types(field))
+    return (kind,)
+
+
+def flat_types(args: Iterable[Any]) -> list[TensorType]:
     """The tensor types in a nest of arguments or result types, in order."""
-    out: list[TensorType] = []
-    for arg in args:
-        if isinstance(arg, TensorType):
-            out.append(arg)
-            continue
-        fields = getattr(arg, "fields", arg)
-        if isinstance(fields, tuple):
-            out.extend(flat_types(fields))  # pyright: ignore[reportUnknownArgumentType]
-    return out
+    return [t for leaf in leaves_of(tuple(args)) for t in leaf_types(leaf) if isinstance(t, TensorType)]

@@ -13,6 +13,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, TraceError, did_you_mean
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
+from meta.tree import flatten, named_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -95,7 +96,7 @@ class Model:
 
     def children(self) -> Iterator[tuple[str, Model]]:
         """Direct sub-models with their names; names in lists and dicts are `list.0`, `dict.key`."""
-        return _named_instances(Model, self.__dict__)
+        return named_leaves(self.__dict__, _is_model)
 
     def models(self, prefix: str = "") -> Iterator[tuple[str, Model]]:
         """This model, named "", and all its sub-models with dotted names."""
@@ -114,7 +115,7 @@ class Model:
 
     def _direct_arrays(self) -> Iterator[tuple[str, NDArray]]:
         """The model's arrays with their names, without those of sub-models."""
-        return _named_instances(NDArray, self.__dict__)
+        return named_leaves(self.__dict__, _is_array)
 
     def _containers(self) -> Iterator[Any]:
         """The lists and dicts in the public attributes; `__setattr__` does not see them change."""
@@ -122,7 +123,8 @@ class Model:
 
     def named_parameters(self) -> Iterator[tuple[str, NDArray]]:
         """Floating-point arrays that are not buffers, with dotted names."""
-        buffers = {id(x) for _, m in self.models() for name in m._buffers for x in _arrays(m.__dict__[name])}
+        values = [m.__dict__[name] for _, m in self.models() for name in m._buffers]
+        buffers = {id(x) for _, x in named_leaves(values, _is_array)}
         return ((n, x) for n, x in self.named_state() if id(x) not in buffers and is_float(x.dtype))
 
     def parameters(self) -> list[NDArray]:
@@ -219,19 +221,12 @@ def _is_unchanged(old: Any, new: Any) -> bool:
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
 
 
-def _named_instances(cls: type[T], value: Any, name: str = "") -> Iterator[tuple[str, T]]:
-    """The objects of a class in nested lists, tuples and dicts, with dotted names."""
-    if isinstance(value, cls):
-        yield name, value
-    elif isinstance(value, (list, tuple, dict)):
-        items: Any = value.items() if isinstance(value, dict) else enumerate(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        for key, item in items:
-            yield from _named_instances(cls, item, f"{name}.{key}" if name else str(key))
+def _is_model(value: Any) -> bool:
+    return isinstance(value, Model)
 
 
-def _arrays(value: Any) -> list[NDArray]:
-    """The arrays in nested lists, tuples and dicts."""
-    return [x for _, x in _named_instances(NDArray, value)]
+def _is_array(value: Any) -> bool:
+    return isinstance(value, NDArray)
 
 
 def _containers(value: Any) -> Iterator[Any]:
@@ -246,12 +241,6 @@ def _containers(value: Any) -> Iterator[Any]:
 
 def _convert(value: Any, device: Device | str | None, dtype: Any) -> Any:
     """`value` with its arrays moved to `device` and floating ones converted to `dtype`; unchanged without arrays."""
-    if isinstance(value, NDArray):
-        return value.detach().to(device=device, dtype=dtype if is_float(value.dtype) else None)
-    if not _arrays(value):
-        return value
-    if isinstance(value, dict):
-        return {key: _convert(item, device, dtype) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    sequence: Any = value
-    rebuild: Any = getattr(sequence, "_make", sequence.__class__)  # named tuples have _make
-    return rebuild([_convert(item, device, dtype) for item in sequence])
+    arrays, tree = flatten(value, _is_array)
+    moved = (x.detach().to(device=device, dtype=dtype if is_float(x.dtype) else None) for _, x in arrays)
+    return tree.build(moved) if arrays else value

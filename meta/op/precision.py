@@ -12,13 +12,13 @@ operator that updates arguments and has no `amp_args` is not cast. Calls with a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.errors import ArgumentError, did_you_mean
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, flat_types
 from meta.op.registry import AMP_RULES, Amp, Op, get
 
 CASTABLE = ("float16", "bfloat16", "float32")
@@ -39,7 +39,7 @@ def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[st
     rule = overrides.get(op.name, op.amp)
     if rule == "keep":
         return None
-    data = list(_tensors(tuple(types[i] for i in data_positions(op))))
+    data = flat_types(types[i] for i in data_positions(op))
     operands = [t for t in data if t.dtype in CASTABLE]
     if not operands or any(t.dtype == "float64" for t in data):
         return None
@@ -78,11 +78,3 @@ def _weight(t: TensorType) -> tuple[int, int]:
     """Order by size, wider dtypes winning among equals; a symbolic size counts as larger than any number."""
     size = t.size
     return (size if isinstance(size, int) else 1 << 62, dtypes.itemsize(t.dtype))
-
-
-def _tensors(types: tuple[Any, ...]) -> Iterator[TensorType]:
-    for t in types:
-        if isinstance(t, TensorType):
-            yield t
-        elif isinstance(t, tuple):
-            yield from _tensors(t)  # pyright: ignore[reportUnknownArgumentType]

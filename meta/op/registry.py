@@ -20,6 +20,7 @@ from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import TensorType, Type
 from meta.schema._dsl import Schema
+from meta.tree import map_leaves
 
 Amp = Literal["always", "never", "infer", "keep"]
 AMP_RULES: tuple[str, ...] = get_args(Amp)
@@ -87,14 +88,12 @@ class Op:
 
 def as_type(arg: Any) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
-    if isinstance(arg, TensorType):
-        return arg
-    arg_type = getattr(arg, "type", None)
-    if isinstance(arg_type, TensorType):
-        return arg_type
-    if isinstance(arg, (tuple, list)):
-        return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return arg
+    return map_leaves(_leaf_type, arg)
+
+
+def _leaf_type(leaf: Any) -> Any:
+    kind = leaf if isinstance(leaf, TensorType) else getattr(leaf, "type", None)
+    return kind if isinstance(kind, TensorType) else leaf
 
 
 _ops: dict[str, Op] = {}

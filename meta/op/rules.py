@@ -12,7 +12,7 @@ from meta import dtype as dtypes
 from meta.dim import Dim, Shape, product, same_dim
 from meta.errors import DeviceError, TypeInferenceError
 from meta.ir.promotion import ScalarOrType, promoted_dtype
-from meta.ir.type import TensorType, tensor_type
+from meta.ir.type import TensorType, flat_types, tensor_type
 
 
 def require(condition: bool, problem: str, expected: str = "", remedy: str = "") -> None:
@@ -182,15 +182,8 @@ def broadcast_type(*args: ScalarOrType, dtype: str | None = None) -> TensorType:
 
 
 def first_tensor(args: Iterable[object]) -> TensorType | None:
-    """The first tensor type among `args` (lists are searched too), None when there is none."""
-    for arg in args:
-        if isinstance(arg, TensorType):
-            return arg
-        if isinstance(arg, tuple):
-            tensor = first_tensor(arg)  # pyright: ignore[reportUnknownArgumentType]
-            if tensor is not None:
-                return tensor
-    return None
+    """The first tensor type among `args` (lists and tuple types are searched too), None when there is none."""
+    return next(iter(flat_types(args)), None)
 
 
 def resolve_reshape(old: Shape, new: Shape) -> Shape:

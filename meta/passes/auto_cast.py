@@ -28,6 +28,7 @@ from meta.op.precision import check_policy, data_positions, needs_cast, target_d
 from meta.op.registry import Amp, Op, get
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass
+from meta.tree import map_leaves
 
 
 def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None) -> Pass:
@@ -136,14 +137,12 @@ class _Caster:
         return self.values.get(atom, atom) if isinstance(atom, Var) else atom
 
     def argument(self, arg: Any) -> Any:
-        if is_atom(arg):
-            return self.atom(arg)
-        return tuple(map(self.argument, arg)) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownArgumentType]
+        return map_leaves(lambda leaf: self.atom(leaf) if is_atom(leaf) else leaf, arg)
 
     def casted(self, arg: Any, dtype: str) -> Any:
-        if isinstance(arg, tuple):
-            return tuple(self.casted(a, dtype) for a in arg)  # pyright: ignore[reportUnknownVariableType]
-        return self.cast(arg, dtype) if needs_cast(getattr(arg, "type", None), dtype) else arg
+        return map_leaves(
+            lambda leaf: self.cast(leaf, dtype) if needs_cast(getattr(leaf, "type", None), dtype) else leaf, arg
+        )
 
     def cast(self, atom: Atom, dtype: str) -> Atom:
         source = self.widened.get(atom)

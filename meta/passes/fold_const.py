@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.dim import is_static
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
 from meta.interpreter.run import evaluate
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom, is_atom_list
 from meta.ir.literal import to_array
-from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.ir.visitor import Scope
 from meta.op.registry import Op
 from meta.passes.manager import rewrite_pass
@@ -60,10 +59,9 @@ def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> A
 
 def _size(kind: Type) -> int | None:
     """Elements of the largest tensor of a value, None for symbolic sizes."""
-    if isinstance(kind, TupleType):
-        sizes = [_size(f) for f in kind.fields]
-        return None if None in sizes else max((s for s in sizes if s is not None), default=0)
-    return int(kind.size) if isinstance(kind, TensorType) and is_static(kind.shape) else None
+    sizes = [t.size if isinstance(t, TensorType) else None for t in leaf_types(kind)]
+    known = [size for size in sizes if isinstance(size, int)]
+    return max(known, default=0) if len(known) == len(sizes) else None
 
 
 def _small(kind: Type, allowed: int) -> bool:

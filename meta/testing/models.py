@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.device import Device
 from meta.eager.ndarray import NDArray
-from meta.tree import flatten
+from meta.tree import named_leaves
 
 
 def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
@@ -34,4 +34,4 @@ def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: fl
 
 
 def _leaves(result: Any) -> list[Any]:
-    return [leaf for _, leaf in flatten(result, lambda value: isinstance(value, NDArray))[0]]
+    return [leaf for _, leaf in named_leaves(result, lambda value: isinstance(value, NDArray))]

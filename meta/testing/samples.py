@@ -18,6 +18,7 @@ from meta.errors import MetaError
 from meta.ir.type import TensorType, tensor_type
 from meta.op.registry import Op, get
 from meta.schema._types import TensorLike
+from meta.tree import flatten, leaves_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,20 +197,13 @@ class _Typed(TensorLike):
 
 
 def _map(value: Any, function: Callable[[T, str], Any], path: str) -> Any:
-    if isinstance(value, T):
-        return function(value, path)
-    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):  # pyright: ignore[reportUnknownVariableType]
-        return [_map(v, function, f"{path}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return value
+    tensors, tree = flatten(value, lambda leaf: isinstance(leaf, T), path)
+    return tree.build(iter([function(tensor, name) for name, tensor in tensors]))
 
 
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[T]:
     """Every `T` among the arguments."""
-    out: list[T] = []
-    for value in (*args, *kwargs.values()):
-        items = value if isinstance(value, (list, tuple)) else (value,)  # pyright: ignore[reportUnknownVariableType]
-        out.extend(item for item in items if isinstance(item, T))  # pyright: ignore[reportUnknownVariableType]
-    return out
+    return [leaf for leaf in leaves_of((*args, *kwargs.values())) if isinstance(leaf, T)]
 
 
 def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -29,7 +29,7 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.type import TensorType, TupleType
+from meta.ir.type import TensorType, TupleType, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.op.grad.rule import GradRule, gradient_rules
 from meta.tracing.emitter import recording
@@ -126,9 +126,7 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
 
 
 def _floating(kind: Any) -> bool:
-    if isinstance(kind, TupleType):
-        return any(map(_floating, kind.fields))
-    return isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
+    return any(isinstance(t, TensorType) and dtypes.is_float(t.dtype) for t in leaf_types(kind))
 
 
 # --- one rule a kind of value ----------------------------------------------------------------------------------------

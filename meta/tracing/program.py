@@ -20,7 +20,7 @@ from meta.tracing.emitter import emitting
 from meta.tracing.staleness import Held, revision
 from meta.tracing.state import Trace
 from meta.tracing.symbol import Symbol
-from meta.tree import Tree, flatten
+from meta.tree import Tree, flatten, named_leaves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,7 @@ _WIDEST = 1000
 
 
 def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
-    for path, leaf in flatten(value, _is_searched_as_one, name)[0]:
+    for path, leaf in named_leaves(value, _is_searched_as_one, name):
         if isinstance(leaf, NDArray):
             yield id(leaf), path
         elif not isinstance(leaf, (tuple, list, dict)):

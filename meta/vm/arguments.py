@@ -13,7 +13,7 @@ from meta.interpreter.run import check_inputs
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.schema._types import TensorLike
-from meta.tree import Tree, flatten
+from meta.tree import Tree, flatten, named_leaves
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:
@@ -79,8 +79,7 @@ def flatten_call(
 def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ArgumentError for an array of another library, which would silently become a constant of the program."""
     named = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
-    foreign, _ = flatten(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike))
-    for name, value in foreign:
+    for name, value in named_leaves(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike)):
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(
             "vm",

@@ -7,7 +7,7 @@ long. A declaration or compute that needs numbers gets a kernel for the static s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
 from meta.ir.promotion import promoted_dtype
 from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.tree import map_leaves
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -65,8 +66,8 @@ def _build_with_vectors(
                 operands[i] = tensor_type((len(values[name]),), "int64", call.device)
                 vectors.add(i)
     symbols = _SizeSymbols(tell_length=False)
-    args = tuple(arg if i in vectors else _symbolic_argument(arg, symbols) for i, arg in enumerate(operands))
-    outs = tuple(t.with_shape(symbols.shape(t.shape)) for t in call.outputs())
+    args = tuple(arg if i in vectors else _map_types(symbols.renamed, arg) for i, arg in enumerate(operands))
+    outs = tuple(map(symbols.renamed, call.outputs()))
     shared = build(_kernel_spec(payload, call, args, outs))
     lifted = replace(call, args=tuple(operands))
     positions = tuple(sorted(vectors.union(scalars)))
@@ -113,7 +114,7 @@ def _kernel_spec(
     return KernelSpec(
         name=call.op.name,
         compute=payload.compute,
-        args=tuple(map(_argument_spec, args)),
+        args=_map_types(_tensor_spec, args),
         outs=tuple(map(_tensor_spec, outs)),
         pattern=payload.pattern or call.op.pattern,
         target=call.device.kind,
@@ -127,7 +128,7 @@ def _symbolic_types(payload: TEImplementation, call: CallInfo) -> tuple[tuple[An
     names = call.op.schema.names
     with unify() as tied:
         args = tuple(
-            symbols.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _symbolic_argument(arg, symbols)
+            symbols.shape(arg) if name in payload.sizes and isinstance(arg, tuple) else _map_types(symbols.renamed, arg)
             for name, arg in zip(names, call.args, strict=True)
         )
         outs = flat_types((call.op.infer(args),))
@@ -136,16 +137,15 @@ def _symbolic_types(payload: TEImplementation, call: CallInfo) -> tuple[tuple[An
             for name, arg in zip(names, args, strict=True)
         )
 
-        def merge_ties(value: Any) -> Any:
-            if isinstance(value, TensorType):
-                return value.with_shape(tuple(find(d, tied) for d in value.shape))
-            return tuple(map(merge_ties, value)) if _is_list(value) else value
+        def merge_ties(t: TensorType) -> TensorType:
+            return t.with_shape(tuple(find(d, tied) for d in t.shape))
 
-        return tuple(map(merge_ties, args)), tuple(map(merge_ties, outs))
+        return _map_types(merge_ties, args), tuple(map(merge_ties, outs))
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and isinstance(value[0], TensorType)  # pyright: ignore[reportUnknownArgumentType]
+def _map_types(function: Callable[[TensorType], Any], args: Any) -> Any:
+    """The arguments with `function(type)` in place of each tensor type."""
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, TensorType) else leaf, args)
 
 
 class _SizeSymbols:
@@ -158,20 +158,11 @@ class _SizeSymbols:
     def shape(self, shape: Shape) -> Shape:
         return tuple(d if d == 1 else sym(f"{self._prefix(d)}{next(self.number)}") for d in shape)
 
+    def renamed(self, t: TensorType) -> TensorType:
+        return t.with_shape(self.shape(t.shape))
+
     def _prefix(self, d: Dim) -> str:
         return size_name(d) if self.tell_length and isinstance(d, int) else "n"
-
-
-def _symbolic_argument(arg: Any, symbols: _SizeSymbols) -> Any:
-    if isinstance(arg, TensorType):
-        return arg.with_shape(symbols.shape(arg.shape))
-    return tuple(_symbolic_argument(a, symbols) for a in arg) if _is_list(arg) else arg
-
-
-def _argument_spec(arg: Any) -> Any:
-    if isinstance(arg, TensorType):
-        return _tensor_spec(arg)
-    return tuple(map(_tensor_spec, arg)) if _is_list(arg) else arg
 
 
 def _tensor_spec(t: TensorType) -> TensorSpec:

@@ -10,7 +10,7 @@ from meta.device import CPU, Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
-from meta.ir.expr import ATOMS, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, operands
+from meta.ir.expr import Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, operands
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -19,6 +19,7 @@ from meta.model.model import Model
 from meta.op.registry import Op
 from meta.passes.inline_calls import inline_calls
 from meta.passes.place import place
+from meta.tree import map_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -161,10 +162,9 @@ class _Replay:
         return isinstance(mean, NDArray) and isinstance(var, NDArray) and any(d != 1 for d in elements)
 
     def argument(self, arg: Any) -> Any:
-        if isinstance(arg, Var):
-            return self.values[arg]
-        if isinstance(arg, Constant):
-            return asarray(to_array(arg.value), arg.type.dtype, arg.type.device)
-        if isinstance(arg, ATOMS):
-            return arg
-        return tuple(self.argument(a) for a in arg) if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
+        return map_leaves(self._leaf, arg)
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, Constant):
+            return asarray(to_array(leaf.value), leaf.type.dtype, leaf.type.device)
+        return self.values[leaf] if isinstance(leaf, Var) else leaf

@@ -10,10 +10,9 @@ from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray
-from meta.ir.analysis import leaf_types
 from meta.ir.expr import Call, FunctionExpr, arg_types
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type, tensor_type
+from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.op.rules import first_tensor

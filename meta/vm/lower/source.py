@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
-from meta.ir.analysis import leaf_types
 from meta.ir.expr import MUTATES, Constant, FunctionExpr
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type
+from meta.ir.type import TensorType, Type, leaf_types
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.lift import constants_to_params, lift_closures
 from meta.vm.lower.open_calls import open_calls, register

@@ -11,11 +11,11 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import KernelSpec, prim_func
 from meta.backend.tvm.shape_generic import spec
 from meta.errors import IRError
-from meta.ir.analysis import leaf_types
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
-from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.type import TensorType, TupleType, Type, leaf_types
+from meta.tree import leaves_of
 from meta.vm.lower.choose import Choice, Choices, packed_name
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.types import RelaxTypes, unsized
@@ -222,10 +222,4 @@ class _Lowering:
 
 
 def _tensors(args: tuple[Any, ...]) -> list[Atom]:
-    out: list[Atom] = []
-    for arg in args:
-        if isinstance(arg, tuple):
-            out.extend(a for a in arg if isinstance(a, (Var, Constant)))  # pyright: ignore[reportUnknownVariableType]
-        elif isinstance(arg, (Var, Constant)):
-            out.append(arg)
-    return out
+    return [leaf for leaf in leaves_of(args) if isinstance(leaf, (Var, Constant))]

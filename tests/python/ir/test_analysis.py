@@ -1,8 +1,8 @@
 """Last uses, call graphs and counts, on programs small enough to check by hand."""
 
-from meta.ir.analysis import call_graph, dying, last_uses, leaf_types, op_counts, reachable
+from meta.ir.analysis import call_graph, dying, last_uses, op_counts, reachable
 from meta.ir.parser import parse, parse_function
-from meta.ir.type import TupleType
+from meta.ir.type import TupleType, leaf_types
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, T, build, lookup
 
 CHAIN = "%a = softmax(%x)\n %b = softmax(%a)\n %c = add(%a, %b)\n %d = softmax(%c)\n %unused = softmax(%d)\n %d"

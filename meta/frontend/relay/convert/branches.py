@@ -21,6 +21,7 @@ from meta.frontend.relay.convert.values import (
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.expr import Block, If
 from meta.tracing.symbol import Symbol
+from meta.tree import map_leaves
 
 Branch = Callable[[], Value]
 
@@ -52,11 +53,12 @@ class Branches:
 
     def forced(self, value: Value, place: ast.Place) -> Value:
         """A value whose Choices between tensors are emitted as conditionals. Raises OpaqueError for other Choices."""
-        if isinstance(value, Choice):
-            return self.distribute(value, lambda each: self.forced(each, place), place)
-        if isinstance(value, tuple):
-            return tuple(self.forced(field, place) for field in value)  # pyright: ignore[reportUnknownVariableType]
-        return value
+
+        def force(leaf: Value) -> Value:
+            is_choice = isinstance(leaf, Choice)
+            return self.distribute(leaf, lambda each: self.forced(each, place), place) if is_choice else leaf
+
+        return map_leaves(force, value)
 
     def distribute(self, choice: Choice, function: Callable[[Value], Value], place: ast.Place) -> Value:
         """`function` of the value that a choice selects."""

@@ -25,6 +25,7 @@ from meta.frontend.relay.convert.values import (
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.expr import Binding, Block, FunctionExpr, GlobalVar, Tuple, Var
 from meta.ir.type import FunctionType, Type
+from meta.tree import leaves_of
 
 Evaluate = Callable[[ast.Expr, Frame], Value]
 
@@ -145,9 +146,7 @@ def _result_type(closure: Closure, args: tuple[Value, ...], place: ast.Place) ->
 
 
 def _has_data(value: Value) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_has_data, value))  # pyright: ignore[reportUnknownArgumentType]
-    return isinstance(value, (Data, Choice, Ref, ast.ConstructorRef))
+    return any(isinstance(leaf, (Data, Choice, Ref, ast.ConstructorRef)) for leaf in leaves_of(value))
 
 
 def _recursive_functions(program: ast.Program) -> frozenset[str]:

@@ -18,10 +18,9 @@ from meta.frontend.relay.convert.operator_use import check_operators
 from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
 from meta.frontend.relay.convert.values import Frame, OpaqueError, Value, check_tensors, identifier, rebuilt
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
-from meta.ir.analysis import leaf_types
 from meta.ir.expr import Var
 from meta.ir.module import Module
-from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.tracing import recording
 from meta.tracing.symbol import Symbol
 

@@ -11,6 +11,7 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.errors import UnsupportedError, located
 from meta.ir.expr import Constant
 from meta.tracing.symbol import Symbol
+from meta.tree import leaves_of, map_leaves
 
 Value = Any
 """A Symbol, a tuple of Values, an instance of a class below, or an ast.OpRef or ast.ConstructorRef."""
@@ -88,19 +89,11 @@ class OpaqueError(Exception):
 
 def leaves(value: Value) -> list[Symbol]:
     """The tensors of nested tuples, in order. Raises OpaqueError for any other value among them."""
-    out: list[Symbol] = []
-    _collect(value, out)
-    return out
-
-
-def _collect(value: Value, out: list[Symbol]) -> None:
-    if isinstance(value, Symbol):
-        out.append(value)
-    elif isinstance(value, tuple):
-        for field in value:  # pyright: ignore[reportUnknownVariableType]
-            _collect(field, out)
-    else:
-        raise OpaqueError(value)
+    tensors = list(leaves_of(value))
+    for leaf in tensors:
+        if not isinstance(leaf, Symbol):
+            raise OpaqueError(leaf)
+    return tensors
 
 
 def is_tensors(value: Value) -> bool:
@@ -123,7 +116,7 @@ def check_tensors(value: Value, place: ast.Place, subject: str) -> None:
 
 def rebuilt(form: Value, tensors: Iterator[Any]) -> Value:
     """Nested tuples of the structure of `form`, with `tensors` as leaves."""
-    return tuple(rebuilt(field, tensors) for field in form) if isinstance(form, tuple) else next(tensors)  # pyright: ignore[reportUnknownVariableType]
+    return map_leaves(lambda _: next(tensors), form)
 
 
 def scalar_value(value: Symbol) -> int | float | bool | None:
