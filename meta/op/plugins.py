@@ -1,0 +1,87 @@
+"""Plugins: what installed packages add to meta, declared as entry points.
+
+A package names a function, or a module, in its metadata:
+
+    [project.entry-points."meta.dialects"]
+    mine = "my_package.dialect:register"
+
+`load` imports it, and calls it if it is callable, once in a process and only when something is looked up that a plugin
+could have added. Looking up the entry points of all installed packages costs 2 to 4 ms.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from threading import RLock
+
+DIALECTS = "meta.dialects"
+"""The group of plugins that register dialects."""
+OPERATORS = "meta.operators"
+"""The group of plugins that define operators."""
+
+
+class PluginWarning(UserWarning):
+    """An installed plugin that cannot be loaded; everything else works without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point of an installed package. failure: why it could not be loaded, "" for a loaded one."""
+
+    group: str
+    name: str
+    target: str
+    package: str
+    failure: str = ""
+
+
+_lock = RLock()
+_started: set[str] = set()
+_loaded: dict[str, tuple[Plugin, ...]] = {}
+
+
+def load(group: str) -> tuple[Plugin, ...]:
+    """Load the plugins of a group at the first call in a process, in the order of their packages and names.
+
+    Returns what was loaded; while a plugin is being loaded, its own calls return (). A plugin that raises gives a
+    PluginWarning that names its package, and the others are loaded."""
+    plugins = _loaded.get(group)
+    if plugins is not None:
+        return plugins
+    with _lock:
+        if group in _started:
+            return _loaded.get(group, ())
+        _started.add(group)
+        return _loaded.setdefault(group, tuple(map(_load, _entry_points(group))))
+
+
+def _entry_points(group: str) -> list[EntryPoint]:
+    """The entry points of a group, by package and name."""
+    return sorted(entry_points(group=group), key=lambda point: (_package(point), point.name))
+
+
+def _package(point: EntryPoint) -> str:
+    """Name and version of the distribution that declares an entry point."""
+    distribution = point.dist
+    return f"{distribution.name} {distribution.version}" if distribution else "an unknown package"
+
+
+def _load(point: EntryPoint) -> Plugin:
+    plugin = Plugin(point.group, point.name, point.value, _package(point))
+    try:
+        target = point.load()
+        if callable(target):
+            target()
+    # Code of a package that meta knows nothing about: whatever it raises must not stop a call of another operator.
+    except Exception as error:  # noqa: BLE001
+        failure = f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"[plugins] '{point.name}' ({point.value}) of {plugin.package} in {point.group} raised {failure}; expected "
+            "a module, or a function without parameters, that registers it; update or uninstall the package",
+            PluginWarning,
+            stacklevel=2,
+        )
+        return Plugin(point.group, point.name, point.value, plugin.package, failure)
+    return plugin
