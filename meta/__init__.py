@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from meta.functional.select import searchsorted as searchsorted
     from meta.functional.select import unique as unique
     from meta.model.model import Model as Model
+    from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect
+    from meta.op.registration import register_dialect as register_dialect
+    from meta.op.registration import unregister_dialect as unregister_dialect
     from meta.tracing import trace as trace
 
 _HOMES: dict[str, str] = {
@@ -64,6 +67,9 @@ _HOMES: dict[str, str] = {
     "use_stream": "meta.backend.cuda.streams",
     "no_grad": "meta.autograd.api",
     "trace": "meta.tracing",
+    "dialect": "meta.op.dispatch",
+    "register_dialect": "meta.op.registration",
+    "unregister_dialect": "meta.op.registration",
     "with_dialect": "meta.op.dispatch",
     "affine_grid": "meta.functional.image",
     "einsum": "meta.functional.einsum",

@@ -8,7 +8,8 @@ from functools import cache
 
 from meta.errors import DeviceError
 
-_NAME = re.compile(r"(cpu|cuda)(?::(\d+)|\((\d+)\))?")
+KINDS: tuple[str, ...] = ("cpu", "cuda")
+_NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d+)|\((\d+)\))?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

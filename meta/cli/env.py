@@ -9,7 +9,9 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from meta import __version__
-from meta.op.dispatch import DIALECTS, dialect
+from meta.device import KINDS
+from meta.op import plugins
+from meta.op.dispatch import BUILT_IN, dialect, dialect_names
 
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "cuda-bindings", "nvidia-cudnn-frontend")
 _EXTRAS = {"torch": "torch", "cuda-bindings": "cuda"}
@@ -29,12 +31,23 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {name:24} {_version(name)}")
     missing = {kind: reason for kind, reason in (("cuda", _cuda_refusal()),) if reason}
     print("devices")
-    for kind in ("cpu", "cuda"):
+    for kind in KINDS:
         print(f"  {kind:24} {f'off: {missing[kind]}' if kind in missing else 'on'}")
     print("dialects")
-    for name in DIALECTS:
+    for name in dialect_names():
         print(f"  {name:24} {_dialect_state(name, missing)}")
+    _print_plugins()
     return 0
+
+
+def _print_plugins() -> None:
+    """The entry points of installed packages, if there are any."""
+    found = [each for group in (plugins.DIALECTS, plugins.OPERATORS) for each in plugins.load(group)]
+    if found:
+        print("plugins")
+    for each in found:
+        state = f"off: {each.failure}" if each.failure else "on"
+        print(f"  {each.name:24} {state} ({each.target} of {each.package}, {each.group})")
 
 
 def _cuda_refusal() -> str | None:
@@ -51,7 +64,7 @@ def _version(name: str) -> str:
 
 
 def _dialect_state(name: str, missing: Mapping[str, str]) -> str:
-    if find_spec(f"meta.op.dialect.{name}") is None:
+    if name in BUILT_IN and find_spec(f"meta.op.dialect.{name}") is None:
         return "off: not part of this version"
     entry = dialect(name)
     reason = entry.unavailable()

@@ -2,8 +2,8 @@
 
 A generated function looks up `run = cache[argument types and attributes]` and calls it. Everything that happens once -
 binding and normalising arguments, type inference, dispatch, building the kernel - happens here, and ends by putting a
-runner into that dictionary. Traced symbols, active scopes (dialect preference, autocast, observers) and scalar
-operands also come here.
+runner into that dictionary, which every change of the operator's implementations empties. Traced symbols, active scopes
+(dialect preference, autocast, observers) and scalar operands also come here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from marshal import dumps
 from operator import is_
+from threading import Lock
 from typing import Any, cast
 
 from meta.backend.memory import allocation
@@ -22,7 +23,8 @@ from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
 from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
 from meta.modes import modes, scopes
-from meta.op.dispatch import CallInfo, Kernel, choose
+from meta.op.dispatch import CallInfo, Kernel, choose, load_family
+from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type
 from meta.op.rules import first_tensor
 from meta.schema._types import TensorLike
@@ -36,7 +38,7 @@ CACHE_LIMIT = 4096
 class OpState:
     """The runners of one operator."""
 
-    __slots__ = ("fast", "normal", "op", "scoped")
+    __slots__ = ("fast", "normal", "op", "revision", "scoped")
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -46,9 +48,38 @@ class OpState:
         """Runners by (raw arguments, dialect preference)."""
         self.normal: dict[Any, Runner] = {}
         """Those of `scoped` whose raw arguments were in normal form."""
+        self.revision = 0
+        """How often the implementations of the operator have changed."""
+
+    def forget(self) -> None:
+        """Drop the runners; those that are being built are not remembered."""
+        with _lock:
+            self.revision += 1
+            for cache in (self.fast, self.scoped, self.normal):
+                cache.clear()
+
+    def remember(self, cache: dict[Any, Runner], key: Any, run: Runner, revision: int) -> None:
+        """Put a runner into one of the dictionaries, unless the implementations have changed since `revision`."""
+        if key is None:
+            return
+        with _lock:
+            if revision != self.revision:
+                return
+            if len(cache) >= CACHE_LIMIT:
+                cache.clear()
+            cache[key] = run
 
 
 _states: dict[str, OpState] = {}
+_lock = Lock()
+
+
+def _forget_runners(op: str | None) -> None:
+    for op_state in list(_states.values()) if op is None else filter(None, [_states.get(op)]):
+        op_state.forget()
+
+
+on_change(_forget_runners)
 
 
 def state(op: Op) -> OpState:
@@ -78,11 +109,13 @@ def invoke(op_state: OpState, *args: Any) -> Any:
                 "arrays, outside of tracing",
                 "return it from the traced function",
             )
-        run = _prepare(op_state, args, raw)
+        load_family(op.family)  # its registrations are no changes
+        revision = op_state.revision
+        run = _prepare(op_state, args, raw, revision)
         if not callable(run):
             return run
         if raw is not None and all(map(is_, args, raw_args)):
-            _remember(op_state.normal, raw, run)
+            op_state.remember(op_state.normal, raw, run, revision)
     result = run(*[args[i] for i in op.schema.tensor_positions])
     if any_tracked(args):
         # A cached runner takes raw arguments; gradients take them in normal form.
@@ -155,7 +188,7 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
     )
 
 
-def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any) -> Any:
+def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any, revision: int) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
     op = op_state.op
     types = tuple(map(as_type, args))
@@ -166,9 +199,9 @@ def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any) -> Any:
         run = _resolving(op_state, args)
     else:
         run = runner(CallInfo(op, types, out, device_of(args, out)))
-    _remember(op_state.scoped, raw, run)
+    op_state.remember(op_state.scoped, raw, run, revision)
     if not scopes.active and not _has_scalar(op, args):
-        _remember(op_state.fast, fast_key(op, args), run)
+        op_state.remember(op_state.fast, fast_key(op, args), run, revision)
     return run
 
 
@@ -186,14 +219,6 @@ def _resolving(op_state: OpState, args: tuple[Any, ...]) -> Runner:
         return invoke(op_state, *resolve(*full))
 
     return run
-
-
-def _remember(cache: dict[Any, Runner], key: Any, run: Runner) -> None:
-    if key is None:
-        return
-    if len(cache) >= CACHE_LIMIT:
-        cache.clear()
-    cache[key] = run
 
 
 def device_of(args: tuple[Any, ...], out: Type) -> Device:

@@ -1,200 +1,149 @@
 """Dialects: backends that implement operators, and the choice between them.
 
 A dialect implements a base operator with an `Implementation`: a priority (plevel), checkers of the argument types, and
-a payload for its `kernel` function. The highest plevel that accepts a call wins; `with_dialect` replaces that order.
-`explain` lists the reason of every choice.
+a payload for its `kernel` function. The highest plevel that accepts a call wins, of equal ones the dialect that was
+registered later; `with_dialect` replaces that order. `explain` lists the reason of every choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from threading import RLock
-from typing import Any
 
-from meta.device import Device
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
-from meta.ir.type import TensorType, Type, flat_types
 from meta.modes import modes, scoped
-from meta.op import crossover
+from meta.op import plugins
+from meta.op.implementation import BUILT_IN as BUILT_IN
+from meta.op.implementation import CallInfo as CallInfo
+from meta.op.implementation import Checker as Checker
+from meta.op.implementation import Dialect as Dialect
+from meta.op.implementation import Implementation as Implementation
+from meta.op.implementation import Kernel as Kernel
+from meta.op.implementation import implementations_of, on_change
 from meta.op.registry import Op
 
-Kernel = Callable[..., Any]
-"""`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
-lists flattened, absent ones and Python scalars left out."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CallInfo:
-    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
-
-    op: Op
-    args: tuple[Any, ...]
-    out: Type
-    device: Device
-
-    def tensors(self) -> tuple[TensorType, ...]:
-        """The types of the inputs a kernel is called with."""
-        return tuple(flat_types(self.args))
-
-    def outputs(self) -> tuple[TensorType, ...]:
-        """The types of the results."""
-        return tuple(flat_types((self.out,)))
-
-    def bind(self) -> dict[str, Any]:
-        """Arguments by name."""
-        return dict(zip(self.op.schema.names, self.args, strict=True))
-
-
-Checker = Callable[[CallInfo], str | None]
-"""None to accept, else the reason to refuse."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Implementation:
-    """One dialect's implementation of one operator.
-
-    payload: what the dialect's `kernel` function makes a kernel from.
-    accepts: whether it can run a call, by the argument types.
-    confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
-    eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
-    """
-
-    op: str
-    dialect: Dialect
-    plevel: int
-    payload: Any
-    accepts: Checker | None = None
-    confirm: Checker | None = None
-    eager_only: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.dialect.name}.{self.op}"
-
-    def refusal(self, call: CallInfo) -> str | None:
-        """Why this implementation does not take `call`, None when it does."""
-        off = self.dialect.unavailable()
-        if off:
-            return f"off: {off}"
-        if call.device.kind not in self.dialect.devices:
-            return f"not on {call.device.kind}"
-        reason = self.accepts(call) if self.accepts else None
-        if reason is None and modes.dialects is None:
-            reason = crossover.refusal(self.dialect.name, call)
-        return self.confirm(call) if reason is None and self.confirm else reason
-
-
-@dataclass(eq=False)
-class Dialect:
-    """A backend: its devices, whether it is available, its default plevel, and how it makes kernels.
-
-    probe: None when usable on this machine, else the reason; called once.
-    kernel: (implementation, call) -> Kernel.
-    private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
-        graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
-    """
-
-    name: str
-    devices: frozenset[str]
-    plevel: int
-    probe: Callable[[], str | None]
-    kernel: Callable[[Implementation, CallInfo], Kernel]
-    private_memory: Callable[[Device], Callable[[], AbstractContextManager[Any]]] | None = None
-    _reason: list[str | None] = field(default_factory=list[str | None])
-
-    def unavailable(self) -> str | None:
-        if not self._reason:
-            self._reason.append(self.probe())
-        return self._reason[0]
-
-    def implement(
-        self,
-        op: str,
-        payload: Any,
-        *,
-        plevel: int | None = None,
-        accepts: Checker | None = None,
-        confirm: Checker | None = None,
-        eager_only: bool = False,
-    ) -> Implementation:
-        """Register an implementation of `op`; raises RegistryError for a second one, or an equal plevel."""
-        level = self.plevel if plevel is None else plevel
-        implementation = Implementation(op, self, level, payload, accepts, confirm, eager_only)
-        others = _implementations.setdefault(op, [])
-        for other in others:
-            if other.dialect is self or other.plevel == level:
-                raise RegistryError(
-                    "registry",
-                    f"{implementation.name} at plevel {level} meets {other.name} at {other.plevel}",
-                    "one implementation a dialect and distinct plevels",
-                )
-        others.append(implementation)
-        others.sort(key=lambda i: -i.plevel)
-        return implementation
-
-
-DIALECTS: tuple[str, ...] = ("cudnn", "torch", "tvm", "reference")
-"""Packages under meta/op/dialect, each with a `DIALECT` and one module per family, imported when a call of that family
-is first dispatched."""
-
-_implementations: dict[str, list[Implementation]] = {}
+_registered: dict[str, Dialect] = {}
+"""Dialects from outside of this package."""
 _loaded_families: set[str] = set()
 _lock = RLock()
 
 
 def load_family(family: str) -> None:
-    """Import the modules that usable dialects have for a family of operators."""
+    """Import the modules of usable dialects for a family of operators, and the dialects of installed packages."""
     if family in _loaded_families:
         return
+    plugins.load(plugins.DIALECTS)  # outside of the lock, which a plugin in another thread may wait for
     with _lock:
-        for name in DIALECTS:
+        for name in BUILT_IN:
             package = f"meta.op.dialect.{name}"
-            if find_spec(package) is None or dialect(name).unavailable():
+            if find_spec(package) is None or find_spec(f"{package}.{family}") is None:
                 continue
-            if find_spec(f"{package}.{family}") is not None:
+            if dialect(name).unavailable() is None:
                 import_module(f"{package}.{family}")
         _loaded_families.add(family)
 
 
+def _load_again(op: str | None) -> None:
+    """Load the families again after a change of all operators: a dialect may have become usable."""
+    if op is None:
+        _loaded_families.clear()
+
+
+on_change(_load_again)
+
+
+def dialect_names() -> tuple[str, ...]:
+    """The names of all dialects: those of this package, then those of installed packages and of the program."""
+    plugins.load(plugins.DIALECTS)
+    return (*BUILT_IN, *_registered)
+
+
 def dialect(name: str) -> Dialect:
     """The dialect called `name`; raises RegistryError, with near names."""
-    if name not in DIALECTS:
+    if name in BUILT_IN:
+        return import_module(f"meta.op.dialect.{name}").DIALECT
+    if name not in _registered:
+        plugins.load(plugins.DIALECTS)
+    found = _registered.get(name)
+    if found is None:
+        names = dialect_names()
         raise RegistryError(
             "with_dialect",
             f"no dialect is called {name!r}",
-            f"one of {', '.join(DIALECTS)}",
-            did_you_mean(name, DIALECTS),
+            f"one of {', '.join(names)}",
+            did_you_mean(name, names) if isinstance(name, str) else "",  # pyright: ignore[reportUnnecessaryIsInstance]
         )
-    return import_module(f"meta.op.dialect.{name}").DIALECT
+    return found
+
+
+def add_dialect(added: Dialect) -> None:
+    """Make a dialect known by its name. Raises RegistryError when the name is taken."""
+    with _lock:
+        if added.name in BUILT_IN or added.name in _registered:
+            raise RegistryError(
+                "register_dialect",
+                f"a dialect called '{added.name}' exists already",
+                "a new name",
+                f"take another one, or call meta.unregister_dialect({added.name!r}) first"
+                if added.name in _registered
+                else "",
+            )
+        _registered[added.name] = added
+
+
+def is_registered(which: Dialect) -> bool:
+    """Whether this very dialect, of those from outside of this package, is known."""
+    return _registered.get(which.name) is which
+
+
+def remove_dialect(name: str) -> None:
+    """Remove a dialect and its implementations. Raises RegistryError for an unknown one and one of this package."""
+    removed = dialect(name)
+    if name in BUILT_IN:
+        raise RegistryError(
+            "unregister_dialect",
+            f"'{name}' is a dialect of meta",
+            "one that register_dialect returned",
+            f'to leave it out, lower its priority: meta.dialect("{name}").set_plevel(0)',
+        )
+    with _lock:
+        removed.remove_all()
+        del _registered[name]
 
 
 def implementations(op: Op) -> list[Implementation]:
     """All implementations of `op`, highest plevel first."""
     load_family(op.family)
-    return _implementations.get(op.name, [])
+    return implementations_of(op.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An implementation and why it was refused (None: it accepts)."""
+    """An implementation and why it was refused (None: it accepts).
+
+    rank: how it is ordered among the others with its plevel, "" if there is none."""
 
     implementation: Implementation
     refusal: str | None
+    rank: str = ""
+
+    @property
+    def priority(self) -> str:
+        """`plevel 10`, with its rank."""
+        return ", ".join(filter(None, (f"plevel {self.implementation.plevel}", self.rank)))
 
     def __str__(self) -> str:
-        i = self.implementation
-        return f"{i.dialect.name} (plevel {i.plevel}): {self.refusal or 'accepts'}"
+        return f"{self.implementation.dialect.name} ({self.priority}): {self.refusal or 'accepts'}"
 
 
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
     """Every implementation of the call's operator, in the order of preference, each with its refusal."""
-    return [
-        Candidate(i, _preference_refusal(i, in_program) or i.refusal(call)) for i in _in_order(implementations(call.op))
-    ]
+    ordered = _in_order(implementations(call.op))
+    return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call), _rank(i, ordered)) for i in ordered]
 
 
 def _in_order(implementations: list[Implementation]) -> list[Implementation]:
@@ -204,37 +153,54 @@ def _in_order(implementations: list[Implementation]) -> list[Implementation]:
     return sorted(implementations, key=lambda i: order.get(i.dialect.name, len(order)))
 
 
+def _rank(i: Implementation, ordered: list[Implementation]) -> str:
+    """Which dialects of the same plevel were registered before, or else after it; "" where names give the order."""
+    if modes.dialects is not None:
+        return ""
+    equal = [other.dialect for other in ordered if other.plevel == i.plevel and other is not i]
+    before = [d.name for d in equal if d.order < i.dialect.order]
+    if before:
+        return f"registered after {', '.join(before)}"
+    return f"registered before {', '.join(d.name for d in equal)}" if equal else ""
+
+
 def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
     if modes.dialects is None:
         if in_program and i.eager_only:
             return "for eager calls only: programs fuse the kernel of another dialect"
-        return "plevel 0: by name only" if i.plevel <= 0 else None
+        return f"plevel {i.plevel}: by name only" if i.plevel <= 0 else None
     if i.dialect.name not in modes.dialects:
         return f"not among with_dialect({list(modes.dialects)})"
     return None
 
 
-def choose(call: CallInfo, *, in_program: bool = False) -> Implementation:
-    """The implementation that runs `call`, eagerly or in a program; raises DispatchError listing every candidate and
-    its reason."""
-    tried = candidates(call, in_program=in_program)
+def choose(call: CallInfo) -> Implementation:
+    """The implementation that runs `call` eagerly; raises DispatchError listing every candidate and its reason."""
+    return accepting(call, candidates(call)).implementation
+
+
+def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
+    """The first of a call's candidates that accepts, of which observers are told; raises DispatchError, with all
+    reasons, if there is none."""
     for candidate in tried:
         if candidate.refusal is None:
             for observer in modes.observers:
                 observer(call, candidate)
-            return candidate.implementation
+            return candidate
     listed = "; ".join(map(str, tried)) or "no dialect implements it"
     shown = ", ".join(f"{k}={v!r}" for k, v in call.bind().items())
     raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown}): {listed}")
 
 
-def with_dialect(names: Sequence[str] | str) -> AbstractContextManager[None]:
+def with_dialect(names: Sequence[str | Dialect] | str | Dialect) -> AbstractContextManager[None]:
     """Only the named dialects, in this order of preference; a context manager and a decorator.
 
+    names: names, or what `dialect` and `register_dialect` return.
     Raises RegistryError for an unknown name, ArgumentError for something other than names."""
-    if not isinstance(names, (str, list, tuple)):
+    if not isinstance(names, (str, Dialect, list, tuple)):
         raise ArgumentError("with_dialect", f"got {type(names).__name__}", "a name, or a list of names")
-    chosen = (names,) if isinstance(names, str) else tuple(names)
+    several = (names,) if isinstance(names, (str, Dialect)) else names
+    chosen = tuple([each.name if isinstance(each, Dialect) else each for each in several])
     for name in chosen:
         dialect(name)
     return scoped("dialects", chosen)

@@ -1,8 +1,6 @@
 """Kernels from functions on torch tensors.
 
-A payload is `function(*args in schema order, *, out)`: it receives torch tensors that share memory with the operands
-and writes its results into `out` (a torch tensor, or a tuple of them). A `Specialised` payload returns, once per call
-type, `function(*inputs, *outputs)` with the other arguments fixed.
+Payloads are as in meta.backend.functions, on torch tensors that share memory with the operands.
 
 A view of a tensor costs 0.6 us (torch.from_dlpack takes 1.6: it looks up devices and streams, which happens here once
 per kernel), so other dialects run tiny problems. Torch records no gradients, because views do not require them.
@@ -12,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from meta.backend.cuda import streams
+from meta.backend.functions import Specialised as Specialised
+from meta.backend.functions import bind
 from meta.device import Device
-from meta.errors import KernelError, MetaError, raised
-from meta.ir.type import flat_types
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -35,16 +32,14 @@ _current_stream: Callable[[int], int] = getattr(
 """Torch's stream on a GPU, as a handle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Specialised:
-    """A payload that builds a function for the arguments of a call."""
-
-    build: Callable[[CallInfo], Callable[..., Any]]
-
-
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
-    function = payload.build(call) if isinstance(payload, Specialised) else _bind_attributes(payload, call)
+    is_built = isinstance(payload, Specialised)
+    return on_torch(payload.build(call) if is_built else bind(payload, call, "its torch implementation"), call)
+
+
+def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
+    """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU."""
     run = _on_views(function, len(call.tensors()) + len(call.outputs()))
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
@@ -72,31 +67,6 @@ def _on_stream(run: Kernel, device: Device) -> Kernel:
             return run(*raw)
 
     return on_stream
-
-
-def _bind_attributes(payload: Callable[..., None], call: CallInfo) -> Callable[..., Any]:
-    """The payload as a function of the inputs and outputs, with the attributes of the call fixed."""
-    counts = [len(flat_types((arg,))) if isinstance(arg, tuple) else int(bool(flat_types((arg,)))) for arg in call.args]
-    arguments, input_count, single = call.args, sum(counts), len(call.outputs()) == 1
-
-    def function(*tensors: Any) -> None:
-        inputs = iter(tensors)
-        args = [_take_inputs(arg, count, inputs) for arg, count in zip(arguments, counts, strict=True)]
-        try:
-            payload(*args, out=tensors[input_count] if single else tensors[input_count:])
-        except MetaError:
-            raise
-        except Exception as error:
-            raise raised(KernelError, call.op.name, "its torch implementation", error) from error
-
-    return function
-
-
-def _take_inputs(arg: Any, count: int, inputs: Any) -> Any:
-    """The next `count` inputs for an argument of tensors; any other argument itself."""
-    if not count:
-        return arg
-    return [next(inputs) for _ in range(count)] if isinstance(arg, tuple) else next(inputs)
 
 
 def private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:

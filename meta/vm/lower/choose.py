@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from meta.backend.tvm.compute import TEImplementation
@@ -15,18 +16,19 @@ from meta.ir.expr import Call, FunctionExpr, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.type import flat_types
 from meta.ir.visitor import walk
-from meta.op.dispatch import CallInfo, Candidate, Implementation, candidates, choose, implementations
+from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
 from meta.op.registry import Op
 from meta.vm.lower.open_calls import is_open
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The implementation that runs calls of one operator on some types, the number of calls, and the candidates of
-    higher priority that refused."""
+    """The implementation that runs calls of one operator on some types, its priority as `explain` words it, the
+    candidates before it, which refused, and the number of calls."""
 
     info: CallInfo
     implementation: Implementation
+    priority: str
     refused: tuple[Candidate, ...]
     calls: int = 1
 
@@ -38,14 +40,15 @@ class Choice:
     @property
     def reason(self) -> str:
         """One line: the priority of the implementation, and the refusals of those before it."""
-        accepted = f"plevel {self.implementation.plevel} accepts"
+        accepted = f"{self.priority} accepts"
         return "; ".join([*(f"{c.implementation.dialect.name} refused: {c.refusal}" for c in self.refused), accepted])
 
 
 def packed_name(choice: Choice) -> str:
-    """The name that a library kernel is called by: equal names mean equal kernels."""
+    """The name that a library kernel is called by: equal names mean equal kernels. An implementation that replaced
+    others in this process has names of its own, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
-    facts = repr((info.args, info.out, info.device))
+    facts = repr((info.args, info.out, info.device, choice.implementation.generation))
     return f"meta.{choice.implementation.name}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
@@ -65,7 +68,7 @@ class Choices:
         counts: dict[int, int] = {}
         for choice in self._by_call.values():
             counts[id(choice)] = counts.get(id(choice), 0) + 1
-        return [Choice(c.info, c.implementation, c.refused, counts[id(c)]) for c in self._by_types.values()]
+        return [replace(c, calls=counts[id(c)]) for c in self._by_types.values()]
 
     def packed(self) -> dict[str, Choice]:
         """The library kernels of the program, by the names that it calls them by."""
@@ -98,13 +101,10 @@ class Choices:
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
         if dialect is not None:
             return self._named(info, dialect)
-        chosen = choose(info, in_program=True)
-        refused: list[Candidate] = []
-        for candidate in candidates(info, in_program=True):
-            if candidate.implementation is chosen:
-                break
-            refused.append(candidate)
-        return Choice(info, chosen, tuple(refused))
+        tried = candidates(info, in_program=True)
+        chosen = accepting(info, tried)
+        refused = tuple(itertools.takewhile(lambda candidate: candidate is not chosen, tried))
+        return Choice(info, chosen.implementation, chosen.priority, refused)
 
     def _named(self, info: CallInfo, dialect: str) -> Choice:
         """The choice where the program names the dialect."""
@@ -112,7 +112,7 @@ class Choices:
             if implementation.dialect.name == dialect:
                 refusal = implementation.refusal(info)
                 if refusal is None:
-                    return Choice(info, implementation, ())
+                    return Choice(info, implementation, f"plevel {implementation.plevel}", ())
                 raise DispatchError(info.op.name, f"the program asks for {dialect}: {refusal}", remedy="dispatch again")
         raise DispatchError(info.op.name, f"the program asks for {dialect}, which does not implement it")
 

@@ -19,7 +19,7 @@ from meta.backend.tvm.kernel import digest
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.vm import lower
-from meta.vm.lower.choose import Choice
+from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.source import Source, register_kernels
 from meta.vm.lower.translate import Lowered
 from meta.vm.lower.translate import lower as lower_module
@@ -93,7 +93,7 @@ def cache_key(source: Source, fuse: bool, lowered: Lowered | None) -> str:
 
 def _choice_text(choice: Choice) -> str:
     payload = choice.implementation.payload
-    version = source_key(payload.source) if isinstance(payload, TEImplementation) else ""
+    version = source_key(payload.source) if isinstance(payload, TEImplementation) else packed_name(choice)
     return repr((choice.implementation.name, choice.info.args, choice.info.out, version))
 
 

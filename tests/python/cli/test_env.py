@@ -6,13 +6,13 @@ from importlib import metadata
 import pytest
 
 from meta.cli import main
-from meta.op.dispatch import DIALECTS, dialect
+from meta.op.dispatch import dialect, dialect_names
 
 
 def test_lists_every_dialect_with_its_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    for name in DIALECTS:
+    for name in dialect_names():
         line = next(line for line in reversed(lines) if re.match(rf"  {name} ", line))
         off = dialect(name).unavailable()
         assert (f"off: {off}" if off else f"on, plevel {dialect(name).plevel}") in line

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from typing import Any
 
+from meta.backend.functions import take_inputs
 from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
@@ -19,13 +21,14 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
 
     function = implementation.payload
     types = call.tensors()
+    counts = [len(flat_types((arg,))) for arg in call.args]
 
     def run(*tensors: Any) -> None:
         arrays = [to_numpy(x, t.dtype, t.shape, CPU) for x, t in zip(tensors, (*types, *call.outputs()), strict=True)]  # type: ignore[arg-type]
         inputs = iter(arrays[: len(types)])
         with np.errstate(all="ignore"):  # infinities and NaN are ordinary results
             try:
-                results = function(*(_insert_arrays(arg, inputs) for arg in call.args))
+                results = function(*map(take_inputs, call.args, counts, repeat(inputs)))
             except MetaError:
                 raise
             except Exception as error:
@@ -46,14 +49,6 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
         return KernelError(call.op.name, problem, "results of the declared shapes", location=location)
 
     return run
-
-
-def _insert_arrays(arg: Any, inputs: Any) -> Any:
-    """An argument with its tensor types replaced by the next arrays."""
-    count = len(flat_types((arg,)))
-    if not count:
-        return arg
-    return [next(inputs) for _ in range(count)] if isinstance(arg, tuple) else next(inputs)
 
 
 DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel)

@@ -20,7 +20,7 @@ from meta.backend.cudnn.functions import Functions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
-from meta.op import crossover, dispatch
+from meta.op import crossover, dispatch, implementation
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
 from meta.op.registry import as_type, get
@@ -52,7 +52,7 @@ def families() -> Iterator[SimpleNamespace]:
     """The modules of the dialect. Their implementations are removed afterwards, because the dialect is off here."""
     prefix = "meta.op.dialect.cudnn."
     yield SimpleNamespace(**{name: import_module(prefix + name) for name in FAMILIES})
-    for registered in dispatch._implementations.values():
+    for registered in implementation._implementations.values():
         registered[:] = [i for i in registered if i.dialect is not DIALECT]
     for name in FAMILIES:
         sys.modules.pop(prefix + name)
@@ -288,12 +288,12 @@ def test_crossover_limits(made: Any, reason: str | None) -> None:
 
 
 def test_named_dialects_have_no_crossover_limits(families: Any) -> None:
-    softmax = next(i for i in dispatch._implementations["softmax"] if i.dialect is DIALECT)
+    softmax = next(i for i in implementation._implementations["softmax"] if i.dialect is DIALECT)
     available = dispatch.Dialect(DIALECT.name, DIALECT.devices, 0, lambda: None, DIALECT.kernel)
-    few, implementation = call("softmax", t(64, 1000)), replace(softmax, dialect=available)
-    assert str(implementation.refusal(few)).startswith("64000 elements in rows, too few")
+    few, available_softmax = call("softmax", t(64, 1000)), replace(softmax, dialect=available)
+    assert str(available_softmax.refusal(few)).startswith("64000 elements in rows, too few")
     with dispatch.with_dialect("cudnn"):
-        assert implementation.refusal(few) is None
+        assert available_softmax.refusal(few) is None
 
 
 def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:

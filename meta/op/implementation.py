@@ -1,0 +1,313 @@
+"""Implementations of operators by dialects, and the calls that they are asked about.
+
+Every registration, removal, change of a priority or of availability is reported to `on_change`, so that no cached
+choice outlives what it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from threading import RLock
+from typing import Any, TypeVar, overload
+
+from meta.device import Device
+from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
+from meta.ir.type import TensorType, Type, flat_types
+from meta.modes import modes
+from meta.op import crossover
+from meta.op.registry import Op, get
+
+Kernel = Callable[..., Any]
+"""`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
+lists flattened, absent ones and Python scalars left out."""
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallInfo:
+    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
+
+    op: Op
+    args: tuple[Any, ...]
+    out: Type
+    device: Device
+
+    def tensors(self) -> tuple[TensorType, ...]:
+        """The types of the inputs a kernel is called with."""
+        return tuple(flat_types(self.args))
+
+    def outputs(self) -> tuple[TensorType, ...]:
+        """The types of the results."""
+        return tuple(flat_types((self.out,)))
+
+    def bind(self) -> dict[str, Any]:
+        """Arguments by name."""
+        return dict(zip(self.op.schema.names, self.args, strict=True))
+
+
+Checker = Callable[[CallInfo], str | None]
+"""None to accept, else the reason to refuse."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """One dialect's implementation of one operator.
+
+    payload: what the dialect's `kernel` function makes a kernel from.
+    accepts: whether it can run a call, by the argument types.
+    confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
+    eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
+    own_plevel: its priority, None for that of the dialect.
+    generation: how many implementations of the operator the dialect had before in this process.
+    """
+
+    op: str
+    dialect: Dialect
+    payload: Any
+    accepts: Checker | None = None
+    confirm: Checker | None = None
+    eager_only: bool = False
+    own_plevel: int | None = None
+    generation: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.dialect.name}.{self.op}"
+
+    @property
+    def plevel(self) -> int:
+        """Its priority: the highest one that accepts a call runs it, one of 0 or below only inside `with_dialect`."""
+        return self.dialect.plevel if self.own_plevel is None else self.own_plevel
+
+    def refusal(self, call: CallInfo) -> str | None:
+        """Why this implementation does not take `call`, None when it does.
+
+        Raises DispatchError for a checker that raises, or that returns neither None nor a reason."""
+        off = self.dialect.unavailable()
+        if off:
+            return f"off: {off}"
+        if call.device.kind not in self.dialect.devices:
+            return f"not on {call.device.kind}"
+        reason = self._ask(self.dialect.accepts, call) or self._ask(self.accepts, call)
+        if reason is None and modes.dialects is None:
+            reason = crossover.refusal(self.dialect.name, call)
+        return reason or self._ask(self.confirm, call)
+
+    def _ask(self, checker: Checker | None, call: CallInfo) -> str | None:
+        if checker is None:
+            return None
+        try:
+            answer: Any = checker(call)
+        except MetaError:
+            raise
+        except Exception as error:
+            raise raised(DispatchError, self.name, "its check of a call", error) from error
+        if answer is None or (isinstance(answer, str) and answer):
+            return answer
+        raise DispatchError(
+            self.name,
+            f"its check of a call returned {answer!r}",
+            "None to accept the call, or the reason to refuse it as a text",
+            "return None if something else than a reason is true",
+            location=line_of_function(checker) or None,
+        )
+
+
+BUILT_IN: tuple[str, ...] = ("cudnn", "torch", "tvm", "reference")
+"""Dialects of this package: packages under meta/op/dialect, each with a `DIALECT` and one module per family, imported
+when a call of that family is first dispatched."""
+
+_later = count(len(BUILT_IN))
+
+
+@dataclass(eq=False)
+class Dialect:
+    """A backend: its devices, whether it is available, its default plevel, and how it makes kernels.
+
+    probe: None when usable on this machine, else the reason; called once, and again after `refresh`.
+    kernel: (implementation, call) -> Kernel.
+    private_memory: device -> a maker of scopes in which the library allocates from memory of its own, which a CUDA
+        graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
+    accepts: asked about a call before the check of an implementation.
+    order: rank among equal plevels: the later one goes first.
+    """
+
+    name: str
+    devices: frozenset[str]
+    plevel: int
+    probe: Callable[[], str | None]
+    kernel: Callable[[Implementation, CallInfo], Kernel]
+    private_memory: Callable[[Device], Callable[[], AbstractContextManager[Any]]] | None = None
+    accepts: Checker | None = None
+    order: int = -1
+    _reason: list[str | None] = field(default_factory=list[str | None])
+
+    def __post_init__(self) -> None:
+        self.order = BUILT_IN.index(self.name) if self.name in BUILT_IN else next(_later)
+
+    def unavailable(self) -> str | None:
+        """Why this machine cannot use the dialect, None if it can."""
+        if not self._reason:
+            self._reason.append(self._probed())
+        return self._reason[0]
+
+    def _probed(self) -> str | None:
+        try:
+            answer: Any = self.probe()
+        # A probe tries out libraries and devices; whatever that raises tells why the dialect cannot be used.
+        except Exception as error:  # noqa: BLE001
+            return f"its probe raised {type(error).__name__}: {error}"
+        if answer is None or isinstance(answer, str):
+            return answer
+        return f"its probe returned {answer!r}, neither None nor a reason"
+
+    def refresh(self) -> None:
+        """Probe again at the next call, and choose again for every call: after a change of what the probe or a checker
+        reads (a library that was installed, a setting)."""
+        with _lock:
+            self._reason.clear()
+            report_change(None)
+
+    @overload
+    def implement(
+        self, op: str | Callable[..., Any], payload: P, *, plevel: int | None = None, accepts: Checker | None = None,
+        confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
+    ) -> P: ...  # fmt: skip
+
+    @overload
+    def implement(
+        self, op: str | Callable[..., Any], *, plevel: int | None = None, accepts: Checker | None = None,
+        confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
+    ) -> Callable[[P], P]: ...  # fmt: skip
+
+    def implement(
+        self, op: str | Callable[..., Any], payload: Any = None, *, plevel: int | None = None,
+        accepts: Checker | None = None, confirm: Checker | None = None, eager_only: bool = False,
+        override: bool = False,
+    ) -> Any:  # fmt: skip
+        """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
+        return a decorator.
+
+        plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only: see Implementation.
+        override: replace an implementation that the dialect has.
+        Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
+        wrong kind."""
+        name = op if isinstance(op, str) else getattr(op, "__name__", op)
+        operator = get(name).name  # type: ignore[arg-type]  # raises RegistryError for anything but a name
+        self._check_options(operator, plevel, accepts=accepts, confirm=confirm)
+        added = Implementation(operator, self, payload, accepts, confirm, eager_only, plevel)
+
+        def register(payload: Any) -> Any:
+            self._check_payload(operator, payload)
+            _add(replace(added, payload=payload), override)
+            return payload
+
+        return register if payload is None else register(payload)
+
+    def _check_options(self, op: str, plevel: Any, **checkers: Any) -> None:
+        check_plevel(f"{self.name}.{op}", plevel, or_none=True)
+        for what, checker in checkers.items():
+            check_callable(f"{self.name}.{op}", what, checker, "a function of a CallInfo")
+
+    def _check_payload(self, op: str, payload: Any) -> None:
+        """Raise RegistryError for what this dialect makes no kernel from."""
+
+    def remove(self, op: str | Callable[..., Any]) -> None:
+        """Remove the implementation of `op`. Raises RegistryError if there is none."""
+        name = op if isinstance(op, str) else op.__name__
+        with _lock:
+            if all(i.dialect is not self for i in _implementations.get(name, [])):
+                raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
+            _store(name, [i for i in _implementations[name] if i.dialect is not self])
+
+    def set_plevel(self, plevel: int, op: str | Callable[..., Any] | None = None) -> None:
+        """Change the priority of the dialect, which implementations with one of their own keep; or that of its
+        implementation of `op`. Raises RegistryError for anything but an int, or without such an implementation."""
+        check_plevel(self.name, plevel)
+        name = op if op is None or isinstance(op, str) else op.__name__
+        with _lock:
+            if name is None:
+                self.plevel = plevel
+                for each in [n for n, found in _implementations.items() if any(i.dialect is self for i in found)]:
+                    _store(each, _implementations[each])
+                return
+            found = [i for i in _implementations.get(name, []) if i.dialect is self]
+            if not found:
+                raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
+            others = [i for i in _implementations[name] if i.dialect is not self]
+            _store(name, [*others, replace(found[0], own_plevel=plevel)])
+
+    def remove_all(self) -> None:
+        """Remove every implementation of the dialect."""
+        with _lock:
+            for name in [n for n, found in _implementations.items() if any(i.dialect is self for i in found)]:
+                self.remove(name)
+
+
+def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:
+    """Raise RegistryError for a priority that is not an int."""
+    if (plevel is None and or_none) or (isinstance(plevel, int) and not isinstance(plevel, bool)):
+        return
+    raise RegistryError(
+        subject,
+        f"plevel is {plevel!r}",
+        "an int; that of tvm is 10, and one of 0 or below runs only inside with_dialect",
+    )
+
+
+def check_callable(subject: str, what: str, value: Any, expected: str) -> None:
+    """Raise RegistryError for a value that is neither None nor callable."""
+    if value is not None and not callable(value):
+        raise RegistryError(subject, f"{what} is {type(value).__name__} {value!r}", expected)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+_implementations: dict[str, list[Implementation]] = {}
+"""By operator, highest plevel first. The lists are replaced, never changed, because calls read them without a lock."""
+_generations: dict[tuple[str, str], int] = {}
+_listeners: list[Callable[[str | None], None]] = []
+_lock = RLock()
+
+
+def on_change(listener: Callable[[str | None], None]) -> None:
+    """Call `listener(operator)` after every change of an operator's implementations, `listener(None)` after one that
+    concerns all operators."""
+    _listeners.append(listener)
+
+
+def report_change(op: str | None) -> None:
+    """Tell the listeners that implementations of `op`, None for any operator, have changed."""
+    for listener in _listeners:
+        listener(op)
+
+
+def implementations_of(op: str) -> list[Implementation]:
+    """The registered implementations of an operator, highest plevel first, of equal ones the later dialect first."""
+    return _implementations.get(op, [])
+
+
+def _add(added: Implementation, override: bool) -> None:
+    with _lock:
+        others = _implementations.get(added.op, [])
+        if not override and any(i.dialect is added.dialect for i in others):
+            raise RegistryError(
+                added.name,
+                "is registered already",
+                "one implementation of an operator in a dialect",
+                "pass override=True to replace it",
+            )
+        key = (added.dialect.name, added.op)
+        generation = _generations.get(key, -1) + 1
+        _generations[key] = generation
+        kept = [i for i in others if i.dialect is not added.dialect]
+        _store(added.op, [*kept, replace(added, generation=generation)])
+
+
+def _store(op: str, implementations: list[Implementation]) -> None:
+    _implementations[op] = sorted(implementations, key=lambda i: (-i.plevel, -i.dialect.order))
+    report_change(op)
