@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.inspect.sources import PACKAGE, location_of_function, returned_texts, row, unwrapped
 from meta.op import crossover
-from meta.op.dispatch import DIALECTS, Checker, Dialect, Implementation, dialect, implementations
+from meta.op.dispatch import BUILT_IN, Checker, Dialect, Implementation, dialect, implementations
 from meta.op.registry import Op
 
 _GENERIC = (str(PACKAGE / "backend"), str(PACKAGE / "op/dialect/tvm/__init__.py"),
@@ -49,13 +49,13 @@ def kernels(op: Op) -> tuple[Kernel, ...]:
     """The implementations of an operator, highest plevel first; those of dialects that are off last."""
     usable = [_kernel(op, implementation) for implementation in implementations(op)]
     known = {kernel.dialect for kernel in usable}
-    absent = [_absent(op, dialect(name)) for name in DIALECTS if name not in known and dialect(name).unavailable()]
+    absent = [_absent(op, dialect(name)) for name in BUILT_IN if name not in known and dialect(name).unavailable()]
     return (*usable, *(kernel for kernel in absent if kernel is not None))
 
 
 def _kernel(op: Op, implementation: Implementation) -> Kernel:
     on = implementation.dialect
-    checkers = (implementation.accepts, implementation.confirm)
+    checkers = (on.accepts, implementation.accepts, implementation.confirm)
     return Kernel(
         on.name,
         implementation.plevel,

@@ -367,3 +367,9 @@ def test_commands_know_the_dialect(mine: Any, capsys: pytest.CaptureFixture[str]
     assert re.search(r"\n  mine +on, plevel 20, for cpu\n", capsys.readouterr().out)
     main(["explain", "tanh", "(2, 3) float32"])
     assert "mine (plevel 20): accepts" in capsys.readouterr().out
+    main(["op", "tanh"])
+    described = capsys.readouterr().out
+    assert "mine" in described
+    assert re.search(
+        rf"mine, plevel 20, for cpu\s+\S*test_user_dialects.py:{sevens.__code__.co_firstlineno}\n", described
+    )
