@@ -30,6 +30,7 @@ from meta.backend.tvm.schedule.gpu import rows as gpu_rows
 from meta.backend.tvm.schedule.gpu import rules as gpu_rules
 from meta.device import device as device_named
 from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.op.dialect.tvm import pool
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type
 from meta.schema._types import TensorLike
@@ -100,11 +101,12 @@ def _transpose(*shape: int, dtype: str = "float32") -> Sample:
     return Sample("transpose", T(*shape, dtype=dtype), ref=lambda x: x.T.contiguous())
 
 
-def _max_pool(*shape: int) -> Sample:
-    def reference(x: Any, kernel: int, stride: int) -> Any:
-        return torch.nn.functional.max_pool2d(x, kernel, stride)
+def _max_pool(*shape: int, kernel: int = 2, stride: int = 2, padding: int = 0, indices: bool = False) -> Sample:
+    def reference(x: Any, kernel: int, stride: int, padding: int) -> Any:
+        return torch.nn.functional.max_pool2d(x, kernel, stride, padding, return_indices=indices)
 
-    return Sample("max_pool2d", T(*shape), 2, 2, ref=reference)
+    op = "max_pool2d_with_indices" if indices else "max_pool2d"
+    return Sample(op, T(*shape), kernel, stride, padding, ref=reference)
 
 
 def _convolution(*shape: int, to: int = 11, kernel: int = 3) -> Sample:
@@ -258,6 +260,15 @@ def gpu_conditions() -> Iterator[Condition]:
         other = 32 if threads == 256 else 256
         yield Condition(f"separate: {threads} threads per sum", separate, "_choose_sum_threads",
                         lambda block, other=other: other, calls)  # fmt: skip
+    yield Condition("windows: a thread per result up to", separate, "_MAX_WINDOW", 0,
+                    (_max_pool(64, 64, 112, 112, kernel=3, padding=1), _max_pool(64, 64, 112, 112),
+                     _max_pool(8, 64, 14, 14), _max_pool(64, 512, 7, 7, kernel=7)))  # fmt: skip
+    yield Condition("windows: shared by threads from", pool, "_MIN_SHARED_ELEMENTS", NEVER,
+                    (_max_pool(64, 256, 14, 14, kernel=14, indices=True),
+                     _max_pool(64, 64, 56, 56, kernel=56, indices=True)))  # fmt: skip
+    yield Condition("windows: shared by threads below", pool, "_MIN_SHARED_ELEMENTS", 0,
+                    (_max_pool(64, 512, 7, 7, kernel=7, indices=True),
+                     _max_pool(64, 64, 48, 48, kernel=8, stride=8, indices=True)))  # fmt: skip
     yield Condition("product: sums over one axis by tiles", gpu_rules, "_sums_several_axes", lambda block: True,
                     (_matmul(8, 16, 16), _matmul(8, 256, 256), _matmul(16, 64, 1024), _matmul(64, 64, 64),
                      _matmul(128, 512, 128), _batched_matmul(16, 32, 32, 32),

@@ -6,12 +6,14 @@ pooling with indices and its gradient are loops (`schedule.cpu.max_pool`).
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable
+from math import inf, prod
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.schedule.cpu import max_pool as planes
+from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
@@ -22,6 +24,10 @@ compute = Registrar(__file__).compute
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
+_LANES = 32
+"""Threads of a GPU that share a large window: one warp."""
+_MIN_SHARED_ELEMENTS = 128
+"""Elements of a window from which on several threads share it."""
 
 
 def _spatial(shape: Any) -> tuple[int, ...]:
@@ -89,28 +95,89 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
     """The maximum of each window and its flat index: of equal elements the first, of several NaN the last; -1 for a
     window without elements.
 
-    Two reductions: the maximum, then the least rank. A NaN at index k has rank -1 - k, an element equal to the maximum
-    its index, any other element the largest integer. (TVM vectorises reductions of pairs wrongly.)"""
+    On a GPU a thread reduces pairs of a value and its index. Large windows are divided among `_LANES` threads, whose
+    results are reduced in a second step. (On a CPU TVM vectorises reductions of pairs wrongly.)"""
     if kind == "cpu":
         return planes.max_with_indices(x, axes, index)
-    largest = _max(x, axes)
-    r = _reduction_axes(axes)
-    outside, missing = tirx.max_value(index), tirx.const(-1, index)
+    lowest, missing = _lowest(accumulation_dtype(x.dtype)), tirx.const(-1, index)
+    in_order, in_any_order = (
+        te.comm_reducer(combine, lambda *_: (lowest, missing), "max_pair") for combine in (_later, _first_of_equal)
+    )
+    shape, volume = _pooled_shape(x, axes), prod(axis.kernel for axis in axes)
 
-    def rank(n: Any, c: Any, *i: Any) -> Any:
+    def pair(n: Any, c: Any, i: Any, r: list[Any]) -> tuple[Any, Any]:
         position, inside = _element(axes, i, r)
-        value, flat = widen(x(n, c, *position)), _flat_index(position, axes, index)
-        key = tirx.Select(value == largest(n, c, *i), flat, outside)
-        if dtypes.is_float(accumulation_dtype(x.dtype)):
-            key = tirx.Select(tirx.isnan(value), missing - flat, key)
-        return te.min(_where(inside, key, outside), r)
+        flat = _flat_index(position, axes, index)
+        return _where(inside, widen(x(n, c, *position)), lowest), _where(inside, flat, missing)
 
-    def decoded(*i: Any) -> Any:
-        key = ranks(*i)
-        return tirx.Select(key < 0, missing - key, tirx.Select(key == outside, missing, key))
+    if not _divides_windows(axes):
+        r = _reduction_axes(axes)
+        y, indices = te.compute(shape, lambda n, c, *i: in_order(pair(n, c, i, r), r), "max_pool_with_indices")
+        return narrow(y, x.dtype), indices
+    step = te.reduce_axis((0, -(-volume // _LANES)), "step")
 
-    ranks = te.compute(largest.shape, rank, "rank")
-    return narrow(largest, x.dtype), te.compute(largest.shape, decoded, "indices")
+    def part(n: Any, c: Any, *i: Any) -> Any:
+        *window, lane = i
+        element = tirx.min(step * _LANES + lane, volume - 1)  # the last element may be taken several times
+        return in_order(pair(n, c, window, _unravel(element, axes)), step)
+
+    values, places = te.compute((*shape, tirx.IntImm("int64", _LANES)), part, "max_pool_parts")
+    lane = te.reduce_axis((0, _LANES), "lane")
+    y, indices = te.compute(
+        shape, lambda *i: in_any_order((values(*i, lane), places(*i, lane)), lane), "max_pool_with_indices"
+    )
+    return narrow(y, x.dtype), indices
+
+
+_Pair = tuple[Any, Any]
+"""An element and its flat index; -1 is the index of no element."""
+
+
+def _later(a: _Pair, b: _Pair) -> _Pair:
+    """The maximum of two pairs of which b comes after a: of equal values a, of NaN b."""
+    (x, i), (y, j) = a, b
+
+    def takes_b(y: Any) -> Any:
+        return tirx.any(_first(y, x, dtype_of(x)), i < 0)
+
+    return _bind(y, lambda y: tirx.Select(takes_b(y), y, x)), _bind(y, lambda y: tirx.Select(takes_b(y), j, i))
+
+
+def _first_of_equal(a: _Pair, b: _Pair) -> _Pair:
+    """The maximum of two pairs in any order: of equal values the first, of NaN the last.
+
+    As an unsigned number the index -1 is the largest."""
+    (x, i), (y, j) = a, b
+    unsigned = f"u{dtype_of(i)}"
+
+    def takes_b(y: Any) -> Any:
+        larger = tirx.any(y > x, tirx.all(tirx.EQ(y, x), j.astype(unsigned) < i.astype(unsigned)))
+        if not dtypes.is_float(dtype_of(x)):
+            return larger
+        return tirx.any(larger, tirx.all(tirx.isnan(y), tirx.any(tirx.Not(tirx.isnan(x)), j > i)))
+
+    return _bind(y, lambda y: tirx.Select(takes_b(y), y, x)), _bind(y, lambda y: tirx.Select(takes_b(y), j, i))
+
+
+def _bind(value: Any, body: Callable[[Any], Any]) -> Any:
+    """`body` of a variable that holds the value: conditions that load it would be compiled to branches."""
+    variable = tirx.Var("value", dtype_of(value))
+    return tirx.Let(variable, value, body(variable))
+
+
+def _divides_windows(axes: _Axes) -> bool:
+    """Whether several threads share a window: large windows, of which there are few in a plane."""
+    volume, windows_per_plane = prod(axis.kernel for axis in axes), prod(axis.count for axis in axes)
+    return volume >= _MIN_SHARED_ELEMENTS and windows_per_plane * _LANES <= prod(axis.size for axis in axes)
+
+
+def _unravel(element: Any, axes: _Axes) -> list[Any]:
+    """The position in a window of its element of a flat index."""
+    r: list[Any] = []
+    for axis in reversed(axes[1:]):
+        r.insert(0, tirx.floormod(element, axis.kernel))
+        element = tirx.floordiv(element, axis.kernel)
+    return [element, *r]
 
 
 def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:

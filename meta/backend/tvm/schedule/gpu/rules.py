@@ -6,7 +6,7 @@
 | reduce | single row, outer reductions, dlight's Reduction |
 | softmax | single row, outer reductions, dlight's GeneralReduction and Reduction |
 | out_ewise_fusable | small convolutions as rows, dlight's Matmul, GEMV and Reduction |
-| all of them | then outer reductions, rows, elementwise, separate kernels |
+| all of them | before these reductions of pairs; then outer reductions, windows, rows, elementwise, separate kernels |
 
 dlight is TVM's library of untuned GPU schedules. A rule is skipped if it does not apply, if it fails, or if its result
 violates one of `checks`. Separate kernels fit every function.
@@ -26,7 +26,12 @@ from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.gpu.launch import launch_loops
 from meta.backend.tvm.schedule.gpu.rows import schedule_rows, schedule_single_row
-from meta.backend.tvm.schedule.gpu.separate import schedule_outer_reductions, schedule_separately
+from meta.backend.tvm.schedule.gpu.separate import (
+    schedule_outer_reductions,
+    schedule_pairs,
+    schedule_separately,
+    schedule_windows,
+)
 
 _MIN_TILED_ELEMENTS: Final = 1 << 16
 """Elements of a convolution's result from which on there are enough tiles (of 64 x 64) for the GPU."""
@@ -45,7 +50,8 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
     func = launch_loops(func)
     if str(func.body.block.name_hint) != "root":
         return func  # a single hand-written block
-    rules = (*_RULES.get(pattern, ()), schedule_outer_reductions, schedule_rows, schedule_elementwise)
+    general_rules = (schedule_outer_reductions, schedule_windows, schedule_rows, schedule_elementwise)
+    rules = (schedule_pairs, *_RULES.get(pattern, ()), *general_rules)
     with target:
         for rule in rules if not _is_empty(func) else ():
             scheduled = _apply(rule, func, target)
@@ -100,7 +106,7 @@ def _dlight(name: str) -> Rule:
 def _schedule_small_convolution(func: Any, target: Any) -> Any:
     """Rule: a block of threads per row, for static convolutions with too few tiles of 64 x 64 to fill the GPU."""
     reductions = [b for b in blocks.list_blocks(tvm.Schedule(func)) if b.is_reduction]
-    if len(reductions) != 1 or not _sums_several_axes(reductions[0]):
+    if len(reductions) != 1 or len(reductions[0].node.reads) != 2 or not _sums_several_axes(reductions[0]):
         return None
     *rows, columns = reductions[0].extents_of("S") or (1,)
     row_count, length = blocks.volume(rows), blocks.volume(reductions[0].extents_of("R"))

@@ -6,8 +6,8 @@
 | reduction of outer axes | parts in another kernel, see `columns` |
 | other | one thread per result, or per several results of a spatial block |
 
-A spatial block that is the only consumer of a reduction of outer axes, such as the cast or the division after a sum, is
-computed in the threads of that reduction, so that the sums stay in registers.
+A spatial block that is the only consumer of a reduction of outer axes or of pairs, such as the cast or the division
+after a sum, is computed in the threads of that reduction, so that its results stay in registers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _WARP: Final = 32
 _LONG_SUM: Final = 8 * MAX_THREADS
 """Elements from which on the largest block of threads shares a sum."""
 
+_MAX_WINDOW: Final = 64
+"""Elements of a window up to which one thread reduces it."""
+
 
 def schedule_outer_reductions(func: Any, target: Any) -> Any:
     """Rule: separate kernels, for functions of spatial and reduction blocks with a reduction of outer axes."""
@@ -38,20 +41,48 @@ def schedule_outer_reductions(func: Any, target: Any) -> Any:
     return schedule_separately(func)
 
 
+def schedule_pairs(func: Any, target: Any) -> Any:
+    """Rule: separate kernels with one thread per result, for reductions to several values at once, as to a maximum and
+    its index."""
+    del target
+    has_pairs = any(map(_reduces_pairs, blocks.list_blocks(tvm.Schedule(func))))
+    return schedule_separately(func, share_reductions=False) if has_pairs else None
+
+
+def _reduces_pairs(block: Block) -> bool:
+    """Whether the block reduces to several values at once."""
+    return block.is_reduction and len(block.node.writes) > 1
+
+
+def schedule_windows(func: Any, target: Any) -> Any:
+    """Rule: one thread per result, for pooling with small windows. By rows, most threads of a block would be idle."""
+    del target
+    sch = tvm.Schedule(func, error_render_level="fast")
+    inline_producers(sch)
+    all_blocks = blocks.list_blocks(sch)
+    if len(all_blocks) != 1 or not all_blocks[0].is_reduction or len(all_blocks[0].node.reads) != 1:
+        return None
+    elements = blocks.volume(all_blocks[0].extents_of("R"))
+    is_small = elements is not None and elements <= _MAX_WINDOW and not reduces_contiguous_axis(all_blocks[0])
+    return schedule_separately(func, share_reductions=False) if is_small else None
+
+
 def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
     """`func` with one kernel per block. Without `share_reductions`, each result is computed by one thread."""
     sch = tvm.Schedule(func, error_render_level="fast")
     inline_producers(sch)
-    column_sums, others = list[Block](), list[Block]()
+    reductions, others = list[Block](), list[Block]()
     for block in blocks.list_blocks(sch):
         if share_reductions and reduces_outer_axes(block) and blocks.volume(block.extents) != 0:
             unscheduled = split_into_parts(sch, block)
-            column_sums.extend([unscheduled] if unscheduled is not None else [])
+            reductions.extend([unscheduled] if unscheduled is not None else [])
+        elif _reduces_pairs(block):
+            reductions.append(block)
         else:
             others.append(block)
     fused_names = [
         consumer.name
-        for block in column_sums
+        for block in reductions
         for consumer in _schedule_kernel(sch, block, share_reductions, _find_consumer(sch, block))
     ]
     for block in others:
@@ -62,6 +93,10 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
 
 def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: Block | None = None) -> list[Block]:
     """Schedule a block as one kernel; fuses `consumer` if given and possible; returns the fused blocks."""
+    copies = list[Any]()
+    if _reduces_pairs(block):  # the CUDA compiler would store some of the values in each step of the reduction
+        kept_results = range(len(block.node.writes))[1 if consumer is not None else 0 :]
+        copies.extend(sch.cache_write(block.rv, i, "local") for i in kept_results)
     loops = blocks.list_loops(sch, block)
     if not loops and not isinstance(block.node.body, tvm.BufferStore):
         return []  # a hand-written block, which binds its own threads
@@ -81,6 +116,8 @@ def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: B
     sch.reorder(*spatial, *reduced)
     thread_elements = choose_thread_elements(block) if block.is_spatial and consumer is None else 1
     thread = bind_threads(sch, blocks.fuse_loops(sch, spatial), thread_elements)
+    for copy in copies:
+        sch.reverse_compute_at(copy, thread)
     is_fused = consumer is not None and _fuse_consumer(sch, block, consumer, thread)
     if block.is_reduction:
         first_reduction = next((loop.rv for loop in loops if loop.kind == "R"), None)
@@ -91,8 +128,9 @@ def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: B
 
 def _find_consumer(sch: Any, block: Block) -> Block | None:
     """The spatial block that can be fused into `block`, or None: the only reader of its results, each of which it reads
-    once, and a reader of no other block. A result of the function cannot stay in registers, so it has no consumer."""
-    if any(w.same_as(p) for w in block.written_buffers for p in sch.mod["main"].params):
+    once, and a reader of no other block. A result of the function cannot stay in registers, so a block whose first
+    result is one has no consumer."""
+    if any(block.written_buffers[0].same_as(p) for p in sch.mod["main"].params):
         return None
     consumers = [blocks.get_block(sch, rv) for rv in sch.get_consumers(block.rv)]
     results = [e for e in block.extents_of("S") if e != 1]
