@@ -1,0 +1,30 @@
+"""Sphinx configuration of the documentation site; `make docs` builds it into build/docs with warnings as errors."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import meta
+
+project = "meta"
+author = "the authors of meta"
+release = version = meta.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "extensions.docstrings", "extensions.public_api"]
+exclude_patterns = ["extensions"]
+html_theme = "furo"
+html_title = f"meta {version}"
+
+# Links such as (gpu.md#memory) name headings as Markdown viewers do.
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+# Files outside of this folder, such as CONTRIBUTING.md, are links to the repository's files, not pages.
+suppress_warnings = ["myst.xref_missing"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 88
+add_module_names = False
+pygments_style = "friendly"
