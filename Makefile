@@ -38,7 +38,7 @@ $(VENV)/.run: pyproject.toml setup.py | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml setup.py | $(BIN)/python
 	@echo "Installing meta, apache-tvm, torch and the development tools into $(VENV) (one to two minutes) ..."
-	@$(BIN)/python $(INSTALL) --editable '.[torch,demo,test,dev]'
+	@$(BIN)/python $(INSTALL) --editable '.[torch,demo,test,docs,dev]'
 	@touch $(VENV)/.run $@
 
 venv: $(VENV)/.dev
@@ -73,7 +73,9 @@ codegen: $(VENV)/.dev
 codegen-check: $(VENV)/.dev
 	$(BIN)/python -m scripts.src_codegen --check
 
+# The site in build/docs, warnings as errors, and every code block of the pages.
 docs: $(VENV)/.dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	$(BIN)/python -m pytest tests/docs $(TEST_ARGS)
 
 # The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, and what

@@ -11,7 +11,13 @@ project = "meta"
 author = "the authors of meta"
 release = version = meta.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "extensions.docstrings", "extensions.public_api"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "extensions.docstrings",
+    "extensions.public_api",
+]
 exclude_patterns = ["extensions"]
 html_theme = "furo"
 html_title = f"meta {version}"

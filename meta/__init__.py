@@ -20,6 +20,21 @@ from meta.device import device as device
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from meta import amp as amp
+    from meta import autograd as autograd
+    from meta import errors as errors
+    from meta import frontend as frontend
+    from meta import inspect as inspect
+    from meta import interpreter as interpreter
+    from meta import ir as ir
+    from meta import model as model
+    from meta import nn as nn
+    from meta import op as op
+    from meta import optim as optim
+    from meta import passes as passes
+    from meta import random as random
+    from meta import testing as testing
+    from meta import vm as vm
     from meta._generated.functions import *  # noqa: F403
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
@@ -86,18 +101,15 @@ _MODULES = frozenset(
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    elif name in _MODULES:
+def _import(name: str) -> Any:
+    """The value of a public name. Raises AttributeError with near names for others."""
+    if name in _MODULES:
         return import_module(f"meta.{name}")
-    else:
-        value = _import_operator(name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name) if name in _HOMES else _operator(name)
     return value
 
 
-def _import_operator(name: str) -> Any:
+def _operator(name: str) -> Any:
     from meta._generated.table import ALIASES, FAMILIES
 
     if name in FAMILIES or name in ALIASES:
@@ -111,4 +123,11 @@ def _import_operator(name: str) -> Any:
 def __dir__() -> list[str]:
     from meta._generated.table import ALIASES, FAMILIES
 
-    return sorted({*globals(), *_HOMES, *_MODULES, *FAMILIES, *ALIASES})
+    # Functions and classes: those imported at once, those used before, and operators that the program defined.
+    used = [name for name, value in globals().items() if str(getattr(value, "__module__", "")).startswith("meta")]
+    return sorted({*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *(name for name in used if not name.startswith("_"))})
+
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which then report names that do not exist.
+    __getattr__ = _import

@@ -77,7 +77,7 @@ def define(
     names the operator and the line that raised them."""
     names = (name, *facts.get("aliases", ()))
     for public_name in names:
-        if public_name in dir(meta):
+        if public_name in dir(meta) or public_name in vars(meta):
             raise RegistryError("define", f"meta.{public_name} exists already", "a new name")
     for backend, implementation in (("tvm", tvm), ("torch", torch), ("reference", reference)):
         if implementation is not None and not callable(implementation):

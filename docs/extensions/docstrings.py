@@ -9,7 +9,7 @@ from typing import Any
 _CODE = re.compile(r"(`[^`]+`)")
 _SPECIAL = re.compile(r"([*|_\\])")
 _FIELD = re.compile(r"(?P<names>[a-z_]\w*(?:, [a-z_]\w*)*): (?P<text>\S.*)")
-_SECOND_FIELD = re.compile(r"\.  (?=[a-z_]\w*(?:, [a-z_]\w*)*: \S)")
+_NEXT_FIELD = re.compile(r"\.  (?=[a-z_]\w*(?:, [a-z_]\w*)*: \S)")
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -24,40 +24,32 @@ def _process(_app: Any, _kind: str, _name: str, _object: Any, _options: Any, lin
 def convert(lines: list[str]) -> list[str]:
     """The lines of a docstring, without common indentation, as reStructuredText."""
     out: list[str] = []
-    state = "text"  # text, field or code
-    for line in (part for line in lines for part in _one_field_a_line(line)):
-        indented = line.startswith((" ", "\t"))
+    kind = "text"  # of the lines before: text, field or code
+    for line in _NEXT_FIELD.sub(".\n", "\n".join(lines)).splitlines():
+        indented = line.startswith(" ")
         field = None if indented else _FIELD.fullmatch(line)
-        if not line.strip():
+        if not line:
             out.append("")
-            state = "code" if state == "code" else "text"
-        elif indented and state == "field":
+            kind = "code" if kind == "code" else "text"
+        elif indented and kind == "field":
             out.append("    " + _escape(line.strip()))
         elif indented:
-            if state != "code":
+            if kind != "code":
                 out += ["", "::", ""]
-                state = "code"
+                kind = "code"
             out.append("    " + line)
         elif field is not None:
-            if state != "field":
-                out.append("")
-            out.append(f":{field['names']}: {_escape(field['text'])}")
-            state = "field"
+            out += ["", f"``{field['names']}``", "    " + _escape(field["text"])]
+            kind = "field"
         else:
-            if state != "text":
+            if kind != "text":
                 out.append("")
             out.append(_escape(line))
-            state = "text"
+            kind = "text"
     return [*out, ""]
 
 
-def _one_field_a_line(line: str) -> list[str]:
-    """A line that describes several fields, `a: one.  b: two.`, as a line for each."""
-    parts = _SECOND_FIELD.split(line)
-    return [part if part.endswith(".") or i == len(parts) - 1 else part + "." for i, part in enumerate(parts)]
-
-
 def _escape(text: str) -> str:
-    """`text` with code in double backticks and no character of markup elsewhere."""
+    """`text` with code in double backticks, and markup characters escaped elsewhere."""
     pieces = _CODE.split(text)
     return "".join(f"`{piece}`" if i % 2 else _SPECIAL.sub(r"\\\1", piece) for i, piece in enumerate(pieces))

@@ -6,3 +6,7 @@ from meta.amp.autocast import autocast
 from meta.amp.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

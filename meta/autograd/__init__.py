@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
@@ -15,27 +16,10 @@ if TYPE_CHECKING:
     from meta.autograd.function import Function as Function
     from meta.eager.engine import backward as backward
     from meta.eager.engine import grad as grad
-
-_HOMES = {
-    "Context": "meta.autograd.function",
-    "Function": "meta.autograd.function",
-    "backward": "meta.eager.engine",
-    "enable_grad": "meta.autograd.api",
-    "grad": "meta.eager.engine",
-    "gradcheck": "meta.autograd.finite_differences",
-    "gradgradcheck": "meta.autograd.finite_differences",
-    "is_grad_enabled": "meta.autograd.api",
-    "no_grad": "meta.autograd.api",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'meta.autograd' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+else:
+    __getattr__, __dir__ = exports(__name__, {
+        "meta.autograd.api": ("enable_grad", "is_grad_enabled", "no_grad"),
+        "meta.autograd.finite_differences": ("gradcheck", "gradgradcheck"),
+        "meta.autograd.function": ("Context", "Function"),
+        "meta.eager.engine": ("backward", "grad"),
+    })  # fmt: skip

@@ -56,12 +56,14 @@ class NDArray(TensorMethods):
         self._index = 0
         self._version = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _UNSET:
-            return _UNSET[name]
-        # Other libraries ask for their protocols (`__array_interface__`) often: no search for what they might mean.
-        hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
-        raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _UNSET:
+                return _UNSET[name]
+            # Libraries ask for their protocols (`__array_interface__`) often: no search for what they might mean.
+            hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
+            raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())
 
     @property
     def type(self) -> TensorType:

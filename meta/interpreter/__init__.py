@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from meta.lazy import submodule
+from meta.lazy import submodules
 
-
-def __getattr__(name: str) -> ModuleType:
-    return submodule(__name__, name)
+if TYPE_CHECKING:
+    from meta.interpreter import run as run
+    from meta.interpreter import sizes as sizes
+else:
+    __getattr__, __dir__ = submodules(__name__)

@@ -11,10 +11,28 @@ verifier                         the rules of well-formed IR; verifier_rules are
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from meta.lazy import submodule
+from meta.lazy import submodules
 
-
-def __getattr__(name: str) -> ModuleType:
-    return submodule(__name__, name)
+if TYPE_CHECKING:
+    from meta.ir import analysis as analysis
+    from meta.ir import builder as builder
+    from meta.ir import compare as compare
+    from meta.ir import expr as expr
+    from meta.ir import lexer as lexer
+    from meta.ir import literal as literal
+    from meta.ir import literal_parser as literal_parser
+    from meta.ir import lookup as lookup
+    from meta.ir import module as module
+    from meta.ir import parser as parser
+    from meta.ir import pattern as pattern
+    from meta.ir import printer as printer
+    from meta.ir import promotion as promotion
+    from meta.ir import span as span
+    from meta.ir import type as type  # noqa: A004
+    from meta.ir import verifier as verifier
+    from meta.ir import verifier_rules as verifier_rules
+    from meta.ir import visitor as visitor
+else:
+    __getattr__, __dir__ = submodules(__name__)

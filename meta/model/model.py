@@ -60,9 +60,12 @@ class Model:
         if args or kwargs:
             raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy="define build")
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the result. Every model defines this method."""
+    def _no_forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
+
+    # Any, so that a subclass may define a method, or a traced one, of any signature.
+    forward: Any = _no_forward
+    """Compute the result. Every model defines this method."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if scopes.active and modes.trace is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.nn.attention import MultiHeadAttention as MultiHeadAttention
@@ -21,16 +22,11 @@ if TYPE_CHECKING:
     from meta.nn.layers import ReLU as ReLU
     from meta.nn.layers import Sequential as Sequential
     from meta.nn.layers import Tanh as Tanh
-
-_HOMES = {
-    "attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
-    "layers": ("AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GELU", "LayerNorm", "Linear",
-               "MaxPool2d", "ReLU", "Sequential", "Tanh"),
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"meta.nn.{module}"), name)
-    raise AttributeError(f"module 'meta.nn' has no attribute {name!r}")
+else:
+    __getattr__, __dir__ = exports(__name__, {
+        "meta.nn.attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
+        "meta.nn.layers": (
+            "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GELU", "LayerNorm", "Linear",
+            "MaxPool2d", "ReLU", "Sequential", "Tanh",
+        ),
+    })  # fmt: skip

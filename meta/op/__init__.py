@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from meta.lazy import submodule
+from meta.lazy import submodules
 
-
-def __getattr__(name: str) -> ModuleType:
-    return submodule(__name__, name)
+if TYPE_CHECKING:
+    from meta.op import axes as axes
+    from meta.op import crossover as crossover
+    from meta.op import data_dependent as data_dependent
+    from meta.op import declare as declare
+    from meta.op import dialect as dialect
+    from meta.op import dispatch as dispatch
+    from meta.op import grad as grad
+    from meta.op import precision as precision
+    from meta.op import registry as registry
+    from meta.op import rules as rules
+    from meta.op import windows as windows
+else:
+    __getattr__, __dir__ = submodules(__name__)

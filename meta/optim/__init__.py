@@ -3,21 +3,18 @@ training step in one callable."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.optim import sgd as sgd
     from meta.optim.optimizer import Optimizer as Optimizer
     from meta.optim.optimizer import TrainStep as TrainStep
     from meta.optim.sgd import SGD as SGD
-
-_HOMES = {"Optimizer": "meta.optim.optimizer", "TrainStep": "meta.optim.optimizer", "SGD": "meta.optim.sgd"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name == "sgd":
-        return import_module("meta.optim.sgd")
-    raise AttributeError(f"module 'meta.optim' has no attribute {name!r}")
+else:
+    __getattr__, __dir__ = exports(__name__, {
+        "meta.optim": ("sgd",),
+        "meta.optim.optimizer": ("Optimizer", "TrainStep"),
+        "meta.optim.sgd": ("SGD",),
+    })  # fmt: skip

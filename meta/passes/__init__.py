@@ -18,3 +18,7 @@ __all__ = [
     "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
     "drop_stop_gradient", "fold_const", "inline_calls", "place", "simplify", "standard",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

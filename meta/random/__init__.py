@@ -17,3 +17,7 @@ from meta.random.sample import bernoulli, normal, permutation, randint, uniform
 __all__ = [
     "Generator", "bernoulli", "default_generator", "next_key", "normal", "permutation", "randint", "seed", "uniform",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.autograd.finite_differences import gradcheck as gradcheck
@@ -20,33 +21,12 @@ if TYPE_CHECKING:
     from meta.testing.samples import ErrorCase as ErrorCase
     from meta.testing.samples import Sample as Sample
     from meta.testing.samples import T as T
-
-_HOMES = {
-    "ErrorCase": "meta.testing.samples",
-    "Sample": "meta.testing.samples",
-    "OpCheckError": "meta.testing.operators",
-    "T": "meta.testing.samples",
-    "check": "meta.testing.arrays",
-    "get_testable_devices": "meta.testing.arrays",
-    "gradcheck": "meta.autograd.finite_differences",
-    "gradgradcheck": "meta.autograd.finite_differences",
-    "opcheck": "meta.testing.operators",
-    "randn_torch": "meta.testing.arrays",
-    "run_model": "meta.testing.models",
-    "run_vm_model": "meta.testing.models",
-    "with_dialect": "meta.op.dispatch",
-    "with_seed": "meta.testing.arrays",
-}
-__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'meta.testing' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
+else:
+    __getattr__, __dir__ = exports(__name__, {
+        "meta.autograd.finite_differences": ("gradcheck", "gradgradcheck"),
+        "meta.op.dispatch": ("with_dialect",),
+        "meta.testing.arrays": ("check", "get_testable_devices", "randn_torch", "with_seed"),
+        "meta.testing.models": ("run_model", "run_vm_model"),
+        "meta.testing.operators": ("OpCheckError", "opcheck"),
+        "meta.testing.samples": ("ErrorCase", "Sample", "T"),
+    })  # fmt: skip

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from meta.device import Device
 from meta.dim import SymDim
@@ -21,6 +21,9 @@ from meta.tracing.staleness import Held, revision
 from meta.tracing.state import Trace
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,16 +53,25 @@ class Record:
         return self.module.main
 
 
-class Traced:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)
+
+
+class Traced(Generic[P, R]):
     """A function that can be recorded; see the module docstring. As a method decorator it binds like a method."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self: Traced[Concatenate[Any, Q], R], instance: object, owner: type | None = None) -> Traced[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else _BoundTraced(self.function, instance)
 
@@ -72,10 +84,10 @@ class Traced:
         return str(self.record(*args, **kwargs).module)
 
 
-class _BoundTraced(Traced):
+class _BoundTraced(Traced[..., Any]):
     """A traced method of one object; created at every access of the attribute, so it does as little as possible."""
 
-    def __init__(self, function: Callable[..., Any], instance: Any) -> None:
+    def __init__(self, function: Any, instance: Any) -> None:
         self.function = function.__get__(instance)
 
     @property
@@ -86,7 +98,7 @@ class _BoundTraced(Traced):
         return getattr(self.function, name)
 
 
-def trace(function: Callable[..., Any]) -> Traced:
+def trace(function: Callable[P, R]) -> Traced[P, R]:
     """Make a function (or a Model's method) recordable; calling it still runs eagerly."""
     return Traced(function)
 

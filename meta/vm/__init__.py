@@ -10,21 +10,17 @@ cuda_graph           calls recorded as CUDA graphs
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.vm.executor import Executor as Executor
     from meta.vm.executor import compile as compile  # noqa: A004
     from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
-
-_HOMES = {"Executor": "executor", "compile": "executor", "MemoryReport": "report", "Profile": "report"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'meta.vm' has no attribute {name!r}")
-    value = getattr(import_module(f"meta.vm.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+else:
+    __getattr__, __dir__ = exports(__name__, {
+        "meta.vm.executor": ("Executor", "compile"),
+        "meta.vm.report": ("MemoryReport", "Profile"),
+    })  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from meta import tracing
 from meta.device import Device
@@ -38,8 +38,12 @@ class Recordable(Protocol):
     def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
 
 
-class Executor:
-    """A compiled program: call it with arrays. See `compile`."""
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class Executor(Generic[P, R]):
+    """A compiled program: call it with arrays, as what it was compiled from. See `compile`."""
 
     def __init__(
         self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None,
@@ -59,31 +63,31 @@ class Executor:
         self._lock = threading.RLock()
         self._revision = tracing.revision()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types.
 
         Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
             try:
-                run = self._runs.get(tuple([x._type for x in args]))
+                run = self._runs.get(tuple([x._type for x in args]))  # type: ignore[attr-defined]
             except AttributeError:
                 run = None
             if run is not None:
-                return run(args)
+                return run(args)  # type: ignore[arg-type]
         program, inputs = self._specialised(args, kwargs)
         return program.run(inputs)
 
-    def program(self, *args: Any, **kwargs: Any) -> Program:
+    def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
         """The specialisation for arguments of these types, compiled if need be."""
         return self._specialised(args, kwargs)[0]
 
-    def memory(self, *args: Any, **kwargs: Any) -> report.MemoryReport:
+    def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
         program, inputs = self._specialised(args, kwargs)
         return report.memory(program, inputs)
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of operators and types: the dialect that runs each, the number of calls, and the reason."""
         return report.explain(self.program(*args, **kwargs).source.choices)
 
@@ -189,6 +193,21 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
     raise ArgumentError("vm", f"{type(what).__name__} cannot be compiled", allowed, hint)
 
 
+@overload
+def compile(
+    what: tracing.Traced[P, R], device: Device | str = "cpu", *, fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+) -> Executor[P, R]: ...  # fmt: skip
+@overload
+def compile(
+    what: Module, device: Device | str = "cpu", *, fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+) -> Executor[..., tuple[NDArray, ...]]: ...  # fmt: skip
+@overload
+def compile(
+    what: Recordable, device: Device | str = "cpu", *, fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+) -> Executor[..., Any]: ...  # fmt: skip
 def compile(
     what: Module | Recordable,
     device: Device | str = "cpu",
@@ -196,7 +215,7 @@ def compile(
     fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None,
     graphs: bool = True,
-) -> Executor:
+) -> Executor[..., Any]:
     """Compile a Model, a traced function, a training step or an IR Module.
 
     executor = meta.vm.compile(model)

@@ -11,3 +11,7 @@ __all__ = [
     "FromRelay", "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError", "examine",
     "from_relay", "load",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING
 
-from meta.lazy import submodule
+from meta.lazy import submodules
 
-
-def __getattr__(name: str) -> ModuleType:
-    return submodule(__name__, name)
+if TYPE_CHECKING:
+    from meta.op.dialect import cudnn as cudnn
+    from meta.op.dialect import reference as reference
+    from meta.op.dialect import torch as torch
+    from meta.op.dialect import tvm as tvm
+else:
+    __getattr__, __dir__ = submodules(__name__)
