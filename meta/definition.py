@@ -82,6 +82,7 @@ def define(
     for backend, implementation in (("tvm", tvm), ("torch", torch), ("reference", reference)):
         if implementation is not None and not callable(implementation):
             raise RegistryError(name, f"{backend} is {type(implementation).__name__}", "a function")
+    registry.check_facts(name, facts)
     location = user_frame()
 
     def register(declare: TypeFunction) -> Callable[..., Any]:
@@ -119,7 +120,8 @@ def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
     def checked(*args: Any) -> Type:
         try:
             out = declare(*args)
-        except MetaError:
+        except MetaError as error:
+            error.left(name)
             raise
         except Exception as error:
             raise raised(TypeInferenceError, name, "its type function", error) from error
@@ -190,7 +192,9 @@ def _checked_gradients(entry: Entry, function: GradientFunction, location: str) 
             with scoped("autocast", None) if modes.autocast is not None else nullcontext():
                 gradients = function(needs, *values)
         except MetaError as error:
-            if error.subject != name:
+            before = error.within
+            error.left(f"the gradient of {name}")
+            if error.subject != name and error.within == before:
                 error.details = "\n".join(filter(None, (error.details, f"in the gradient of {name}")))
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 E = TypeVar("E", bound="MetaError")
@@ -30,6 +31,8 @@ class MetaError(Exception):
     subject: the operator or the part of the package that raises it; "" until `attribute` names it.
     problem: the mistake, with the actual values.  expected: the allowed values, a noun phrase after "expected".
     remedy: the fix, as an imperative.  location: `file:line` of the user's code at construction; "" if unknown.
+    within: an operator from outside of this package, or a function of a module that defines such operators, with the
+        `file:line` at which the error left it; the location is then the line that called it. ("", "") elsewhere.
     details: further lines below the message: an excerpt of the source, or other errors.
     """
 
@@ -48,12 +51,21 @@ class MetaError(Exception):
         self.problem = problem
         self.expected = expected
         self.remedy = remedy
-        self.location = user_frame() if location is None else location
+        caller, self.within = _called_from() if location is None else (location, ("", ""))
+        self.location = caller
         self.details = details
 
     def attribute(self, subject: str) -> None:
         """Set the subject of an error that a shared rule raised without one."""
         self.subject = self.subject or subject
+
+    def left(self, function: str) -> None:
+        """Report an error that leaves a function of an operator at the line that called the operator, and name the
+        function and its own line beside it."""
+        caller, within = _called_from()
+        line = self.within[1] or self.location
+        if caller and line not in (caller, within[1]):
+            self.location, self.within = caller, (function, line)
 
     @property
     def summary(self) -> str:
@@ -63,7 +75,9 @@ class MetaError(Exception):
         return f"[{self.subject}] {text}" if self.subject else text
 
     def __str__(self) -> str:
-        location = f" (at {self.location})" if self.location else ""
+        within = "in {} at {}".format(*self.within) if self.within[1] else ""
+        places = ", ".join(filter(None, (self.location and f"at {self.location}", within)))
+        location = f" ({places})" if places else ""
         return self.summary + location + (f"\n{self.details}" if self.details else "")
 
 
@@ -111,21 +125,74 @@ class NotSupportedError(MetaError, NotImplementedError):
     """A valid request that this version does not support."""
 
 
-def user_location() -> tuple[str, int] | None:
-    """The file and line of the innermost frame outside this package, or None."""
+_operator_modules: tuple[str, ...] = ()
+
+
+def add_operator_module(name: str) -> None:
+    """Count module `name`, which defines operators, and the modules below it as a library: errors are located at the
+    line that called it. Scripts, and the modules of this package, do not count."""
+    global _operator_modules
+    prefix = f"{name}."
+    if name not in ("", "__main__") and not prefix.startswith(("meta.", *_operator_modules)):
+        _operator_modules = (*_operator_modules, prefix)
+
+
+def _user_frames() -> tuple[FrameType | None, FrameType | None]:
+    """The innermost frame outside of this package and of modules that define operators; then the innermost frame of
+    such a module, if one was passed.
+
+    A module of operators that is called by nothing but a runner (pytest, a notebook) is the user's own."""
     frame = sys._getframe(1)
+    inner: FrameType | None = None
     while frame is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith(_NOT_USER):
-            return filename, frame.f_lineno
+        if not frame.f_code.co_filename.startswith(_NOT_USER):
+            if not _is_operator_code(frame):
+                if inner is None or not frame.f_code.co_filename.startswith(_installed()):
+                    return frame, inner
+            elif inner is None:
+                inner = frame
         frame = frame.f_back
-    return None
+    return inner, None
+
+
+def _is_operator_code(frame: FrameType) -> bool:
+    """Whether a frame runs a function of a module of operators; while such a module is imported, it is the user."""
+    module = f"{frame.f_globals.get('__name__')}."
+    return module.startswith(_operator_modules) and frame.f_code.co_name != "<module>"
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """The folders of the standard library and of installed packages."""
+    import sysconfig
+
+    return tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+
+
+def _called_from() -> tuple[str, tuple[str, str]]:
+    """`file:line` of the user's code, "" if there is none, and the function and line of operators' code inside it."""
+    frame, inner = _user_frames()
+    return _line(frame), (inner.f_code.co_name if inner else "", _line(inner))
+
+
+def _line(frame: FrameType | None) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+def user_location() -> tuple[str, int] | None:
+    """The file and line of the innermost frame outside this package and modules of operators, or None."""
+    frame, _ = _user_frames()
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else None
 
 
 def user_frame() -> str:
-    """`file:line` of the innermost frame outside this package, or ""."""
-    location = user_location()
-    return f"{location[0]}:{location[1]}" if location else ""
+    """`file:line` of the innermost frame outside this package and modules of operators, or ""."""
+    return _line(_user_frames()[0])
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs the packages of an extra."""
+    return f"pip install 'meta-tvm[{extra}]'"
 
 
 def raised(kind: type[E], subject: str, what: str, error: Exception) -> E:

@@ -26,7 +26,7 @@ from meta.eager.graph import Node, next_order
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import check_gradient
 from meta.eager.tape import edges_of, link, versions_of
-from meta.errors import ArgumentError, GradientError, TraceError, line_of_function
+from meta.errors import ArgumentError, GradientError, KernelError, MetaError, TraceError, line_of_function, raised
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple
 from meta.schema._types import TensorLike
@@ -95,7 +95,10 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Run `forward` and record the call. Raises GradientError when `backward` returns a wrong number or type."""
+        """Run `forward` and record the call.
+
+        Raises KernelError for an exception in `forward`, with its line; later, backward raises GradientError for an
+        exception in `backward`, or when it returns a wrong number or type of gradients."""
         if any(isinstance(a, TensorLike) and not isinstance(a, NDArray) for a in args):
             raise TraceError(
                 cls.__name__,
@@ -109,6 +112,11 @@ class Function:
         modes.grad_enabled = False
         try:
             result = cls.forward(ctx, *args)
+        except MetaError as error:
+            _note(error, f"in {cls.__name__}.forward")
+            raise
+        except Exception as error:
+            raise raised(KernelError, cls.__name__, "its forward", error) from error
         finally:
             modes.grad_enabled = before
         results = as_tuple(result)
@@ -118,6 +126,10 @@ class Function:
         results = tuple(_fresh(r, args) for r in results)  # pyright: ignore[reportUnknownVariableType]
         _record(cls, ctx, args, edges, results)
         return results if isinstance(result, (list, tuple)) else results[0]
+
+
+def _note(error: MetaError, where: str) -> None:
+    error.details = "\n".join(filter(None, (error.details, where)))
 
 
 def _check_results(name: str, results: Sequence[Any]) -> None:
@@ -168,7 +180,13 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
 
     def run(needs: tuple[bool, ...], ctx: Context, *outs_and_dys: Any) -> tuple[Any, ...]:
         dys = outs_and_dys[len(outs_and_dys) // 2 :]
-        found = cls.backward(ctx, *dys)
+        try:
+            found = cls.backward(ctx, *dys)
+        except MetaError as error:
+            _note(error, f"in {cls.__name__}.backward")
+            raise
+        except Exception as error:
+            raise raised(GradientError, cls.__name__, "its backward", error) from error
         gradients = as_tuple(found)
         if len(gradients) != len(types):  # pyright: ignore[reportUnknownArgumentType]
             raise GradientError(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from meta.errors import MetaError
+from meta.errors import MetaError, NotSupportedError, install_hint
 
 COMMANDS = {
     "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
@@ -18,9 +18,12 @@ COMMANDS = {
     "relay": "import a Relay program, run it, and print outputs and timings",
 }
 
+EXTRAS = {"sklearn": "demo", "matplotlib": "demo", "rich": "demo", "torch": "torch", "cuda": "cuda"}
+"""The extra that installs a package, by the name it is imported by."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status. Prints a MetaError without a traceback."""
+    """Run a command; returns the exit status. Prints a MetaError, or that an extra is missing, without a traceback."""
     parser = argparse.ArgumentParser(prog="python -m meta", description="An operator registry framework on Apache TVM.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     selected = next((a for a in (sys.argv[1:] if argv is None else argv) if a in COMMANDS), None)
@@ -30,9 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             import_module(f"meta.cli.{name}").configure(command)
     options = parser.parse_args(argv)
     try:
-        return import_module(f"meta.cli.{options.command}").run(options)
+        return _run(options)
     except MetaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the command of `options`. Raises NotSupportedError for a missing package that an extra installs."""
+    try:
+        return import_module(f"meta.cli.{options.command}").run(options)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRAS:
+            raise
+        extra = EXTRAS[name]
+        problem, expected = f"the package {name} is not installed", f"the packages of the extra '{extra}'"
+        raise NotSupportedError(options.command, problem, expected, install_hint(extra), location="") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,12 @@ def _png_path(text: str) -> Path:
 
 def run(options: argparse.Namespace) -> int:
     """Train, print the report and write the figure. Returns 0 if accuracy and agreement are within limits."""
-    data = digits.load()  # first: it reports what to install when the demo's libraries are missing
+    for name in ("sklearn", "matplotlib", "rich"):
+        if find_spec(name) is None:  # found here, and not after the training
+            raise ModuleNotFoundError(name=name)
     from rich.console import Console
 
+    data = digits.load()
     count = len(data.train_images)
     if options.batch > count:
         raise ArgumentError("demo", f"--batch is {options.batch}", f"at most {count}, the number of images")

@@ -34,14 +34,10 @@ class Digits:
 
 
 def load() -> Digits:
-    """The digits in a fixed order. Without scikit-learn, raises ModuleNotFoundError with what to install."""
+    """The digits in a fixed order."""
     import numpy as np
 
-    try:
-        datasets: Any = import_module("sklearn.datasets")
-    except ModuleNotFoundError as error:
-        missing = "the demo needs scikit-learn, matplotlib and rich: pip install 'meta-tvm[demo]'"
-        raise ModuleNotFoundError(missing) from error
+    datasets: Any = import_module("sklearn.datasets")
     raw: Any = datasets.load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
     images = raw.images[order].astype(np.float32)[:, None]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from meta import __version__
 from meta.device import KINDS
+from meta.errors import install_hint
 from meta.op import plugins
 from meta.op.dispatch import BUILT_IN, dialect, dialect_names
 
@@ -60,7 +61,7 @@ def _version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return f"not installed: pip install '.[{_EXTRAS[name]}]'" if name in _EXTRAS else "not installed"
+        return f"not installed: {install_hint(_EXTRAS[name])}" if name in _EXTRAS else "not installed"
 
 
 def _dialect_state(name: str, missing: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from meta.eager.seeds import (
     freed,
     no_graph,
     one_of,
+    output_name,
     outputs_with_seeds,
     tensors,
     wrong_seed,
@@ -68,7 +69,7 @@ def grad(
             outputs, inputs, dys, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
         )
     xs = tensors("grad", "inputs", inputs, NDArray)
-    wanted = [_root(x, "grad") for x in xs]
+    wanted = [_root(x, "grad", f"input {i}") for i, x in enumerate(xs)]
     gradients = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
     out = tuple(gradients.get(slot) for slot in wanted)
     check_used(out, allow_unused)
@@ -77,24 +78,26 @@ def grad(
 
 def _start(where: str, outputs: Any, dys: Any) -> Pending:
     start: Pending = {}
-    for y, dy in outputs_with_seeds(where, outputs, dys, NDArray):
-        node, index = _root(y, where)
-        _add(start.setdefault(node, {}), index, _seed(where, y, dy))
+    pairs = outputs_with_seeds(where, outputs, dys, NDArray)
+    for i, (y, dy) in enumerate(pairs):
+        name = output_name(i, len(pairs))
+        node, index = _root(y, where, name)
+        _add(start.setdefault(node, {}), index, _seed(where, y, dy, name))
     return start
 
 
-def _root(y: NDArray, where: str) -> Slot:
+def _root(y: NDArray, where: str, name: str = "the tensor") -> Slot:
     node = y._node
     if node is None:
-        raise no_graph(where)
+        raise no_graph(where, name)
     return node, y._index
 
 
-def _seed(where: str, y: NDArray, dy: NDArray | None) -> NDArray:
+def _seed(where: str, y: NDArray, dy: NDArray | None, name: str = "the tensor") -> NDArray:
     if dy is None:
-        return one_of(where, y)
+        return one_of(where, y, name)
     if not isinstance(dy, NDArray) or dy._type is not y._type:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise wrong_seed(where, y._type, dy)
+        raise wrong_seed(where, y._type, dy, name)
     return _shared(dy)
 
 

@@ -19,12 +19,18 @@ def zeros_of(kind: TensorType) -> Any:
     return meta.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
 
-def one_of(where: str, y: Any) -> Any:
-    """The gradient of an output that comes without one. Raises GradientError unless it has a single element."""
+def output_name(index: int, count: int) -> str:
+    """How errors call one of several outputs."""
+    return "the tensor" if count == 1 else f"output {index}"
+
+
+def one_of(where: str, y: Any, name: str) -> Any:
+    """The gradient of an output that comes without one; errors call it `name`. Raises GradientError unless it has a
+    single element."""
     if y.size != 1:
         raise GradientError(
             where,
-            f"the tensor has shape {y.shape} and no gradient was given",
+            f"{name} has shape {y.shape} and no gradient was given",
             "a tensor with one element",
             "pass dy, or reduce with .sum()",
         )
@@ -51,9 +57,11 @@ def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLi
 def tensors(where: str, what: str, value: Any, kind: type = TensorLike) -> tuple[Any, ...]:
     """One tensor of class `kind` or several, as a tuple. Raises ArgumentError for anything else."""
     listed = cast("tuple[Any, ...]", tuple(value) if isinstance(value, (list, tuple)) else (value,))  # pyright: ignore[reportUnknownArgumentType]
-    for x in listed:
+    for i, x in enumerate(listed):
         if not isinstance(x, kind):
-            raise ArgumentError(where, f"{what} hold {type(x).__name__}", "an NDArray, or a list or tuple of them")
+            place = f" at {i}" if len(listed) > 1 else ""
+            problem = f"{what} hold {type(x).__name__}{place}"
+            raise ArgumentError(where, problem, "an NDArray, or a list or tuple of them")
     return listed
 
 
@@ -65,14 +73,17 @@ def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
     raise wrong_seed(where, None, dys)
 
 
-def wrong_seed(where: str, kind: TensorType | None, dy: Any) -> ArgumentError | TypeInferenceError:
-    """What is wrong with the gradient `dy` of an output of type `kind`."""
+def wrong_seed(
+    where: str, kind: TensorType | None, dy: Any, name: str = "the tensor"
+) -> ArgumentError | TypeInferenceError:
+    """What is wrong with the gradient `dy` of an output of type `kind`, which errors call `name`."""
+    which = "dy" if name == "the tensor" else f"dy of {name}"
     if not isinstance(dy, TensorLike):
         wanted = "an NDArray of the output's type"
-        return ArgumentError(where, f"dy is {type(dy).__name__}", wanted, "wrap it: meta.array(...)")
+        return ArgumentError(where, f"{which} is {type(dy).__name__}", wanted, "wrap it: meta.array(...)")
     tensor: Any = dy
     return TypeInferenceError(
-        where, f"dy is {tensor.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
+        where, f"{which} is {tensor.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
     )
 
 
@@ -98,14 +109,15 @@ def freed(op: str) -> GradientError:
     )
 
 
-def no_graph(where: str) -> GradientError:
-    """A gradient of what depends on nothing that requires one."""
-    return GradientError(
-        where,
-        "the tensor does not require grad and was not computed from one that does",
-        "a tensor in a gradient graph",
-        "set requires_grad = True on an input, outside of no_grad()",
-    )
+def no_graph(where: str, name: str) -> GradientError:
+    """A gradient of (or with respect to) the tensor `name`, which depends on nothing that requires one."""
+    remedy = {
+        "the": "set requires_grad = True on an input, outside of no_grad()",
+        "output": "leave it out, or set requires_grad = True on what it is computed from",
+        "input": "set requires_grad = True on it before the outputs are computed",
+    }[name.partition(" ")[0]]
+    problem = f"{name} does not require grad and was not computed from one that does"
+    return GradientError(where, problem, "a tensor in a gradient graph", remedy)
 
 
 def check_gradient(

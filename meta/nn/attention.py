@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import meta
+from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.nn.layers import Dropout, LayerNorm, Linear
 
@@ -13,9 +14,15 @@ from meta.nn.layers import Dropout, LayerNorm, Linear
 class MultiHeadAttention(Model):
     """Self-attention over (batch, length, features). `heads` divides `features`.
 
-    mask: added to the scores before softmax, broadcasts to (batch, heads, length, length); None for no mask."""
+    mask: added to the scores before softmax, broadcasts to (batch, heads, length, length); None for no mask.
+    Raises ArgumentError unless `heads` divides `features`."""
 
     def build(self, features: int, heads: int, dropout: float = 0.0) -> None:
+        if heads < 1 or features % heads:
+            whole = [n for n in range(1, features + 1) if features % n == 0]
+            near = min(whole, key=lambda n: abs(n - heads), default=1)
+            problem = f"heads is {heads}, features is {features}"
+            raise ArgumentError("MultiHeadAttention", problem, "heads that divide features", f"use heads={near}")
         self.heads = heads
         self.project = Linear(features, 3 * features)
         self.out = Linear(features, features)

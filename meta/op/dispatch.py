@@ -187,7 +187,9 @@ def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
             for observer in modes.observers:
                 observer(call, candidate)
             return candidate
-    listed = "; ".join(map(str, tried)) or "no dialect implements it"
+    absent = [name for name in modes.dialects or () if all(c.implementation.dialect.name != name for c in tried)]
+    off = [f"{name} is off: {reason}" for name in absent if (reason := dialect(name).unavailable())]
+    listed = "; ".join([*off, *map(str, tried)]) or "no dialect implements it"
     shown = ", ".join(f"{k}={v!r}" for k, v in call.bind().items())
     raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown}): {listed}")
 

@@ -9,13 +9,13 @@ The decorated function is the declaration and the type function at once: argumen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
-from meta.errors import MetaError, RegistryError, did_you_mean
+from meta.errors import MetaError, RegistryError, add_operator_module, did_you_mean
 from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import TensorType, Type
@@ -106,7 +106,8 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
     """Register the decorated type function as the declaration of operator `name`; `facts` are fields of `Op`, where
     `family` is the basename of the function's module unless given.
 
-    Raises RegistryError when the name is taken."""
+    Raises RegistryError when the name is taken or a fact is unknown."""
+    check_facts(name, facts)
 
     def register(function: TypeFunction) -> TypeFunction:
         family = facts.pop("family", function.__module__.rsplit(".", 1)[-1])
@@ -114,6 +115,14 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
         return function
 
     return register
+
+
+def check_facts(name: str, facts: Mapping[str, Any]) -> None:
+    """Raise RegistryError for a fact of operator `name` that is not a field of `Op`."""
+    known = [each.name for each in fields(Op) if each.name not in ("name", "schema", "declare")]
+    for fact in facts:
+        if fact not in known:
+            raise RegistryError(name, f"unknown fact '{fact}'", ", ".join(known), did_you_mean(fact, known))
 
 
 def add(op: Op) -> Op:
@@ -139,6 +148,7 @@ def add(op: Op) -> Op:
             raise RegistryError(op.name, f"{fact} names {sorted(unknown)}", f"arguments of {op.schema!r}")
     _ops[op.name] = op
     _aliases.update(dict.fromkeys(op.aliases, op.name))
+    add_operator_module(str(getattr(op.declare, "__module__", "")))
     return op
 
 

@@ -29,7 +29,7 @@ def same_device(*types: TensorType) -> None:
                 "",
                 f"operands are on {types[0].device} and {t.device}",
                 "all on one device",
-                f'move one: x.to(device="{types[0].device}")',
+                f'move one: .to(device="{types[0].device}")',
             )
 
 
@@ -60,10 +60,20 @@ def require_rank(name: str, t: TensorType, *ranks: int) -> None:
 
 
 def require_same_dtype(**types: TensorType) -> None:
+    """Of two dtypes, one of them floating, the other one is to be cast: fractions are not cut off."""
     (first, head), *rest = types.items()
     for name, t in rest:
-        require(t.dtype == head.dtype, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}",
-                "one dtype for both", f'cast one: {name}.cast("{head.dtype}")')  # fmt: skip
+        if t.dtype == head.dtype:
+            continue
+        wrong, dtype = (first, t.dtype) if _holds(t.dtype, head.dtype) else (name, head.dtype)
+        remedy = f'cast {"it" if _holds(dtype, types[wrong].dtype) else "one"}: {wrong}.cast("{dtype}")'
+        require(False, f"'{first}' is {head.dtype}, '{name}' is {t.dtype}", "one dtype for both", remedy)
+
+
+def _holds(dtype: str, other: str) -> bool:
+    """Whether `dtype` is of a kind above that of `other`: bool, integers, floats."""
+    kinds = [dtypes.is_float(d) * 2 or int(d != "bool") for d in (dtype, other)]
+    return kinds[0] > kinds[1]
 
 
 def require_same_shape(**types: TensorType) -> None:

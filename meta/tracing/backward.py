@@ -14,6 +14,7 @@ from meta.eager.seeds import (
     freed,
     no_graph,
     one_of,
+    output_name,
     outputs_with_seeds,
     tensors,
     wrong_seed,
@@ -76,8 +77,9 @@ def _run(
 ) -> Sweep:
     problems: list[GradientError] = []
     sweep = run_sweep(trace.builder, seeds, sources, problems, ends)
-    if where == "backward" and not all(atom in sweep.active and not trace.is_cut(atom) for atom in seeds):
-        raise no_graph(where)
+    stopped = [i for i, atom in enumerate(seeds) if atom not in sweep.active or trace.is_cut(atom)]
+    if where == "backward" and stopped:
+        raise no_graph(where, output_name(stopped[0], len(seeds)))
     if problems:
         raise combined(problems)
     again = [b for b in sweep.visited if b.var in trace.freed]
@@ -93,19 +95,20 @@ def _run(
 def _seeds(trace: Trace, where: str, outputs: Any, dys: Any) -> dict[Atom, Symbol]:
     """The outputs as atoms, each with its incoming gradient."""
     seeds: dict[Atom, Any] = {}
-    for y, dy in outputs_with_seeds(where, outputs, dys):
+    pairs = outputs_with_seeds(where, outputs, dys)
+    for i, (y, dy) in enumerate(pairs):
         atom = trace.current(y, where)
-        seeds[atom] = add_up(seeds.get(atom), _seed(trace, where, y, dy))
+        seeds[atom] = add_up(seeds.get(atom), _seed(trace, where, y, dy, output_name(i, len(pairs))))
     return seeds
 
 
-def _seed(trace: Trace, where: str, y: Any, dy: Any) -> Symbol:
+def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
     if not dtypes.is_float(y.dtype):
-        raise GradientError(where, f"the tensor has dtype {y.dtype}", "floating dtypes")
+        raise GradientError(where, f"{name} has dtype {y.dtype}", "floating dtypes")
     if dy is None:
-        return one_of(where, y)
+        return one_of(where, y, name)
     if not isinstance(dy, TensorLike) or dy.type is not y.type:  # type: ignore[attr-defined]
-        raise wrong_seed(where, y.type, dy)
+        raise wrong_seed(where, y.type, dy, name)
     return Symbol(trace.current(dy, where))  # type: ignore[arg-type]
 
 

@@ -6,9 +6,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from meta.errors import DeviceError
+from meta.errors import DeviceError, install_hint
 
-INSTALL: Final = "install the extra: pip install '.[cuda]'"
+INSTALL: Final = f"install the extra: {install_hint('cuda')}"
 
 
 @cache

@@ -29,7 +29,7 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
     )
     rules.same_device(x1, x2)
     rules.require_same_dtype(x1=x1, x2=x2)
-    _require_number(x1)
+    rules.require_number("x1", x1)
     left = x1.shape if x1.ndim > 1 else (1, *x1.shape)
     right = x2.shape if x2.ndim > 1 else (*x2.shape, 1)
     m, k1 = left[-2:] if not transpose_a else left[:-3:-1]
@@ -54,7 +54,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     )
     rules.same_device(x, w)
     rules.require_same_dtype(x=x, w=w)
-    _require_number(x)
+    rules.require_number("x", x)
     n, k = w.shape
     rules.require(
         same_dim(x.shape[-1], k),
@@ -70,7 +70,3 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
             f"({n},)",
         )
     return x.with_shape((*x.shape[:-1], n))
-
-
-def _require_number(x: TensorType) -> None:
-    rules.require(x.dtype != "bool", "the dtype is bool", "integers and floats", 'cast it: x.cast("int32")')

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from meta.errors import did_you_mean
 from meta.op.grad.formula import Formula, FormulaError, compile_formula, result_names
 from meta.op.registry import Op
 
@@ -65,7 +66,9 @@ def read_entry(op: Op, raw: Any) -> Entry:
         names = tuple(name.strip() for name in str(key).split(","))
         unknown = [n for n in names if n not in tensors]
         if unknown:
-            raise FormulaError(op.name, f"'{unknown[0]}' is not a tensor argument", repr(op.schema))
+            allowed = [*(n for n in op.schema.names if n in tensors), *SETTINGS]
+            problem = f"'{unknown[0]}' is not a tensor argument of {op.schema!r}"
+            raise FormulaError(op.name, problem, ", ".join(allowed), did_you_mean(unknown[0], allowed))
         if formula_text == "non_differentiable":
             non_differentiable.update(names)
         elif isinstance(formula_text, str) and formula_text.startswith("not_implemented"):
@@ -79,15 +82,23 @@ def read_entry(op: Op, raw: Any) -> Entry:
             f"no formula for {', '.join(sorted(tensors - covered))}",
             "a formula or a reason for every tensor argument",
         )
-    flags = entry.get("output_differentiability")
     if formulas:
         _check_argument_names(op)
     compiled = {
         names: compile_formula(op, formula_text, f"_gradient_{i}")
         for i, (names, formula_text) in enumerate(formulas.items())
     }
-    return Entry(op, compiled, unavailable, tuple(flags) if flags else None,
-                 frozenset(entry.get("undefined_gradients", ())))  # fmt: skip
+    return Entry(op, compiled, unavailable, _flags(op, entry), frozenset(entry.get("undefined_gradients", ())))
+
+
+def _flags(op: Op, entry: Mapping[str, Any]) -> tuple[bool, ...] | None:
+    """Which results gradients flow from, None for all. Raises FormulaError unless there is a flag for each."""
+    flags = entry.get("output_differentiability")
+    results = len(result_names(op, "y"))
+    if flags and op.outputs != ("*",) and len(flags) != results:
+        problem = f"output_differentiability has {len(flags)} values"
+        raise FormulaError(op.name, problem, f"one for each of {results} results, True or False")
+    return tuple(flags) if flags else None
 
 
 def _check_argument_names(op: Op) -> None:

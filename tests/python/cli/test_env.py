@@ -27,7 +27,7 @@ def test_names_the_extra_of_a_missing_package(
     monkeypatch.setattr(metadata, "version", version)
     main(["env"])
     out = capsys.readouterr().out
-    assert re.search(r"cuda-bindings +not installed: pip install '\.\[cuda\]'", out)
+    assert re.search(r"cuda-bindings +not installed: pip install 'meta-tvm\[cuda\]'", out)
     assert re.search(r"numpy +not installed\n", out)
 
 

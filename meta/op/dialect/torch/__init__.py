@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.device import Device
+from meta.errors import install_hint
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 
 def _probe() -> str | None:
-    return None if find_spec("torch") else "torch is not installed"
+    return None if find_spec("torch") else f"torch is not installed; install it: {install_hint('torch')}"
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:

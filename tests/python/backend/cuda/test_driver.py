@@ -131,7 +131,7 @@ def test_probe_returns_the_reason(install: Any, monkeypatch: pytest.MonkeyPatch)
     assert driver.probe() == "there is no CUDA driver here: libcuda.so.1 not found"
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     clear_caches()
-    assert driver.probe() == "cuda.bindings.driver cannot be imported; install the extra: pip install '.[cuda]'"
+    assert driver.probe() == "cuda.bindings.driver cannot be imported; install the extra: pip install 'meta-tvm[cuda]'"
 
 
 def test_names_the_missing_package(install: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_names_the_missing_package(install: Any, monkeypatch: pytest.MonkeyPatch
     clear_caches()
     text = (
         r"\[cuda\] cuda\.bindings\.{} cannot be imported; expected the package cuda-bindings; "
-        r"install the extra: pip install '\.\[cuda\]'"
+        r"install the extra: pip install 'meta-tvm\[cuda\]'"
     )
     with pytest.raises(DeviceError, match=text.format("driver")):
         driver.create_stream()
