@@ -22,7 +22,7 @@ E = TypeVar("E", bound="MetaError")
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
 
 # Libraries that a user's function calls: an error inside of them is reported at the line of the call.
-_LIBRARIES = frozenset({"numpy", "torch", "tvm", "tvm_ffi"})
+_LIBRARIES = frozenset({"numpy", "torch", "triton", "tvm", "tvm_ffi"})
 
 
 class MetaError(Exception):

@@ -14,8 +14,8 @@ from meta.errors import install_hint
 from meta.op import plugins
 from meta.op.dispatch import BUILT_IN, dialect, dialect_names
 
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "cuda-bindings", "nvidia-cudnn-frontend")
-_EXTRAS = {"torch": "torch", "cuda-bindings": "cuda"}
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "torch", "triton", "cuda-bindings", "nvidia-cudnn-frontend")
+_EXTRAS = {"torch": "torch", "triton": "triton", "cuda-bindings": "cuda"}
 """The extra that installs a package."""
 
 

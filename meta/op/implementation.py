@@ -117,7 +117,7 @@ class Implementation:
         )
 
 
-BUILT_IN: tuple[str, ...] = ("cudnn", "torch", "tvm", "reference")
+BUILT_IN: tuple[str, ...] = ("cudnn", "torch", "triton", "tvm", "reference")
 """Dialects of this package: packages under meta/op/dialect, each with a `DIALECT` and one module per family, imported
 when a call of that family is first dispatched."""
 

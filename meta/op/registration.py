@@ -77,9 +77,10 @@ def function_kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     if dialect.tensors == "numpy":
         return on_arrays(function, call)
     if dialect.tensors == "torch":
-        from meta.backend.torch.bridge import on_torch
+        from meta.backend.torch.bridge import on_device, on_torch
 
-        return on_torch(function, call)
+        kernel = on_torch(function, call)
+        return on_device(kernel, call.device) if call.device.kind == "cuda" else kernel
     return function
 
 

@@ -39,7 +39,9 @@ def kernel(payload: Any, call: CallInfo) -> Kernel:
 
 
 def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
-    """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU."""
+    """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU.
+
+    The GPU need not be torch's current one, which ATen's kernels set themselves; see `on_device`."""
     run = _on_views(function, len(call.tensors()) + len(call.outputs()))
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
@@ -67,6 +69,24 @@ def _on_stream(run: Kernel, device: Device) -> Kernel:
             return run(*raw)
 
     return on_stream
+
+
+def on_device(run: Kernel, device: Device) -> Kernel:
+    """`run` with a GPU as torch's current device, for functions that launch kernels of their own."""
+    index, current = device.index, torch.cuda.current_device
+
+    def guarded(*raw: Any) -> None:
+        if current() == index:
+            return run(*raw)
+        with torch.cuda.device(index):
+            return run(*raw)
+
+    return guarded
+
+
+def has_cuda() -> bool:
+    """Whether torch can use a GPU."""
+    return torch.cuda.is_available()
 
 
 def private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:

@@ -1,0 +1,36 @@
+"""`python -m tests.python.op.dialect.triton_compiled` compiles generated Triton kernels for an NVIDIA GPU of compute
+capability 9.0, which need not be there, and prints the kinds of code that it got."""
+
+import sys
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from meta.backend.triton.pointwise import _Kernels
+from meta.backend.triton.source import Operands, source
+
+
+@triton.jit
+def _expression(x1, x2, by, exponent: tl.constexpr):
+    for _ in tl.static_range(exponent):
+        x1 = x1 * x1
+    return x1 * tl.sigmoid(by * x2), x1 > x2
+
+
+def _compile(rank: int, pointer: str, cast: str, wide: bool) -> None:
+    operands = Operands(("v0", "v1", "number0", "2"), (cast, cast), (0.5,), 2)
+    kernel = _Kernels(_expression, 1024, 4).kernel(source(operands, rank, wide=wide))
+    types = {"x0": pointer, "x1": pointer, "y0": pointer, "y1": "*i1", "number0": "fp32", "BLOCK": "constexpr"}
+    signature = {name: types.get(name, "i64" if name == "count" and wide else "i32") for name in kernel.arg_names}
+    compiled = triton.compile(
+        ASTSource(kernel, signature, {"BLOCK": 1024}), target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}
+    )
+    sys.stdout.write(f"{rank} {sorted({'ptx', 'cubin'} & set(compiled.asm))}\n")
+
+
+if __name__ == "__main__":
+    _compile(1, "*bf16", ".to(tl.float32)", False)
+    _compile(3, "*fp32", "", True)
+    _compile(2, "*i32", ".to(tl.float32)", False)
