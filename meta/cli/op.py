@@ -1,4 +1,6 @@
-"""`python -m meta op NAME`: every part of an operator, with the lines where they are."""
+"""`python -m meta op NAME`: every part of an operator, with the lines where they are.
+
+`python -m meta op new NAME --like OTHER` writes the parts of a new one (meta.cli.op_new)."""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from meta.cli import op_new
 from meta.cli.modules import add_import_option, import_modules
 from meta.cli.text import beside, wrapped
 from meta.inspect.checklist import checklist
@@ -17,7 +20,9 @@ from meta.inspect.implementation import Kernel
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.add_argument("names", nargs="+", metavar="NAME", help="operators to describe")
+    parser.usage = f"{parser.prog} NAME ... [--json] | new NAME --like OTHER [--import MODULE]"
+    parser.add_argument("names", nargs="+", metavar="NAME", help="operators to describe, or `new` and a new name")
+    parser.add_argument("--like", metavar="OTHER", help="with `new`: the operator whose parts are copied")
     parser.add_argument("--json", action="store_true", help="print the description as JSON")
     add_import_option(parser)
 
@@ -25,6 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the description of each operator. Raises RegistryError for an unknown one."""
     modules = import_modules(options.modules)
+    if options.names[0] == "new":
+        return op_new.run(options.names[1:], options.like)
     described = [describe(name, modules=modules) for name in options.names]
     if options.json:
         print(json.dumps([as_data(d) for d in described], indent=2))

@@ -40,7 +40,7 @@ class Description:
 
     without_kernel: whether the result follows from types, or is the memory of an argument under another shape.
     amp_args: the arguments that mixed precision casts.
-    names: further spellings: the method of arrays, Python's operator.
+    names: further spellings: aliases, the method of arrays, Python's operator.
     """
 
     name: str
@@ -138,4 +138,4 @@ def _schemas() -> dict[Schema, str | None]:
 
 def _names(op: Op) -> tuple[str, ...]:
     method = f"x.{op.name}({', '.join(op.schema.names[1:])})" if op.method else ""
-    return tuple(filter(None, (method, op.operator)))
+    return tuple(filter(None, (*op.aliases, method, op.operator)))

@@ -1,0 +1,23 @@
+"""`python -m meta op new NAME --like OTHER`: the parts of a new operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta.cli.text import table
+from meta.errors import ArgumentError
+from meta.template.repository import add_operator
+
+
+def run(names: Sequence[str], like: str | None) -> int:
+    """Write the parts and print the lines to edit. Raises ArgumentError without a name and `--like`."""
+    if len(names) != 1 or not like:
+        given = f"{len(names)} names" + ("" if like else " and no --like")
+        raise ArgumentError("op new", f"got {given}", "python -m meta op new NAME --like OTHER")
+    (name,) = names
+    steps = add_operator(name, like)
+    then = ["python -m scripts.src_codegen", "ruff format", f"python -m pytest tests/python/op -k {name}"]
+    print(f"{name} computes what {like} computes. Edit:")
+    print(table(("", ""), [(f"  {step.location}", step.text) for step in steps]).lstrip("\n"))
+    print("\n  ".join(["Then:", *then]))
+    return 0
