@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from meta import tracing
+from meta import progress, tracing
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
@@ -52,6 +52,7 @@ class Executor(Generic[P, R]):
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
+        self._name = str(getattr(what, "__name__", type(what).__name__))
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
@@ -120,7 +121,7 @@ class Executor(Generic[P, R]):
         if program is None:
             record = fresh or self._trace(args, kwargs)
             check_call(record, inputs)
-            with self._lock, scoped("dialects", self._dialects):
+            with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record)
@@ -141,6 +142,7 @@ class Executor(Generic[P, R]):
         from meta.passes.standard import standard
 
         module = record.module
+        progress.stage("passes")
         for each in (*self._passes, standard()):
             module = each(module)
         self._check_devices(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.vm.lower.source import Source
@@ -13,6 +14,7 @@ from meta.vm.relax.pipeline import Planned, finish, plan
 
 def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None) -> tuple[Lowered, Planned]:
     """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already."""
+    progress.stage("lower operators")
     lowered = lowered or lower(source.module, source.choices)
     target = targets.target(source.device.kind)
     return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
@@ -20,6 +22,7 @@ def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None) -
 
 def build_module(source: Source, planned: Planned, *, mode: str = "compiled") -> Any:
     """The runtime module of the program."""
+    progress.stage("generate code")
     target = targets.target(source.device.kind)
     module = finish(planned, target, static=source.static)
     return tvm.relax_build(module, target=target, relax_pipeline=None, exec_mode=mode).mod

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
@@ -27,6 +28,7 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
 
     mutates, constants: see `update_in_place`."""
     with target:
+        progress.stage("fuse operators")
         module, kernels = _fused(lowered, fuse)
         module = _scheduled(module, target)
         module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
@@ -82,6 +84,9 @@ def _members(group: Any, kernels: Mapping[str, tuple[str, ...]]) -> tuple[str, .
 
 def _scheduled(module: Any, target: Any) -> Any:
     functions = {}
+    progress.stage("schedule kernels", total=len(module.functions))
     for name, function in module.functions.items():
         functions[name] = schedule(function, "", target) if isinstance(function, tvm.PrimFunc) else function
+        progress.advance()
+    progress.stage("plan memory")
     return tvm.IRModule(functions, attrs=module.attrs)

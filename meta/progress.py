@@ -1,0 +1,100 @@
+"""Progress of long compilations, on a terminal: `rich` draws a line on standard error that disappears at the end.
+
+    with compiling("step"):
+        stage("schedule kernels", total=90)
+        ...
+        advance()
+
+Nothing is drawn before `DELAY` seconds, if standard error is not a terminal, without rich (the extra `progress`), or
+with META_PROGRESS=0. Work in other threads than that of `compiling` is not shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from threading import local
+from typing import Any
+
+DELAY = 1.0
+"""Seconds of work after which the line appears."""
+
+
+class _Display:
+    """The line of one compilation; drawn at the first stage or step after `DELAY`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = time.monotonic()
+        self.bar: Any = None
+        self.task: Any = None
+
+    def show(self, stage: str, total: int | None, done: int) -> None:
+        if self.bar is None and time.monotonic() - self.start < DELAY:
+            return
+        if self.bar is None:
+            self.bar = _bar()
+            self.bar.start()
+            self.task = self.bar.add_task("")
+        self.bar.update(self.task, description=f"compile {self.name}: {stage}", total=total, completed=done)
+        self.bar.refresh()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+class _State(local):
+    display: _Display | None = None
+    stage: str = ""
+    total: int | None = None
+    done: int = 0
+
+
+_state = _State()
+
+
+@contextmanager
+def compiling(name: str) -> Generator[None, None, None]:
+    """Show the stages of the block. A compilation inside of another one is part of it."""
+    if _state.display is not None or not enabled():
+        yield
+        return
+    display = _state.display = _Display(name)
+    try:
+        yield
+    finally:
+        _state.display = None
+        display.close()
+
+
+def stage(name: str, total: int | None = None) -> None:
+    """The compilation of this thread is at a new stage, of `total` steps if their number is known."""
+    if _state.display is not None:
+        _state.stage, _state.total, _state.done = name, total, 0
+        _state.display.show(name, total, 0)
+
+
+def advance() -> None:
+    """One more step of the stage is done."""
+    if _state.display is not None:
+        _state.done += 1
+        _state.display.show(_state.stage, _state.total, _state.done)
+
+
+def enabled() -> bool:
+    """Whether a compilation that starts now would be shown."""
+    wanted = os.environ.get("META_PROGRESS", "1") != "0"
+    return wanted and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None  # pyright: ignore[reportUnnecessaryComparison]
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -1,0 +1,67 @@
+"""The progress of compilations: on a terminal only, after a delay, and gone at the end."""
+
+import contextlib
+import io
+
+import pytest
+
+import meta
+from meta import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    pytest.importorskip("rich", reason="rich is not installed (the extra progress)")
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()
+
+
+def compile_once(scale: float, out: io.StringIO) -> None:
+    @meta.trace
+    def scaled(x: meta.NDArray) -> meta.NDArray:
+        return x * scale
+
+    with contextlib.redirect_stderr(out):
+        meta.vm.compile(scaled)(meta.ones((2,)))
+
+
+def test_a_terminal_shows_stages(terminal: Terminal) -> None:
+    compile_once(1.25, terminal)
+    for stage in ("compile scaled", "passes", "lower operators", "fuse operators", "schedule kernels", "generate code"):
+        assert stage in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")  # the line is erased
+
+
+def test_switched_off_by_the_environment(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("META_PROGRESS", "0")
+    compile_once(1.5, terminal)
+    assert terminal.getvalue() == ""
+
+
+def test_nothing_before_the_delay(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "DELAY", 3600.0)
+    compile_once(1.75, terminal)
+    assert terminal.getvalue() == ""
+
+
+def test_nothing_where_standard_error_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    compile_once(2.25, out)
+    assert out.getvalue() == ""
+
+
+def test_nested_compilations_are_one(terminal: Terminal) -> None:
+    with contextlib.redirect_stderr(terminal), progress.compiling("outer"), progress.compiling("inner"):
+        progress.stage("work", total=2)
+        progress.advance()
+    assert "compile outer: work" in terminal.getvalue()
+    assert "1/2" in terminal.getvalue()
+    assert "inner" not in terminal.getvalue()
