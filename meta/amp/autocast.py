@@ -12,6 +12,7 @@ from meta.eager.ndarray import NDArray
 from meta.modes import modes, scoped
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
+from meta.tree import map_leaves
 
 
 @contextmanager
@@ -57,6 +58,18 @@ class _Policy:
         finally:
             modes.autocast = self
         return tuple(out)
+
+    def cast_types(self, op: Op, types: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The types of the arguments of a call after the casts."""
+        dtype = target_dtype(op, types, self.low, self.overrides) or ""
+        if not dtype:
+            return types
+
+        def cast(t: Any) -> Any:
+            return t.with_dtype(dtype) if needs_cast(t, dtype) else t
+
+        data = data_positions(op)
+        return tuple(map_leaves(cast, t) if i in data else t for i, t in enumerate(types))
 
     def cast(self, arg: Any, type_: Any, dtype: str) -> Any:
         if isinstance(type_, tuple):

@@ -7,22 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta.eager.call import device_of
-from meta.ir.type import TensorType, Value
+from meta.eager.ndarray import NDArray
+from meta.eager.tape import any_tracked
+from meta.ir.type import TensorType, Value, flat_types
+from meta.modes import modes
 from meta.op.dispatch import CallInfo, Candidate, candidates
-from meta.op.registry import as_type, get
+from meta.op.registry import Op, as_type, get
 from meta.schema._types import TensorLike
-from meta.tree import map_leaves
+from meta.tree import leaves_of, map_leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The candidates of one call in the order they are tried; `chosen` is the name of the dialect that runs it.
 
-    without_kernel: the result follows from the arguments' types, or is their memory under another shape."""
+    without_kernel: the result follows from the arguments' types, or is their memory under another shape.
+    notes: what happens to the call before the choice: casts by autocast, an operator that replaces it."""
 
     op: str
     candidates: tuple[Candidate, ...]
     without_kernel: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> str | None:
@@ -31,8 +36,8 @@ class Explanation:
     def __str__(self) -> str:
         if self.without_kernel:
             return f"{self.op}: needs no kernel"
-        lines = [f"{self.op}: {self.chosen or 'no dialect accepts this call'}"]
-        return "\n".join([*lines, *(f"  {c}" for c in self.candidates)])
+        lines = [f"{self.op}: {self.chosen or 'no dialect accepts this call'}", *self.notes, *map(str, self.candidates)]
+        return "\n  ".join(lines)
 
 
 class _TypeOnly(TensorLike):
@@ -48,15 +53,37 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     """Every candidate for calling operator `op` (its name, or its function) with these arguments (arrays, or
     TensorTypes in their place), with the reason of each refusal.
 
-    Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
-    operator = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
+    Autocast and gradient recording of this thread apply as in the call. Sizes that depend on values are computed, for
+    arrays. Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
+    named = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
     wrapped = [_wrap(a) for a in args]
-    bound = operator.schema.bind(operator.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    bound = named.schema.bind(named.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    operator, notes = _recorded(named, bound)
     types = tuple(map(as_type, bound))
+    if modes.autocast is not None:
+        before, types = types, modes.autocast.cast_types(operator, types)
+        dtypes = [t.dtype for t, old in zip(flat_types(types), flat_types(before), strict=True) if t is not old]
+        notes += [f"autocast casts operands to {dtypes[0]}"] if dtypes else []
     out = operator.infer(types)
     if isinstance(out, Value) or operator.view:
-        return Explanation(operator.name, (), without_kernel=True)
-    return Explanation(operator.name, tuple(candidates(CallInfo(operator, types, out, device_of(bound, out)))))
+        return Explanation(named.name, (), without_kernel=True)
+    if operator.resolve is not None and not all(t.is_static for t in flat_types((out,))) and _has_values(bound):
+        bound = operator.resolve(*bound)
+        types = tuple(map(as_type, bound))
+        out = operator.infer(types)
+    call = CallInfo(operator, types, out, device_of(bound, out))
+    return Explanation(named.name, tuple(candidates(call)), notes=tuple(notes))
+
+
+def _recorded(op: Op, args: tuple[Any, ...]) -> tuple[Op, list[str]]:
+    """The operator that runs a call: where a gradient is recorded, the one that `op` is recorded as."""
+    if not op.recorded_as or not modes.grad_enabled or not any_tracked(args):
+        return op, []
+    return get(op.recorded_as), [f"runs as {op.recorded_as}, which keeps what the gradient reads"]
+
+
+def _has_values(args: tuple[Any, ...]) -> bool:
+    return all(isinstance(leaf, NDArray) for leaf in leaves_of(args) if isinstance(leaf, TensorLike))
 
 
 def _wrap(arg: Any) -> Any:

@@ -51,3 +51,43 @@ def test_raises_the_errors_of_the_call():
         meta.explain("softmax")
     with pytest.raises(TypeInferenceError, match="axis 5 is out of range"):
         meta.explain("softmax", array(2), 5)
+
+
+def only_bfloat16(call):
+    return None if call.out.dtype == "bfloat16" else f"{call.out.dtype}, not bfloat16"
+
+
+def test_applies_autocast_as_the_call_does():
+    with meta.register_dialect("halves", plevel=20) as halves:
+        halves.implement("matmul", lambda *args, out: out.fill(7.0), accepts=only_bfloat16)
+        x = array(2, 2)
+        assert meta.explain("matmul", x, x).chosen == "tvm"
+        with meta.amp.autocast("bfloat16"):
+            found = meta.explain("matmul", x, x)
+            assert meta.matmul(x, x).tolist() == [[7.0, 7.0]] * 2
+            assert meta.explain("matmul", x.type, x.type).chosen == "halves"
+            assert meta.explain("concatenate", [x, x], 0).notes == ()
+        assert found.chosen == "halves"
+        assert "\n  autocast casts operands to bfloat16\n" in str(found)
+
+
+def test_applies_gradient_recording_as_the_call_does():
+    with meta.register_dialect("mine", plevel=20) as mine:
+        mine.implement("max_pool2d", lambda *args, out: out.fill(7.0))
+        x = array(1, 1, 4, 4)
+        assert meta.explain("max_pool2d", x, 2).chosen == "mine"
+        x.requires_grad = True
+        found = meta.explain("max_pool2d", x, 2)
+        assert found.chosen == "tvm"
+        assert str(found).startswith("max_pool2d: tvm\n  runs as max_pool2d_with_indices, which keeps")
+        assert (meta.max_pool2d(x, 2).detach().numpy() != 7.0).all()
+        with meta.no_grad():
+            assert meta.explain("max_pool2d", x, 2).chosen == "mine"
+            assert (meta.max_pool2d(x, 2).numpy() == 7.0).all()
+
+
+def test_computes_sizes_that_depend_on_values():
+    assert meta.explain("argwhere", meta.array([0.0, 2.0])).chosen == "tvm"
+    found = str(meta.explain("argwhere", tensor_type((2,))))
+    assert "argwhere: no dialect accepts this call" in found
+    assert "the shape of the result depends on values" in found
