@@ -200,10 +200,10 @@ def raised(kind: type[E], subject: str, what: str, error: Exception) -> E:
 
     what: the function ("its TVM compute")."""
     text = f": {error}" if str(error) else ""
-    return kind(subject, f"{what} raised {type(error).__name__}{text}", location=_line_of_error(error) or None)
+    return kind(subject, f"{what} raised {type(error).__name__}{text}", location=line_of_error(error) or None)
 
 
-def _line_of_error(error: BaseException) -> str:
+def line_of_error(error: BaseException) -> str:
     """`file:line` of the innermost frame that `error` went through in the user's package, "" if there is none."""
     line, package = "", ""
     step = error.__traceback__

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from meta.testing.arrays import with_seed as with_seed
     from meta.testing.models import run_model as run_model
     from meta.testing.models import run_vm_model as run_vm_model
-    from meta.testing.operators import OpCheckError as OpCheckError
     from meta.testing.operators import opcheck as opcheck
+    from meta.testing.report import Finding as Finding
+    from meta.testing.report import OpCheckError as OpCheckError
+    from meta.testing.report import OpCheckReport as OpCheckReport
     from meta.testing.samples import ErrorCase as ErrorCase
     from meta.testing.samples import Sample as Sample
     from meta.testing.samples import T as T
@@ -27,6 +29,7 @@ else:
         "meta.op.dispatch": ("with_dialect",),
         "meta.testing.arrays": ("check", "get_testable_devices", "randn_torch", "with_seed"),
         "meta.testing.models": ("run_model", "run_vm_model"),
-        "meta.testing.operators": ("OpCheckError", "opcheck"),
+        "meta.testing.operators": ("opcheck",),
+        "meta.testing.report": ("Finding", "OpCheckError", "OpCheckReport"),
         "meta.testing.samples": ("ErrorCase", "Sample", "T"),
     })  # fmt: skip

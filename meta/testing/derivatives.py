@@ -121,7 +121,7 @@ def _torch_cotangent(dy: Any, result: torch.Tensor) -> torch.Tensor:
 def check_finite_differences(sample: Sample) -> None:
     """The gradients agree with central differences in float64."""
     call, inputs = _float64_leaves(sample)
-    gradcheck(_pure_function(call), call.arrays())
+    gradcheck(pure_function(call), call.arrays())
     assert inputs
 
 
@@ -129,7 +129,7 @@ def check_second_order(sample: Sample) -> None:
     """The second-order gradients agree with central differences in float64."""
     call, inputs = _float64_leaves(sample)
     assert inputs
-    gradgradcheck(_pure_function(call), call.arrays())
+    gradgradcheck(pure_function(call), call.arrays())
 
 
 def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
@@ -142,7 +142,7 @@ def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
     return host.with_arrays(arrays), inputs
 
 
-def _pure_function(call: Call) -> Any:
+def pure_function(call: Call) -> Any:
     """The call as a function of its arrays. It copies arrays that the operator overwrites and returns the results that
     have gradients."""
     rule, index = gradient_rules()[call.op.name], call.op.schema.index

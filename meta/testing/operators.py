@@ -1,190 +1,250 @@
-"""opcheck: runs every generic check on one call of an operator."""
+"""opcheck: every generic check of an operator in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meta import dtype as dtypes
-from meta.autograd.finite_differences import gradcheck, gradgradcheck
-from meta.eager.ndarray import NDArray
-from meta.errors import MetaError
-from meta.op.dispatch import with_dialect
-from meta.op.grad.rule import as_tuple, gradient_rules
+import meta
+from meta.errors import ArgumentError, MetaError, did_you_mean, line_of_error
 from meta.op.registry import Op, get
+from meta.schema._dsl import Arg
+from meta.testing import operator_checks as checks
+from meta.testing import operator_gradients as gradients
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
-from meta.testing.derivatives import gradient_inputs
-from meta.testing.dialects import accepting_implementations
-from meta.testing.generic import check_types
-from meta.testing.programs import trace_call
-from meta.testing.tolerance import FORWARD, compare
+from meta.testing.call import Call, is_array
+from meta.testing.operator_checks import Case, Skip
+from meta.testing.report import Finding, OpCheckError, OpCheckReport
+from meta.testing.samples import Sample, T
+
+CHECKS: dict[str, Callable[[Case], None]] = {
+    "schema": checks.schema,
+    "types": checks.types,
+    "inputs": checks.inputs,
+    "deterministic": checks.deterministic,
+    "values": checks.values,
+    "dialects": checks.dialects,
+    "dtypes": checks.floating_dtypes,
+    "strided": checks.strided,
+    "zero_size": checks.zero_size,
+    "symbolic": checks.symbolic,
+    "gradient": gradients.gradient,
+    "second_order": gradients.second_order,
+    "traced_gradient": gradients.traced_gradient,
+    "interpreter": gradients.interpreter,
+    "vm": gradients.vm,
+    "autocast": checks.autocast,
+    "cache": checks.cache,
+}
+"""The checks of each sample by name; "docs" checks the operator itself."""
+
+_SHAPES = ((2, 3), (2, 3, 4), (3, 3), (4,), (2, 3, 5, 5))
+"""Shapes that samples from a schema are tried with."""
+_RANGES: tuple[dict[str, Any], ...] = ({"avoid": (0.0,)}, {"low": 0.2, "high": 0.9}, {"low": 1.1, "high": 2.0})
+"""Ranges of their values; the first one in which all results are finite is taken."""
+_VALUES: dict[str, Any] = {"Int": 1, "Float": 0.5, "Number": 0.5, "Bool": False, "DType": "float32", "Device": "cpu"}
+"""Values of attributes without defaults, by the type of the argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The outcome of one check: its name, the problem ("" if it passed), or the reason why it does not apply."""
+def opcheck(
+    op: Op | str | Callable[..., Any],
+    *samples: Sequence[Any] | Mapping[str, Any] | Sample,
+    skip: Sequence[str] | Mapping[str, str] = (),
+    device: str = "cpu",
+    raise_on_failure: bool = True,
+) -> OpCheckReport:
+    """Run every generic check of an operator on each sample and return the report, which prints as a table.
 
-    check: str
-    problem: str = ""
-    skipped: str = ""
+        def test_swish():
+            opcheck(meta.swish, (meta.array([-1.0, 0.5]),), {"x": T(2, 3), "beta": 2.0})
 
-    def __str__(self) -> str:
-        return f"{self.check:<14} {self.problem or (f'not applicable: {self.skipped}' if self.skipped else 'passed')}"
+    op: an operator, its name, or its public function.
+    samples: calls: a tuple of positional arguments, a dict of keyword arguments, or a Sample. Arrays are meta's,
+        NumPy's, torch's or random ones (`T`). Keep them small and away from kinks: gradients are compared with finite
+        differences in float64. Without samples, some are derived from the schema.
+    skip: names of checks to leave out, or their names with reasons.
+    device: where the checks run.
 
+    Checks: docs (operator and arguments have documentation); schema (defaults, positions and names bind alike); types
+    (results have the inferred types); inputs (none is changed); deterministic; values (agree with the `ref` of a
+    Sample); dialects (each agrees with the reference implementation, within twice the tolerance of the dtype); dtypes
+    (each dialect in the other floating dtypes is close to float64); strided (memory of stepped, transposed and
+    unaligned arrays); zero_size (refused by the type function, or run); symbolic (the type function agrees on symbolic
+    sizes); gradient, second_order (finite differences); traced_gradient (that of the program); interpreter, vm (results
+    of the program); autocast (runs in the dtype of the mixed-precision rule); cache (results without cached runners,
+    keys of kernels on disk).
 
-class OpCheckError(AssertionError):
-    """Raised when checks fail; the message is the whole report."""
-
-
-class _Skip(Exception):
-    """The check does not apply to this operator."""
-
-
-def opcheck(op: Op | str | Callable[..., Any], *args: Any, **kwargs: Any) -> list[Finding]:
-    """Run every generic check on `op(*args, **kwargs)` and return the report, one finding per check.
-
-    op: an operator, its name, or its public function.  args, kwargs: arguments of the call, with meta arrays. Gradients
-    are checked at these values in float64, so keep the arrays small and their values away from kinks.
-    Checks: normalising arguments twice changes nothing; results have the inferred types; inputs are unchanged; all
-    dialects that accept the call agree; first- and second-order gradients agree with finite differences; interpreter
-    and virtual machine agree with eager execution. Raises OpCheckError with the report if a check fails."""
-    operator = op if isinstance(op, Op) else get(op if isinstance(op, str) else op.__name__)
-    call = Call(operator, args, kwargs)
-    report = [_run(name, check, call) for name, check in _CHECKS.items()]
-    if any(finding.problem for finding in report):
-        lines = "\n".join(f"  {finding}" for finding in report)
-        raise OpCheckError(f"[opcheck] {operator.name}\n{lines}")
+    Raises OpCheckError with the report if a check fails, unless `raise_on_failure` is False; ArgumentError for an
+    unknown check, for samples that are not calls, and if no sample can be derived."""
+    operator = op if isinstance(op, Op) else get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
+    skipped = _skipped(skip)
+    cases = [_case(operator, i, each, device) for i, each in enumerate(samples)] or _derived(operator, device)
+    findings = [_operator_finding(operator, skipped)]
+    usable = [_call_problem(case) for case in cases]
+    for name in CHECKS:
+        if name == "values" and not any(case.sample for case in cases):
+            continue
+        findings += [_finding(name, i, case, skipped, usable[i]) for i, case in enumerate(cases)]
+    report = OpCheckReport(operator.name, tuple(map(_describe, cases)), tuple(findings))
+    if raise_on_failure and not report.ok:
+        raise OpCheckError(report)
     return report
 
 
-def _run(name: str, check: Callable[[Call], None], call: Call) -> Finding:
+def _skipped(skip: Any) -> dict[str, str]:
+    """The reason of each check to leave out."""
+    listed = dict(skip) if isinstance(skip, Mapping) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")  # type: ignore[arg-type]
+    known = ("docs", *CHECKS)
+    for name in listed:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise ArgumentError("opcheck", f"skip names the check {name!r}", f"some of {', '.join(known)}", hint)
+    return {name: f"left out by skip: {reason}".removesuffix(": ") for name, reason in listed.items()}
+
+
+# --- running a check -------------------------------------------------------------------------------------------------
+
+
+def _operator_finding(op: Op, skipped: Mapping[str, str]) -> Finding:
+    if "docs" in skipped:
+        return Finding("docs", None, "skipped", skipped["docs"])
     try:
-        check(call)
-    except _Skip as reason:
-        return Finding(name, skipped=str(reason))
-    except (MetaError, AssertionError) as error:
-        return Finding(name, str(error) or type(error).__name__)
+        checks.docs(op)
+    except AssertionError as error:
+        return Finding("docs", None, "failed", str(error))
+    return Finding("docs", None, "passed")
+
+
+def _call_problem(case: Case) -> str:
+    """Why a plain call fails, "" if it runs; the checks that need its results are then left out."""
+    try:
+        case.fresh().run()
     # The operator's code may raise anything; the report contains it.
     except Exception as error:  # noqa: BLE001
-        return Finding(name, f"{type(error).__name__}: {error}")
-    return Finding(name)
+        return _text(error)
+    return ""
 
 
-def _schema(call: Call) -> None:
-    bound = call.bound_arguments()
-    again = call.op.schema.bind(call.op.name, bound, {})
-    same = all(a is b or a == b for a, b in zip(_comparable(bound), _comparable(again), strict=True))
-    assert same, f"normalising once gives {bound!r}, twice {again!r}"
-    named = dict(zip(call.op.schema.names, bound, strict=True))
-    keywords = call.op.schema.bind(call.op.name, (), named)
-    assert _comparable(keywords) == _comparable(bound), "keyword arguments give other values than positional ones"
+def _finding(name: str, index: int, case: Case, skipped: Mapping[str, str], call_problem: str) -> Finding:
+    if name in skipped:
+        return Finding(name, index, "skipped", skipped[name])
+    if call_problem and name != "schema":
+        failed = name == "types"
+        return Finding(name, index, "failed" if failed else "skipped", call_problem if failed else "the call fails")
+    try:
+        CHECKS[name](case)
+    except Skip as reason:
+        return Finding(name, index, "skipped", str(reason))
+    except Exception as error:  # noqa: BLE001
+        return Finding(name, index, "failed", _text(error))
+    return Finding(name, index, "passed")
 
 
-def _comparable(values: tuple[Any, ...]) -> list[Any]:
-    """Arguments in comparable form: arrays by identity."""
-    return [id(v) if isinstance(v, NDArray) else [id(i) for i in v] if _is_list(v) else v for v in values]
+def _text(error: Exception) -> str:
+    """An exception as a finding: one of meta names its class and place itself, others get both here."""
+    if isinstance(error, AssertionError) and str(error):
+        return str(error)
+    if isinstance(error, MetaError):
+        return str(error)
+    line = line_of_error(error)
+    return f"{type(error).__name__}: {error}" + (f" (at {line})" if line else "")
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, tuple) and any(isinstance(i, NDArray) for i in as_tuple(value))
+# --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def _types(call: Call) -> None:
-    copy = _copy(call)
-    check_types(copy, copy.run())
+def _case(op: Op, index: int, sample: Any, device: str) -> Case:
+    """A sample as a case, its arrays as NumPy arrays."""
+    if isinstance(sample, Sample):
+        if sample.op != op.name:
+            raise ArgumentError("opcheck", f"sample {index} is of {sample.op}", f"samples of {op.name}")
+        args, kwargs = sample.numpy()
+        return Case(Call(op, args, kwargs), device, sample)
+    if isinstance(sample, Mapping):
+        args, kwargs = (), {str(name): _drawn(value, str(name)) for name, value in sample.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    elif isinstance(sample, (tuple, list)):
+        args, kwargs = tuple(_drawn(value, str(i)) for i, value in enumerate(sample)), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    else:
+        wrong = f"sample {index} is of class {type(sample).__name__}"
+        wanted = "a tuple of arguments, a dict of them by name, or a Sample"
+        raise ArgumentError("opcheck", wrong, wanted, f"write opcheck({op.name}, (x,))")
+    call = Call(op, args, kwargs)
+    op.schema.bind(op.name, call.to_meta(device).args, call.to_meta(device).kwargs)
+    return Case(call.map(to_numpy), device)
 
 
-def _inputs(call: Call) -> None:
-    if call.op.inplace:
-        raise _Skip("it writes in place")
-    copy = _copy(call)
-    before = [to_numpy(a).copy() for a in copy.arrays()]
-    copy.run()
-    for i, (a, b) in enumerate(zip(copy.arrays(), before, strict=True)):
-        compare(f"input {i} after the call", to_numpy(a), b, tolerance=(0.0, 0.0))
+def _drawn(value: Any, path: str) -> Any:
+    """An argument with arrays in place of each T."""
+    if isinstance(value, T):
+        return value.values("", path)
+    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):  # pyright: ignore[reportUnknownVariableType]
+        return [_drawn(v, f"{path}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return value
 
 
-def _dialects(call: Call) -> None:
-    accepting = accepting_implementations(_copy(call))
-    if len(accepting) < 2:
-        raise _Skip(f"only {accepting[0].dialect.name} accepts it" if accepting else "it runs no kernel")
-    results = {}
-    for implementation in accepting:
-        name = implementation.dialect.name
-        with with_dialect(name):
-            results[name] = flat_results(_copy(call).run())
-    (first, expected), *others = results.items()
-    for name, actual in others:
-        for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
-            compare(
-                f"{name} against {first}, result {i}", to_numpy(a), to_numpy(b), tolerance=_doubled_tolerance(a.dtype)
-            )
+def _derived(op: Op, device: str) -> list[Case]:
+    """Up to two cases whose required arguments have values by their types. Raises ArgumentError if there is none."""
+    required = [arg for arg in op.schema.args if arg.required]
+    unknown = [arg for arg in required if not arg.is_tensor and arg.type.name not in _VALUES]
+    remedy = f"pass samples: opcheck({op.name}, (meta.ones((2, 3)), ...))"
+    if unknown:
+        problem = f"no sample follows from {op.schema!r}: '{unknown[0].name}' is {unknown[0].type} without a default"
+        raise ArgumentError("opcheck", problem, "defaults, tensors and numbers", remedy)
+    cases: list[Case] = []
+    for dtype in ("float32", "int64", "bool"):
+        for shape in _SHAPES:
+            case = _case_of_shape(op, required, shape, dtype, device)
+            if case is not None:
+                cases.append(case)
+            if len(cases) == 2:
+                return cases
+        if cases:
+            return cases
+    tried = f"its type function refuses tensors of shapes {', '.join(map(str, _SHAPES))} in float32, int64 and bool"
+    raise ArgumentError("opcheck", f"no sample follows from {op.schema!r}: {tried}", "samples", remedy)
 
 
-def _doubled_tolerance(dtype: str) -> tuple[float, float]:
-    """Twice the tolerance of a dtype, because each of two implementations may deviate by it."""
-    rtol, atol = FORWARD.get(dtype, (0.0, 0.0))
-    return 2 * rtol, 2 * atol
+def _case_of_shape(op: Op, required: Sequence[Arg], shape: tuple[int, ...], dtype: str, device: str) -> Case | None:
+    """A case whose tensors have one shape and finite results if possible, None if the type function refuses it."""
+    last: Case | None = None
+    for values in _RANGES if dtype == "float32" else _RANGES[:1]:
+        tensor = T(*shape, dtype=dtype, **values)
+        sample = {a.name: _value(a, tensor) for a in required}
+        case = _case(op, 0, sample, device)
+        if case.refusal() is not None:
+            return None
+        last = last or case
+        if _is_finite(case):
+            return case
+    return last
 
 
-def _gradient(call: Call) -> None:
-    leaves = _float64_leaves(call)
-    gradcheck(lambda *arrays: leaves.with_arrays(arrays).run(), leaves.arrays())
+def _value(arg: Arg, tensor: T) -> Any:
+    if not arg.is_tensor:
+        return _VALUES[arg.type.name]
+    return [tensor, tensor] if arg.type.role == "tensors" else tensor
 
 
-def _second_order(call: Call) -> None:
-    leaves = _float64_leaves(call)
-    gradgradcheck(lambda *arrays: leaves.with_arrays(arrays).run(), leaves.arrays())
+def _is_finite(case: Case) -> bool:
+    """Whether the call runs and all its floating results are finite."""
+    import numpy as np
+
+    if _call_problem(case):
+        return False
+    results = [to_numpy(r) for r in case.run() if isinstance(r, meta.NDArray)]
+    return all(np.isfinite(r.astype("float64")).all() for r in results)
 
 
-def _float64_leaves(call: Call) -> Call:
-    """The call in float64; its differentiable arrays require gradients."""
-    if call.op.name not in gradient_rules():
-        raise _Skip("it has no gradient")
-    inputs = gradient_inputs(call)
-    if not inputs:
-        raise _Skip("no argument with a gradient is floating")
-    arrays = [a.detach().cast("float64") if dtypes.is_float(a.dtype) else a.detach() for a in call.arrays()]
-    for i in inputs:
-        arrays[i].requires_grad = True
-    return call.with_arrays(arrays)
+def _describe(case: Case) -> str:
+    """The arguments of a case, arrays by their types."""
+    call = case.fresh()
+    named = dict(zip(call.op.schema.names, call.args, strict=False)) | call.kwargs
+    return ", ".join(f"{name}={_shown(value)}" for name, value in named.items()) or "no arguments"
 
 
-def _interpreter(call: Call) -> None:
-    from meta.interpreter.run import run
-
-    record = trace_call(_copy(call)).record(_copy(call).arrays())
-    _compare_with_eager(call, run(record.module, *_copy(call).arrays()), (0.0, 0.0))
-
-
-def _machine(call: Call) -> None:
-    from meta.vm import compile as compile_program
-
-    result = compile_program(trace_call(_copy(call)))(_copy(call).arrays())
-    _compare_with_eager(call, result, None)
-
-
-def _compare_with_eager(call: Call, actual: Any, tolerance: tuple[float, float] | None) -> None:
-    expected = flat_results(_copy(call).run())
-    for i, (a, b) in enumerate(zip(flat_results(actual), expected, strict=False)):
-        if isinstance(b, NDArray):
-            compare(f"result {i}", to_numpy(a), to_numpy(b), tolerance=tolerance or _doubled_tolerance(b.dtype))
-
-
-def _copy(call: Call) -> Call:
-    """The call on copies of its arrays, which have no autograd history."""
-    return call.to_meta()
-
-
-_CHECKS: dict[str, Callable[[Call], None]] = {
-    "schema": _schema,
-    "types": _types,
-    "inputs": _inputs,
-    "dialects": _dialects,
-    "gradient": _gradient,
-    "second order": _second_order,
-    "interpreter": _interpreter,
-    "vm": _machine,
-}
+def _shown(value: Any) -> str:
+    if is_array(value):
+        return repr(value.type)
+    if isinstance(value, (list, tuple)) and any(map(is_array, value)):  # pyright: ignore[reportUnknownArgumentType]
+        return f"[{', '.join(map(_shown, value))}]"  # pyright: ignore[reportUnknownArgumentType]
+    return repr(value)

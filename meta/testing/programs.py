@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import meta
@@ -85,13 +86,18 @@ def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:
     dys = {i: array(cotangent(sample, i, r)) for i, r in enumerate(results) if is_float(r.dtype)}
     eager = grad([results[i] for i in used], [arrays[i] for i in inputs], [dys[i] for i in used], allow_unused=True)
 
-    fresh = host.to_meta()
-    record = trace_call(fresh).record(fresh.arrays())
-    module = auto_diff([record.inputs[i] for i in inputs])(record.module)
-    zeros = {i: dy * 0 for i, dy in dys.items() if i not in used}
-    cotangents = [zeros.get(i, dy) for i, dy in dys.items()]
-    gradients = flat_results(run(module, *fresh.arrays(), *cotangents))[-len(inputs) :]
+    gradients = program_gradients(host.to_meta(), inputs, [(dy, i in used) for i, dy in dys.items()])
     rtol, atol = tolerance_of(sample, dtype)
     for i, ours, theirs in zip(inputs, gradients, eager, strict=True):
         expected = to_numpy(ours) * 0 if theirs is None else to_numpy(theirs)
         compare(f"{sample.op}: program gradient {i}", to_numpy(ours), expected, tolerance=(rtol, atol))
+
+
+def program_gradients(call: Call, inputs: Sequence[int], dys: Sequence[tuple[NDArray, bool]]) -> list[Any]:
+    """The gradients of the arrays at `inputs` by the interpreter, from the traced and differentiated call.
+
+    dys: the gradient of each floating result, and whether the result depends on differentiable arguments."""
+    record = trace_call(call).record(call.arrays())
+    module = auto_diff([record.inputs[i] for i in inputs])(record.module)
+    cotangents = [dy if used else dy * 0 for dy, used in dys]
+    return flat_results(run(module, *call.arrays(), *cotangents))[-len(inputs) :]

@@ -132,6 +132,11 @@ def spec_key(spec: KernelSpec) -> Any:
     return spec, repr(spec.args), "" if spec.key else id(spec.compute)
 
 
+def disk_key(spec: KernelSpec) -> str:
+    """The key of the kernel of `spec` on disk; the compute of a spec without a key is run for it."""
+    return _symbol(spec, None if spec.key else prim_func(spec))
+
+
 def digest(ir: Any) -> str:
     """A digest of a TVM function or module by its content: the same in every process, without source locations.
 

@@ -157,9 +157,16 @@ def test_zero_as_divisor_in_a_program(name: str, zero: float) -> None:
     assert_same(compute("vm", lambda x: function(x, zero), array(x, "float32")), torch.tensor(expected), "float32")
 
 
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
 @pytest.mark.parametrize("name", ["mean", "var", "std"])
-def test_mean_of_no_elements_is_nan(name: str) -> None:
-    assert np.isnan(getattr(meta, name)(meta.zeros((2, 0)), 1).numpy()).all()
+def test_mean_of_no_elements_is_nan(name: str, dialect: str) -> None:
+    with meta.with_dialect(dialect):
+        assert np.isnan(getattr(meta, name)(meta.zeros((2, 0)), 1).numpy()).all()
+
+
+def test_reference_of_a_gradient_of_no_products() -> None:
+    with meta.with_dialect("reference"):
+        assert meta.prod_dx(meta.zeros((0, 4)), meta.zeros((0,)), 1).shape == (0, 4)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3, 2)])

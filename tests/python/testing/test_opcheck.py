@@ -1,95 +1,400 @@
-"""opcheck passes correct operators and reports what is wrong with others."""
+"""opcheck passes correct operators, and each of its checks finds operators that are wrong in its way."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
+import ctypes
+import pickle
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meta
-from meta.schema import Arg, Float, Schema, Tensor
-from meta.testing import OpCheckError, opcheck
+from meta.errors import ArgumentError, RegistryError
+from meta.op import registry, rules
+from meta.op.dialect.tvm import Registrar
+from meta.op.registry import get
+from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorList
+from meta.schema._types import ArgType
+from meta.testing import OpCheckError, OpCheckReport, Sample, T, opcheck
+from meta.testing.operators import CHECKS
+from tests.python.op.samples import samples
+
+_numbers = count()
+SCALE = Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", Float, 2.0, doc="Factor."))
 
 pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
-def tensor(*shape: int) -> meta.NDArray:
-    return meta.array(np.random.default_rng(0).uniform(0.5, 1.5, shape).astype("float32"))
+@pytest.fixture(autouse=True)
+def _remove_operators() -> Iterator[None]:
+    before = {op.name for op in registry.all_ops()}
+    yield
+    for name in {op.name for op in registry.all_ops()} - before:
+        registry.remove(name)
+        meta.__dict__.pop(name, None)
 
 
-def scale(**changes: Any) -> Callable[..., Any]:
-    """Defines the operator x * by, with some facts of its declaration replaced."""
-    name = f"scale_{uuid.uuid4().hex[:8]}"
-    facts: dict[str, Any] = {
-        "gradient": {"x": f"{name}(dy, by)"},
-        "tvm": lambda x, by: _te_scale(x, by),
-        "reference": lambda x, by: x * np.asarray(by, x.dtype),
-        "pattern": "elemwise",
-    }
-    schema = Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", Float, 2.0, doc="Factor."))
-
-    def result_type(x: Any, by: float) -> Any:
-        """x * by."""
-        return x
-
-    return meta.define(name, schema, **(facts | changes))(result_type)
+def type_of_x(x: Any, by: Any) -> Any:
+    """x * by."""
+    rules.require_float("x", x)
+    return x
 
 
-def _te_scale(x: Any, by: float) -> Any:
+def te_scale(x: Any, by: float) -> Any:
     from tvm import te, tirx
 
     return te.compute(x.shape, lambda *i: x(*i) * tirx.const(by, x.dtype))
 
 
-@pytest.mark.parametrize("op", ["softmax", "multiply", "matmul", "sum", "reshape", "argmax", "zeros"])
-def test_passes_operators_of_the_package(op: str) -> None:
-    args: dict[str, tuple[Any, ...]] = {
-        "multiply": (tensor(2, 3), tensor(3)), "matmul": (tensor(2, 3), tensor(3, 2)),
-        "reshape": (tensor(2, 3), (3, 2)), "zeros": ((2, 3),),
-    }  # fmt: skip
-    report = opcheck(op, *args.get(op, (tensor(2, 3),)))
-    assert [f.check for f in report] == [
-        "schema", "types", "inputs", "dialects", "gradient", "second order", "interpreter", "vm"
-    ]  # fmt: skip
+def scale(declare: Any = type_of_x, schema: Schema = SCALE, **changes: Any) -> Any:
+    """Define the operator x * by, with some of its parts replaced; of its name, as dialects keep implementations."""
+    facts: dict[str, Any] = {
+        "gradient": {"x": lambda dy, by: dy * by},
+        "tvm": te_scale,
+        "reference": lambda x, by: x * np.asarray(by, x.dtype),
+        "pattern": "elemwise",
+    }
+    return meta.define(f"scale{next(_numbers)}_of_opcheck", schema, **(facts | changes))(declare)
 
 
-def test_passes_a_user_defined_operator() -> None:
-    report = opcheck(scale(), tensor(3), by=3.0)
-    assert not any(f.problem or f.skipped for f in report)
+def check(op: Any, *calls: Any, **options: Any) -> OpCheckReport:
+    return opcheck(op, *(calls or ((T(2, 3), 3.0),)), raise_on_failure=False, **options)
 
 
-def test_reports_checks_that_do_not_apply() -> None:
-    report = {f.check: str(f) for f in opcheck("argmax", tensor(3))}
-    assert report["gradient"].split() == ["gradient", "not", "applicable:", "it", "has", "no", "gradient"]
+def all_but(*names: str) -> list[str]:
+    return [name for name in ("docs", *CHECKS) if name not in names]
 
 
-def detached(by: Any, dy: Any) -> Any:
-    """The correct gradient, but not differentiable itself."""
-    return dy.detach() * by
+def failed(report: OpCheckReport) -> dict[str, str]:
+    return {f.check: f.text for f in report.failures}
+
+
+def test_passes_a_correct_operator() -> None:
+    report = opcheck(scale(), (T(2, 3), 3.0), {"x": meta.array([1.0, -2.0]), "by": -1.0})
+    assert report.ok
+    assert [f.check for f in report.findings if f.sample == 1] == [name for name in CHECKS if name != "values"]
+    assert {f.check for f in report.skipped} == {"autocast"}
+
+
+# --- a wrong operator for each check ---------------------------------------------------------------------------------
+
+
+def incremented(value: Any) -> Any:
+    return int(value) + 1
+
+
+def result_of_other_shape(x: Any, by: float) -> Any:
+    """x * by."""
+    return x.with_shape((*x.shape, 1))
+
+
+def writes_its_input(x: Any, by: float) -> Any:
+    out = x * np.asarray(by, x.dtype)
+    ctypes.memset(x.ctypes.data, 0, x.nbytes)  # the array is read-only
+    return out
+
+
+def doubles_halves(x: Any, by: float) -> Any:
+    return x * np.asarray(by * (2 if x.dtype.itemsize == 2 else 1), x.dtype)
+
+
+def depends_on_alignment(x: Any, by: float) -> Any:
+    return x * np.asarray(by + (x.ctypes.data % 16 != 0), x.dtype)
+
+
+def fails_without_elements(x: Any, by: float) -> Any:
+    return x * np.asarray(by, x.dtype) + 0 * x.max()
+
+
+def adds_to_symbolic_sizes(x: Any, by: float) -> Any:
+    """x * by."""
+    return x.with_shape(tuple(d if isinstance(d, int) else d + 1 for d in x.shape))
+
+
+def of_another_device_type(x: Any, by: float) -> Any:
+    """x * by."""
+    return x if all(isinstance(d, int) for d in x.shape) else x.with_dtype("float64")
+
+
+def wrong_in_programs(x: Any, by: float) -> Any:
+    """Programs have static sizes here, eager kernels symbolic ones."""
+    from tvm import tirx
+
+    return te_scale(x, by + isinstance(x.shape[0], tirx.IntImm))
+
+
+def another_kernel_each_time(x: Any, by: float) -> Any:
+    return te_scale(x, by + 1e-9 * next(_numbers))
+
+
+def float32_only(x: Any, by: float) -> Any:
+    """x * by."""
+    rules.require(x.dtype in ("float32", "float64"), f"'x' has dtype {x.dtype}", "float32 or float64")
+    return x
+
+
+def doubles_halves_in_te(x: Any, by: float) -> Any:
+    return te_scale(x, by * (2 if "16" in str(x.dtype) else 1))
+
+
+def without_docs() -> Any:
+    return scale(schema=Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0, doc="Factor.")))
+
+
+def another_normal_form() -> Any:
+    up = ArgType("Up", "int", "attr", "an int", incremented)
+    return scale(schema=Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", up, 2, doc="Factor.")))
+
+
+def unprintable_argument() -> Any:
+    class Shown(Fraction):
+        def __repr__(self) -> str:
+            return "a fraction"
+
+    fraction = ArgType("Fraction", "Fraction", "attr", "a fraction", Shown)
+    schema = Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", fraction, 2, doc="Factor."))
+    return scale(
+        schema=schema,
+        tvm=lambda x, by: te_scale(x, float(by)),
+        reference=lambda x, by: x * np.asarray(float(by), x.dtype),
+        gradient={"x": lambda dy, by: dy * float(by)},
+    )
+
+
+def kernel_key_of_another_file() -> Any:
+    op = scale(tvm=None)
+    Registrar(rules.__file__).compute(op.__name__)(te_scale)
+    return op
+
+
+WRONG: dict[str, tuple[Any, str, str]] = {
+    "documentation": (without_docs, "docs", "arguments without documentation: x; write Arg"),
+    "normal form": (another_normal_form, "schema", r"normalising once gives (.|\n)*, 4\), twice (.|\n)*, 5\)"),
+    "type function": (lambda: scale(result_of_other_shape), "types", "the declaration says|its declaration says"),
+    "written input": (
+        lambda: scale(reference=writes_its_input), "inputs", "argument 'x' after the call on reference: .* elements dif"
+    ),
+    "random": (
+        lambda: scale(tvm=None, reference=lambda x, by: x + np.random.random()), "deterministic", "a second call: 6 of"
+    ),
+    "reference": (lambda: scale(reference=lambda x, by: x + by), "dialects", "tvm against reference: 6 of 6 elements"),
+    "halves": (lambda: scale(reference=doubles_halves), "dtypes", "reference in float16, result 0: 6 of 6"),
+    "no kernel in halves": (
+        lambda: scale(tvm=None, reference=lambda x, by: x * by if x.itemsize > 2 else None), "dtypes", "returned None"
+    ),
+    "alignment": (lambda: scale(reference=depends_on_alignment), "strided", "unaligned memory on reference: "),
+    "no elements": (lambda: scale(reference=fails_without_elements), "zero_size", "ValueError: zero-size array to red"),
+    "symbolic shape": (
+        lambda: scale(adds_to_symbolic_sizes), "symbolic", r"with n2 = 2, n3 = 3 its type .*numbers Tensor\[\(2, 3\)"
+    ),
+    "symbolic dtype": (lambda: scale(of_another_device_type), "symbolic", 'its type function gives .*"float64"'),
+    "gradient": (lambda: scale(gradient={"x": "dy"}), "gradient", r"gradient of input 0 at .* is 1.*, by finite diff"),
+    "gradient cut off": (lambda: scale(gradient={"x": "stop_gradient(dy)"}), "second_order", "gradgradcheck"),
+    "second order": (
+        lambda: scale(gradient={"x": lambda dy, by: dy.detach() * by}), "second_order", "gradient of input 1 at"
+    ),
+    "traced gradient": (
+        lambda: scale(gradient={"x": lambda dy, by: dy * by if isinstance(dy, meta.NDArray) else dy}),
+        "traced_gradient", "the gradient of the traced program: 6 of 6 elements differ",
+    ),
+    "printed program": (unprintable_argument, "interpreter", "fraction|Shown"),
+    "compiled program": (lambda: scale(tvm=wrong_in_programs), "vm", "compiled: 6 of 6 elements differ"),
+    "mixed precision": (
+        lambda: scale(float32_only, amp="always"), "autocast",
+        "its mixed-precision rule 'always' casts to float16, which its type function refuses: .*expected float32 or",
+    ),
+    "values in mixed precision": (
+        lambda: scale(amp="always", tvm=doubles_halves_in_te), "autocast", r"under autocast\('float16'\), result 0: 6"
+    ),
+    "another kernel": (lambda: scale(tvm=another_kernel_each_time), "cache", "builds another kernel at each call"),
+    "key of a kernel": (kernel_key_of_another_file, "cache", "identified by the contents of .*rules.py, but .*opcheck"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_finds_what_is_wrong(case: str) -> None:
+    define, name, text = WRONG[case]
+    report = check(define(), skip=all_but(name))
+    assert list(failed(report)) == [name], str(report)
+    assert re.search(text, failed(report)[name]), failed(report)[name]
+
+
+def test_compares_with_the_reference_of_a_sample() -> None:
+    pytest.importorskip("torch", reason="references of samples take torch tensors")
+    op = scale()
+    right = Sample(op.__name__, T(3), 3.0, ref=lambda x, by: x * by)
+    wrong = Sample(op.__name__, T(3), 3.0, ref=lambda x, by: x + by)
+    report = check(op, right, wrong)
+    assert [(f.check, f.sample) for f in report.failures] == [("values", 1)]
+    assert "3 of 3 elements differ" in report.failures[0].text
+
+
+def test_a_call_that_fails_is_one_failure() -> None:
+    report = check(scale(), (T(2, dtype="int64"),))
+    assert list(failed(report)) == ["types"]
+    assert "'x' has dtype int64" in failed(report)["types"]
+    assert {f.text for f in report.skipped} == {"the call fails"}
+
+
+# --- which checks apply ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("changes", "checks"),
+    ("gradient", "reason"),
     [
-        ({"gradient": {"x": "dy"}}, {"gradient"}),
-        ({"gradient": {"x": "stop_gradient(dy)"}}, {"gradient"}),
-        ({"reference": lambda x, by: x + by}, {"dialects"}),
-        ({"gradient": {"x": detached}}, {"second order"}),
+        ("non_differentiable", "it is declared non_differentiable"),
+        ("not_implemented: later", "its gradient is not implemented: later"),
+        (None, "its gradient is not implemented: meta.define got none"),
     ],
 )
-def test_reports_the_failed_checks(changes: dict[str, Any], checks: set[str]) -> None:
-    with pytest.raises(OpCheckError) as caught:
-        opcheck(scale(**changes), tensor(3), by=3.0)
-    lines = str(caught.value).splitlines()[1:]
-    failed = {line[2:16].strip() for line in lines if "passed" not in line and "not applicable" not in line}
-    assert checks <= failed
-    assert "types" not in failed
+def test_respects_declarations_of_no_gradient(gradient: Any, reason: str) -> None:
+    report = check(scale(gradient=gradient))
+    assert report.ok
+    skipped = {f.check: f.text for f in report.skipped}
+    assert [skipped[name] for name in ("gradient", "second_order", "traced_gradient")] == [reason] * 3
+
+
+def test_says_why_finite_differences_do_not_apply() -> None:
+    def declare(x: Any, by: float) -> Any:
+        """x * by."""
+        rules.require(x.dtype == "float32", f"'x' has dtype {x.dtype}", "float32")
+        return x
+
+    report = check(scale(declare), (T(2, 3),), (T(2000),))
+    text = {(f.check, f.sample): f.text for f in report.skipped}
+    assert "finite differences need float64, which its type function refuses: " in text["gradient", 0]
+    assert text["gradient", 1] == "2000 elements are too many for finite differences: pass a sample of up to 1000"
+
+
+def test_leaves_out_checks() -> None:
+    op = scale(gradient={"x": "dy"})
+    assert set(failed(check(op))) >= {"gradient"}
+    report = opcheck(op, (T(2),), skip={"gradient": "a straight-through estimator", "second_order": "", "docs": ""})
+    assert "gradient, sample 0: left out by skip: a straight-through estimator" in map(str, report.skipped)
+    assert "docs: left out by skip" in map(str, report.skipped)
+    assert opcheck(op, (T(2),), skip=("gradient",)).ok
+    with pytest.raises(ArgumentError, match=r"skip names the check 'gradiant'; expected .*; did you mean 'gradient'"):
+        opcheck(op, (T(2),), skip="gradiant")
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+
+def test_derives_samples_from_the_schema() -> None:
+    assert opcheck(scale(), skip=all_but("types")).samples == (
+        'x=Tensor[(2, 3), "float32"]',
+        'x=Tensor[(2, 3, 4), "float32"]',
+    )
+    schema = Schema("total", Arg("xs", TensorList, doc="Terms."), Arg("axis", Int, doc="An axis."))
+
+    def declare(xs: Any, axis: int) -> Any:
+        """The sum of the tensors."""
+        rules.require_rank("xs[0]", xs[0], 1)
+        return xs[0]
+
+    name = f"total{next(_numbers)}_of_opcheck"
+    total = meta.define(name, schema, reference=lambda xs, axis: sum(xs), gradient="non_differentiable")(declare)
+    assert opcheck(total, skip=all_but("types")).samples == (
+        'xs=[Tensor[(4,), "float32"], Tensor[(4,), "float32"]], axis=1',
+    )
+
+
+def test_derived_samples_lie_in_the_domain_of_the_operator() -> None:
+    for name in ("log", "acosh"):
+        assert opcheck(name, skip=all_but("gradient")).ok
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            (Arg("shape", IntTuple),),
+            r"'shape' is IntTuple without a default; expected .*; pass samples: opcheck\(scale",
+        ),
+        ((Arg("mode", Str),), "'mode' is Str without a default"),
+        ((Arg("by", Float, 2.0),), "refuses tensors of shapes .* in float32, int64 and bool"),
+    ],
+)
+def test_says_why_no_sample_follows_from_a_schema(arguments: tuple[Arg, ...], text: str) -> None:
+    def refuse(x: Any, argument: Any) -> Any:
+        rules.require(False, "no")
+
+    with pytest.raises(ArgumentError, match=rf"\[opcheck\] no sample follows from scale\(x: Tensor, .*\): .*{text}"):
+        opcheck(scale(refuse, Schema("scale", Arg("x", Tensor), *arguments), gradient=None))
+
+
+@pytest.mark.parametrize(
+    ("sample", "error", "text"),
+    [
+        (meta.array([1.0]), ArgumentError, r"sample 0 is of class NDArray; expected a tuple .*; write opcheck\(scale"),
+        ((meta.array([1.0]), 2.0, 3.0), ArgumentError, "3 arguments given"),
+        ({"y": meta.array([1.0])}, ArgumentError, "unknown argument 'y'"),
+        (Sample("tanh", T(2), ref=np.tanh), ArgumentError, "sample 0 is of tanh; expected samples of scale"),
+    ],
+)
+def test_rejects_samples_that_are_not_calls(sample: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        opcheck(scale(), sample)
+
+
+def test_takes_arrays_of_numpy_and_leaves_the_samples_unchanged() -> None:
+    host, ours = np.array([1.0, 2.0], "float32"), meta.array([3.0], requires_grad=True)
+    assert opcheck(scale(), (host,), (ours,), skip=("vm", "dtypes")).ok
+    assert host.tolist() == [1.0, 2.0]
+    assert ours.requires_grad
+    assert ours.grad is None
 
 
 def test_accepts_operator_name_and_function() -> None:
-    from meta.op.registry import get
+    reports = [opcheck(op, (T(2),), skip=all_but("types")) for op in (meta.tanh, "tanh", get("tanh"))]
+    assert reports[0] == reports[1] == reports[2]
+    with pytest.raises(RegistryError, match="did you mean 'tanh'"):
+        opcheck("tamh")
 
-    assert opcheck(meta.tanh, tensor(2)) == opcheck("tanh", tensor(2)) == opcheck(get("tanh"), tensor(2))
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_is_a_table() -> None:
+    report = check(scale(gradient={"x": "dy"}), (T(2), 3.0), (T(3), 1.0), skip=("vm", "cache"))
+    lines = str(report).splitlines()
+    assert lines[0] == f"{report.op}: {report.summary}"
+    assert lines[1:3] == [
+        '  sample 0: x=Tensor[(2,), "float32"], by=3.0',
+        '  sample 1: x=Tensor[(3,), "float32"], by=1.0',
+    ]
+    assert "  gradient         FAILED     passed" in lines
+    assert "  docs             passed" in lines
+    assert any(line.startswith("  gradient, sample 0: [gradcheck] gradient of input 0") for line in lines)
+    assert "  vm, samples 0, 1: left out by skip" in lines
+    assert not report.ok
+
+
+def test_raises_the_report() -> None:
+    with pytest.raises(
+        OpCheckError, match=r"^\[scale\d+_of_opcheck\] \d of \d+ checks failed, \d skipped: grad"
+    ) as caught:
+        opcheck(scale(gradient={"x": "dy"}), (T(2), 3.0))
+    report = caught.value.report
+    assert str(report) in str(caught.value)
+    assert caught.value.location.startswith(__file__)
+    assert isinstance(caught.value, meta.errors.MetaError)
+    assert isinstance(caught.value, AssertionError)
+    assert pickle.loads(pickle.dumps(caught.value)).report == report
+
+
+# --- operators of the package ----------------------------------------------------------------------------------------
+
+BUILT_IN = ["softmax", "split", "where", "shape", "argwhere", "prod_dx", "max_dx", "reshape", "zeros", "layer_norm"]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_passes_operators_of_the_package(name: str) -> None:
+    row = next(row for row in samples() if row.op == name)
+    report = opcheck(name, row)
+    assert {f.check for f in report.findings} == {"docs", *CHECKS}

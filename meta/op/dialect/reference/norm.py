@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meta.backend.reference.moments import mean, variance
 from meta.backend.reference.precision import widen
 from meta.op.dialect.reference import plain
 
@@ -30,9 +31,8 @@ def _sort_axes(axis: Axes, ndim: int) -> Axes:
 
 def _normalise_rows(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
     """The normalised x and 1 / deviation."""
-    mean = np.mean(x, axis=axes, keepdims=True)
-    invstd = 1 / np.sqrt(np.mean((x - mean) ** 2, axis=axes, keepdims=True) + eps)
-    return (x - mean) * invstd, invstd
+    invstd = 1 / np.sqrt(variance(x, axis=axes, keepdims=True) + eps)
+    return (x - mean(x, axis=axes, keepdims=True)) * invstd, invstd
 
 
 def layer_norm(x: Array, scale: Array, bias: Array, axis: Axes, eps: float) -> Array:
@@ -42,7 +42,7 @@ def layer_norm(x: Array, scale: Array, bias: Array, axis: Axes, eps: float) -> A
 
 def rms_norm(x: Array, scale: Array, axis: Axes, eps: float) -> Array:
     axes, value = _sort_axes(axis, x.ndim), widen(x)
-    normalised = value / np.sqrt(np.mean(value * value, axis=axes, keepdims=True) + eps)
+    normalised = value / np.sqrt(mean(value * value, axis=axes, keepdims=True) + eps)
     return _scale_and_shift(normalised, scale, None, axes)
 
 
@@ -50,8 +50,8 @@ def layer_norm_dx(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> 
     axes = _sort_axes(axis, x.ndim)
     normalised, invstd = _normalise_rows(widen(x), axes, eps)
     scaled = _scale_and_shift(widen(dy), scale, None, axes)
-    grad_mean = np.mean(scaled, axis=axes, keepdims=True)
-    projection = np.mean(scaled * normalised, axis=axes, keepdims=True)
+    grad_mean = mean(scaled, axis=axes, keepdims=True)
+    projection = mean(scaled * normalised, axis=axes, keepdims=True)
     return invstd * (scaled - grad_mean - normalised * projection)
 
 
@@ -74,15 +74,15 @@ def batch_norm_train(
     channel, others = _split_channel(x, axis)
     value = widen(x)
     count = x.size // x.shape[channel] if x.shape[channel] else 0
-    mean, var = np.mean(value, axis=others), np.var(value, axis=others)
+    average, var = mean(value, axis=others), variance(value, axis=others)
     invstd = 1 / np.sqrt(var + eps)
-    normalised = (value - _broadcast_parameter(mean, x, (channel,))) * _broadcast_parameter(invstd, x, (channel,))
+    normalised = (value - _broadcast_parameter(average, x, (channel,))) * _broadcast_parameter(invstd, x, (channel,))
     y = _scale_and_shift(normalised, w, b, (channel,))
     if count == 0:
-        return y, running_mean, running_var, mean, invstd
-    new_mean = widen(running_mean) * (1 - momentum) + mean * momentum
+        return y, running_mean, running_var, average, invstd
+    new_mean = widen(running_mean) * (1 - momentum) + average * momentum
     new_var = widen(running_var) * (1 - momentum) + var * (momentum * count / (count - 1))
-    return y, new_mean, new_var, mean, invstd
+    return y, new_mean, new_var, average, invstd
 
 
 def batch_norm_train_dxwb(dy: Array, x: Array, w: Array, mean: Array, invstd: Array, axis: int) -> tuple[Array, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from meta.backend.reference.moments import deviation, mean, variance
 from meta.backend.reference.precision import floating, widen
 from meta.op.dialect.reference import plain
 
@@ -45,7 +47,8 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     x, dy = widen(x), widen(dy)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     kept = tuple(a for a in range(x.ndim) if a not in axes)
-    rows = np.transpose(x, kept + axes).reshape(*(x.shape[a] for a in kept), -1)
+    length = math.prod(x.shape[a] for a in axes)
+    rows = np.transpose(x, kept + axes).reshape([*(x.shape[a] for a in kept), length])
     out = np.empty_like(rows)
     for i in range(rows.shape[-1]):
         out[..., i] = np.prod(np.delete(rows, i, axis=-1), axis=-1)
@@ -97,12 +100,12 @@ plain({
     "logsumexp": logsumexp,
     "max": _reduce(np.max),
     "max_dx": max_dx,
-    "mean": _reduce(np.mean),
+    "mean": _reduce(mean),
     "min": _reduce(np.min),
     "prod": _reduce(np.prod),
     "prod_dx": prod_dx,
-    "std": _moment(np.std),
+    "std": _moment(deviation),
     "sum": _reduce(np.sum),
     "sum_to": sum_to,
-    "var": _moment(np.var),
+    "var": _moment(variance),
 })  # fmt: skip

@@ -1,0 +1,31 @@
+"""Means and variances in NumPy. Those of no elements are NaN, without the warnings of `numpy.mean` and `numpy.var`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Axis = tuple[int, ...] | int | None
+
+
+def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum divided by the number of elements."""
+    total = np.sum(x, axis=axis, keepdims=keepdims)
+    return total / np.asarray(_count(x, axis), total.dtype if total.dtype.kind == "f" else np.float64)
+
+
+def variance(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """The sum of squared distances from the mean, divided by the number of elements less `ddof`."""
+    total = np.sum((x - mean(x, axis, keepdims=True)) ** 2, axis=axis, keepdims=keepdims)
+    return total / np.asarray(max(_count(x, axis) - ddof, 0), total.dtype)
+
+
+def deviation(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
+    """The square root of the variance."""
+    return np.sqrt(variance(x, axis, ddof, keepdims))
+
+
+def _count(x: Any, axis: Axis) -> int:
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
