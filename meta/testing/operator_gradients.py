@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import meta
+from meta import dtype as dtypes
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array
@@ -83,7 +83,7 @@ def _check_finite(case: Case) -> None:
 
     rule = gradient_rules()[case.op.name]
     flows = [r for i, r in enumerate(case.run()) if rule.outputs < 0 or i in rule.differentiable_outputs]
-    if not any(isinstance(r, NDArray) and meta.dtype.is_float(r.dtype) for r in flows):
+    if not any(isinstance(r, NDArray) and dtypes.is_float(r.dtype) for r in flows):
         raise Skip("no result with a gradient is floating")
     if not all(np.isfinite(to_numpy(r)).all() for r in flows):
         raise Skip("the results are not finite: pass a sample inside the operator's domain")
@@ -101,7 +101,7 @@ def _tape_gradients(case: Case) -> tuple[list[Any], list[NDArray | None]]:
     rng = np.random.default_rng(0)
     dys = [
         array(rng.uniform(0.5, 1.5, r.shape), dtype=r.dtype, device=case.device)
-        if isinstance(r, NDArray) and meta.dtype.is_float(r.dtype)
+        if isinstance(r, NDArray) and dtypes.is_float(r.dtype)
         else None
         for r in results
     ]

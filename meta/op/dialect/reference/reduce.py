@@ -50,7 +50,7 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     length = math.prod(x.shape[a] for a in axes)
     rows = np.transpose(x, kept + axes).reshape([*(x.shape[a] for a in kept), length])
     out = np.empty_like(rows)
-    for i in range(rows.shape[-1]):
+    for i in range(length):
         out[..., i] = np.prod(np.delete(rows, i, axis=-1), axis=-1)
     partial = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
     return partial * _restore_axes(dy, x, axis)
