@@ -45,6 +45,7 @@ from meta.op.grad import support
 from meta.op.grad.entry import Entry, function_source, read_entry, rule_facts
 from meta.op.grad.rule import GradientFunction, GradRule, add_rules, as_tuple
 from meta.op.registry import Op, TypeFunction, as_type
+from meta.parts import Writes
 from meta.schema._dsl import Schema
 from meta.schema._types import TensorLike
 
@@ -220,7 +221,7 @@ def _checked_gradients(entry: Entry, function: GradientFunction, location: str) 
         if modes.emit is not None:
             return meta.cast(gradient, wanted.dtype)  # an array from outside becomes part of the program
         if has_functions and gradient._version is None:
-            gradient._version = [0]  # the user may hold it too
+            gradient._version = Writes((0,))  # the user may hold it too
         return gradient
 
     return run

@@ -29,6 +29,7 @@ from meta.eager.tape import edges_of, link, versions_of
 from meta.errors import ArgumentError, GradientError, KernelError, MetaError, TraceError, line_of_function, raised
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple
+from meta.parts import Writes
 from meta.schema._types import TensorLike
 
 
@@ -199,7 +200,7 @@ def _rule(cls: type[Function], types: tuple[Any, ...]) -> Any:
             if need and g is not None:
                 check_gradient(cls.__name__, f"argument {i}", g, t, NDArray, line_of_function(cls.backward) or None)
                 if g._version is None:
-                    g._version = [0]  # the user may hold it too
+                    g._version = Writes((0,))  # the user may hold it too
         return gradients  # pyright: ignore[reportUnknownVariableType]
 
     return run

@@ -19,6 +19,7 @@ from meta.backend.tvm import devices
 from meta.device import Device
 from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
+from meta.eager.operands import converted, has_numpy_arrays
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
 from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
@@ -93,6 +94,8 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     Returns an NDArray, a tuple of them, a Symbol (or tuple) while tracing, or a plain value for operators such as
     `shape`. Raises ArgumentError, TypeInferenceError, DeviceError, DispatchError."""
     op = op_state.op
+    if scopes.active and has_numpy_arrays(args):
+        args = converted(op, args)
     if scopes.active and modes.autocast is not None:
         args = modes.autocast(op, args)
     if scopes.active and modes.emit is not None:
@@ -101,6 +104,8 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     run = op_state.scoped.get(raw) if raw is not None and not modes.observers else None
     raw_args = args
     if run is None:
+        if raw is None and has_numpy_arrays(args):
+            return invoke(op_state, *converted(op, args))
         args = op.schema.bind(op.name, args, {})
         if any(_is_symbol(leaf) for leaf in leaves_of(args)):
             raise TraceError(
@@ -146,8 +151,12 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
             parts.append(inner)
         elif arg.__class__ is float:
             parts.append(dumps(arg, 2))  # 0.0 == -0.0, and NaN does not equal itself
-        elif isinstance(arg, float) or hasattr(arg, "tobytes"):
-            parts.append((arg.__class__, arg.hex() if isinstance(arg, float) else arg.tobytes()))
+        elif isinstance(arg, float):
+            parts.append((arg.__class__, arg.hex()))
+        elif hasattr(arg, "tobytes"):
+            if getattr(arg, "shape", None) != ():
+                return None
+            parts.append((arg.__class__, arg.dtype, arg.tobytes()))
         else:
             parts.append((arg.__class__, arg))
     key = tuple(parts)

@@ -23,6 +23,7 @@ from meta.eager.seeds import (
 )
 from meta.modes import modes
 from meta.op.grad.rule import GradRule
+from meta.parts import Writes
 
 Slot = tuple[Node, int]
 Pending = dict[Node, dict[int, NDArray]]
@@ -104,7 +105,7 @@ def _seed(where: str, y: NDArray, dy: NDArray | None, name: str = "the tensor") 
 def _shared(gradient: NDArray) -> NDArray:
     """`gradient`, marked as shared memory: an array that counts its writes may have aliases."""
     if gradient._version is None:
-        gradient._version = [0]
+        gradient._version = Writes((0,))
     return gradient
 
 

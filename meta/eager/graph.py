@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta.errors import ArgumentError, GradientError
 from meta.modes import modes
+from meta.parts import Writes
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
@@ -88,7 +89,7 @@ def written(op: str, x: NDArray) -> NDArray:
         )
     count = x._version
     if count is None:
-        x._version = [1]
+        x._version = Writes((1,))
     else:
         count[0] += 1
     return x

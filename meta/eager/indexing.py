@@ -19,6 +19,7 @@ from meta.dim import Dim
 from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
 from meta.modes import modes
 from meta.op import rules
+from meta.parts import mark_part
 from meta.schema._types import TensorLike
 
 Index = Any
@@ -49,7 +50,8 @@ class Slices:
 
 
 def getitem(x: Any, index: Index) -> Any:
-    """`x[index]` by NumPy's rules; the result is a copy (of everything but `x[...]` and the like).
+    """`x[index]` by NumPy's rules; the result is a copy (of everything but `x[...]` and the like). A copy that would be
+    a view in NumPy is a part (see meta.parts).
 
     Raises PositionError for an invalid index, for positions out of range and for too many of them; TraceError for a
     mask in a traced function, where its values are unknown."""
@@ -64,13 +66,13 @@ def getitem(x: Any, index: Index) -> Any:
 def _row(x: Any, position: int) -> Any:
     """`x[position]`, the index that loops over arrays take, without the general machinery."""
     begin, end, step, _ = _bound(position, x.shape[0], 0)
-    return meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:])
+    return mark_part(meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:]), x)
 
 
 def _basic(x: Any, part: Slices) -> Any:
-    if not part.whole:
-        x = meta.strided_slice(x, part.begin, part.end, part.strides)
-    return x if part.shape == x.shape else meta.reshape(x, part.shape)
+    out = x if part.whole else meta.strided_slice(x, part.begin, part.end, part.strides)
+    out = out if part.shape == out.shape else meta.reshape(out, part.shape)
+    return out if part.whole else mark_part(out, x)
 
 
 def setitem(x: Any, index: Index, value: Any) -> Any:

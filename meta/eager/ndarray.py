@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
@@ -12,10 +12,13 @@ from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.graph import Leaf, Node, register_hook, set_requires_grad, written
 from meta.eager.indexing import Index, check_dtype, check_value, getitem, host_index, setitem
+from meta.eager.inplace import write_result
+from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
 from meta.op import rules
+from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-_alias_lock = Lock()
 _backward: Any = None
 """The engine's `backward`, imported at the first call: the engine computes with arrays."""
 _UNSET: dict[str, Any] = {"_grad": None, "_hooks": None}
@@ -40,7 +42,7 @@ class NDArray(TensorMethods):
 
     __slots__ = ("__weakref__", "_data", "_grad", "_hooks", "_index", "_node", "_type", "_version")
 
-    __array_ufunc__ = None  # numpy arrays leave `array + meta_array` to us
+    __array_ufunc__ = array_ufunc
 
     _data: Any
     _type: TensorType
@@ -98,22 +100,26 @@ class NDArray(TensorMethods):
 
     # --- other libraries ---------------------------------------------------------------------------------------------
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """A NumPy array: a view of the same memory on the CPU, a copy from other devices.
+    def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
+        """A NumPy array: a read-only view of the same memory on the CPU, a read-only copy from other devices.
 
-        Raises GradientError for an array that requires gradients, as writes to it would go unseen: use
-        `x.detach().numpy()`."""
+        copy: return a writable copy. The view is read-only because gradients cannot see writes of NumPy to values that
+        they saved. Raises GradientError for an array that requires gradients: use `x.detach().numpy()`."""
         if self._node is not None:
             raise GradientError(
                 "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
             )
-        return self._host("numpy")
+        host: Any = self._host("numpy")
+        return host.copy() if copy else host
 
     def _host(self, what: str) -> np.ndarray[Any, Any]:
-        """The values for `what`; raises TraceError where they may differ from call to call of a traced function."""
+        """The values for `what`, read-only; raises TraceError where they may differ from call to call of a traced
+        function."""
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, what)
-        return numpy_arrays.to_numpy(self._data, self.dtype, self.shape, self.device)
+        host: Any = numpy_arrays.to_numpy(self._data, self.dtype, self.shape, self.device)
+        host.flags.writeable = False
+        return host
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out: Any = self._host("numpy")
@@ -123,7 +129,8 @@ class NDArray(TensorMethods):
         return out.copy() if copy and same else out if same else out.astype(dtype)
 
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        """The memory for another library. Raises GradientError like `numpy`."""
+        """The memory for another library, writable: in-place writes of that library are not counted, so they must not
+        reach values that a gradient saved. Raises GradientError like `numpy`."""
         if self._node is not None:
             raise GradientError(
                 "dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()"
@@ -209,7 +216,9 @@ class NDArray(TensorMethods):
     def update(self, value: NDArray) -> None:
         """Overwrite the values, in place, with those of an array of the same type.
 
-        Raises TypeInferenceError for another type, GradientError for an array in a gradient graph."""
+        Raises TypeInferenceError for another type, GradientError for an array in a gradient graph, NotSupportedError
+        for a part (see meta.parts)."""
+        check_whole("update", self)
         if scopes.active and modes.trace is not None:
             modes.trace.update(self, value)
             return
@@ -218,6 +227,17 @@ class NDArray(TensorMethods):
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
         allocation.copy_into(value._data, written("update", self)._data)
+
+    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> NDArray:
+        """This array, after `function(self, other)` was written into it: what `+=` and the like do."""
+        if is_part(self):
+            if getrefcount(self) > TEMPORARY:
+                check_whole(function.__name__, self)
+            return function(self, other)
+        if scopes.active and modes.trace is not None:
+            modes.trace.assign(function.__name__, self, function(self, other))
+            return self
+        return write_result(self, function, other)
 
     def __getitem__(self, index: Index) -> NDArray:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
@@ -228,7 +248,8 @@ class NDArray(TensorMethods):
 
         Integer arrays and masks are indices on the CPU, outside of traced functions. Raises PositionError for an index
         that does not fit, TypeInferenceError for a value that does not, GradientError for an array or a value in a
-        gradient graph."""
+        gradient graph, NotSupportedError for a part (see meta.parts)."""
+        check_whole("setitem", self)
         tracing = scopes.active and modes.trace is not None
         if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
             raise GradientError(
@@ -299,12 +320,15 @@ class NDArray(TensorMethods):
         """Another array over the same memory, sharing the count of in-place writes."""
         version = self._version
         if version is None:
-            with _alias_lock:  # two threads that alias one array must agree on its count
-                version = self._version
-                if version is None:
-                    version = self._version = [0]
+            version = shared_writes(self)
         out = NDArray(self._data, self._type)
         out._version = version
+        return out
+
+    def _twin(self) -> NDArray:
+        """Another array over the same memory, at the same place of the gradient graph."""
+        out = self._alias()
+        out._node, out._index = self._node, self._index
         return out
 
     def register_hook(self, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:

@@ -45,6 +45,8 @@ class Op:
     aliases: other names of its function and method, such as those in torch or NumPy.
     operator: the Python special method it implements ("__add__").
     view: the result shares the storage of the first tensor; only the shape differs.
+    part: the results are copies of elements of the first tensor in another order, which NumPy would return as views;
+        as methods' results they refuse writes (see meta.parts).
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
     recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
@@ -65,6 +67,7 @@ class Op:
     aliases: tuple[str, ...] = ()
     operator: str = ""
     view: bool = False
+    part: bool = False
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None
     recorded_as: str = ""

@@ -10,18 +10,21 @@ import meta
 from meta.backend.memory import allocation, numpy_arrays
 from meta.device import CPU, Device
 from meta.device import device as parse_device
+from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
-from meta.errors import TraceError, TypeInferenceError
+from meta.errors import GradientError, TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
 from meta.ir.type import tensor_type
 from meta.modes import modes
 from meta.op.registry import Op, get
+from meta.parts import mark_part
 from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
 from meta.tracing.emitter import Emitter
 from meta.tracing.staleness import Held, held
 from meta.tracing.symbol import Symbol
+from meta.tree import leaves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,9 @@ class Trace(Emitter):
 
         What the operator overwrites has the results as its value from here on."""
         result: Any = super().emit(op, args)
+        if op.view or op.part:
+            for part in leaves_of(result):
+                mark_part(part, args[0])
         for index, name in op.inplace.items():
             value: Symbol = result[index] if op.outputs else result
             self._overwrite(op.name, args[op.schema.index[name]], value)
@@ -141,6 +147,26 @@ class Trace(Emitter):
                 "update", f"the value is {value.type!r}", f"the array's own type: {x.type!r}", "reshape or cast it"
             )
         self._overwrite("update", x, value.stop_gradient())  # type: ignore[arg-type]
+
+    def assign(self, op: str, x: NDArray | Symbol, value: Symbol) -> None:
+        """`x` is overwritten with a result of the operator `op`, through which gradients flow.
+
+        Raises GradientError for a leaf that requires gradients while they are recorded."""
+        atom, value = self.current(x, op), fitted(op, x, value)
+        if not modes.grad_enabled:
+            self._overwrite(op, x, value)
+            return
+        if self._is_leaf(atom):
+            raise GradientError(
+                op,
+                f"the tensor of shape {x.shape} written in place is a leaf that requires grad",
+                "tensors that an operator computed",
+                "write under `with meta.no_grad():`, or to x.detach() of a copy",
+            )
+        if isinstance(x, Symbol):
+            x.atom = value.atom
+        else:
+            self._values[id(x)] = value.atom
 
     def _overwrite(self, where: str, x: NDArray | Symbol, value: Symbol) -> None:
         self.current(x, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta._generated.methods import TensorMethods
@@ -10,9 +11,11 @@ from meta.device import Device
 from meta.dim import Dim
 from meta.dtype import is_float
 from meta.eager.indexing import Index, getitem, setitem
+from meta.eager.ufuncs import array_ufunc
 from meta.errors import GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes
+from meta.parts import TEMPORARY, check_whole, is_part
 
 if TYPE_CHECKING:
     from meta.ir.expr import Constant, Var
@@ -23,12 +26,14 @@ class Symbol(TensorMethods):
 
     A write in place replaces the atom."""
 
-    __slots__ = ("atom",)
+    __slots__ = ("__weakref__", "atom", "origin")
 
-    __array_ufunc__ = None  # numpy arrays leave `array + symbol` to us
+    __array_ufunc__ = array_ufunc
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom
+        self.origin: Any = None
+        """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
 
     @property
     def type(self) -> TensorType:
@@ -121,9 +126,21 @@ class Symbol(TensorMethods):
 
     def update(self, value: Any) -> None:
         """Overwrite the values, in place, with those of a tensor of the same type."""
+        check_whole("update", self)
         if modes.trace is None:
             raise TraceError("update", f"{self!r} is written after its trace", "symbols of the trace")
         modes.trace.update(self, value)
+
+    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Symbol:
+        """This tensor, after `function(self, other)` replaced its value: what `+=` and the like do."""
+        if is_part(self):
+            if getrefcount(self) > TEMPORARY:
+                check_whole(function.__name__, self)
+            return function(self, other)
+        if modes.trace is None:
+            return function(self, other)
+        modes.trace.assign(function.__name__, self, function(self, other))
+        return self
 
     def __getitem__(self, index: Index) -> Symbol:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
@@ -131,6 +148,7 @@ class Symbol(TensorMethods):
 
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
+        check_whole("setitem", self)
         self.update(setitem(self, index, value))
 
     def __len__(self) -> int:

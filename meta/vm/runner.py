@@ -11,6 +11,7 @@ from meta.device import CPU, Device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
+from meta.parts import Writes
 from meta.tree import Tree
 
 Runner = Callable[[Sequence[NDArray]], Any]
@@ -82,7 +83,7 @@ def count_write(x: NDArray) -> None:
     """Count a write in place, so that the tape refuses values of the array that it saved before."""
     version = x._version
     if version is None:
-        x._version = [1]
+        x._version = Writes((1,))
     else:
         version[0] += 1
 

@@ -13,10 +13,11 @@ _IMPORTS = '''
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import meta
+from meta.parts import mark_part
 from meta.schema._types import TensorLike
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ class TensorMethods(TensorLike):
     @property
     def T(self) -> Self:
         """The axes in reverse order."""
-        return meta.transpose(self)
+        return self.transpose()
 
     @property
     def mT(self) -> Self:
         """The last two axes swapped."""
-        return meta.swap_axis(self, -2, -1)
+        return self.swap_axis(-2, -1)
+
+    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Self:
+        """The tensor, after `function(self, other)` was written into it."""
+        raise NotImplementedError
 
     def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
         return self // other, self % other
@@ -53,6 +58,10 @@ class TensorMethods(TensorLike):
 
 REFLECTED = {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__matmul__",
              "__and__", "__or__", "__xor__", "__lshift__", "__rshift__"}  # fmt: skip
+
+
+IN_PLACE = REFLECTED - {"__matmul__"}
+"""`x @= y` remains `x = x @ y`, as in torch: the shape of the result is that of x for square matrices only."""
 
 
 def render(ops: Sequence[Op]) -> str:
@@ -69,6 +78,8 @@ def _methods(op: Op) -> list[str]:
         out.append(_special(op, op.operator, reflected=False))
     if op.operator in REFLECTED:
         out.append(_special(op, op.operator.replace("__", "__r", 1), reflected=True))
+    if op.operator in IN_PLACE:
+        out.append(_in_place(op))
     if op.method:
         out.append(_method(op))
     return out
@@ -85,10 +96,19 @@ def _special(op: Op, name: str, *, reflected: bool) -> str:
     return f"{head}        return meta.{op.name}({operands})\n"
 
 
+def _in_place(op: Op) -> str:
+    name = op.operator.replace("__", "__i", 1)
+    kind = annotation(op.schema.args[1], "Self")
+    return f"\n    def {name}(self, other: {kind}) -> Self:\n        return self._in_place(meta.{op.name}, other)\n"
+
+
 def _method(op: Op) -> str:
     rest = op.schema.args[1:]
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     names = ", ".join(["self", *(a.name for a in rest)])
-    method = f"\n{head}\n{docstring(op, '        ', skip=1)}        return meta.{op.name}({names})\n"
+    call = f"meta.{op.name}({names})"
+    if op.part:
+        call = f"tuple([mark_part(part, self) for part in {call}])" if op.outputs else f"mark_part({call}, self)"
+    method = f"\n{head}\n{docstring(op, '        ', skip=1)}        return {call}\n"
     return method + "".join(f"\n    {alias} = {op.name}\n" for alias in op.aliases)

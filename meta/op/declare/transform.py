@@ -84,7 +84,7 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in removed))
 
 
-@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True)
+@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True, part=True)
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
     return _broadcast(x, shape)
@@ -109,7 +109,7 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
 # --- another order of the axes ---------------------------------------------------------------------------------------
 
 
-@declare("transpose", schema=transform.transpose, pattern="injective", method=True)
+@declare("transpose", schema=transform.transpose, pattern="injective", method=True, part=True)
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
@@ -119,13 +119,13 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
-@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True)
+@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, part=True)
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
     """Two axes exchanged."""
     return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
-@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True)
+@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, part=True)
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other positions; the others keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
@@ -174,7 +174,7 @@ def _alike(xs: tuple[TensorType, ...]) -> TensorType:
     return xs[0]
 
 
-@declare("split", schema=transform.split, pattern="injective", method=True, outputs=("*",))
+@declare("split", schema=transform.split, pattern="injective", method=True, part=True, outputs=("*",))
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
     """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
 

@@ -1,0 +1,78 @@
+"""In-place operators: `x += y` writes into the memory of x."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from meta import dtype as dtypes
+from meta.backend.memory import allocation
+from meta.eager.graph import Leaf, version_of, written
+from meta.errors import GradientError, TypeInferenceError
+from meta.modes import modes
+from meta.parts import Writes
+
+if TYPE_CHECKING:
+    from meta.eager.ndarray import NDArray
+
+
+def fitted(op: str, x: Any, value: Any) -> Any:
+    """The result `value` of `op` in the dtype of `x`, which it replaces. Raises TypeInferenceError for one of another
+    shape or of a higher category."""
+    if value.type is x.type:
+        return value
+    if value.shape != x.shape:
+        raise TypeInferenceError(
+            op,
+            f"the result in place has shape {value.shape}, the array {x.shape}",
+            "an operand that broadcasts to the array",
+            f"write x = meta.{op}(x, other)",
+        )
+    if dtypes.category(value.dtype) > dtypes.category(x.dtype):
+        raise TypeInferenceError(
+            op,
+            f"the result in place is {value.dtype}, the array {x.dtype}",
+            "integers for floats, bools for integers, not the reverse",
+            f'write x = meta.{op}(x, other), or cast the array first: x.cast("{value.dtype}")',
+        )
+    return value.cast(x.dtype)
+
+
+def write_result(x: NDArray, function: Callable[[Any, Any], Any], other: Any) -> NDArray:
+    """`x`, after `function(x, other)` was written into it.
+
+    With gradients, x becomes the result in the graph as well, whose nodes keep the values from before. Raises
+    GradientError for a leaf that requires gradients, and for an array of the graph whose memory another array shares,
+    as that one would not follow."""
+    op = function.__name__
+    if not modes.grad_enabled or (x._node is None and getattr(other, "_node", None) is None):
+        value = fitted(op, x, function(x, other))
+        allocation.copy_into(value._data, written(op, x)._data)
+        return x
+    if isinstance(x._node, Leaf):
+        written(op, x)
+    before = x._twin()
+    value = fitted(op, x, function(before, before if other is x else other))
+    if value._node is None:
+        allocation.copy_into(value._data, written(op, x)._data)
+        return x
+    _check_unshared(op, x)
+    x._version = Writes((version_of(x) + 1,))
+    x._data, x._node, x._index = value._data, value._node, value._index
+    return x
+
+
+def _check_unshared(op: str, x: NDArray) -> None:
+    """Raise GradientError if another array shares the memory of `x`, except for a result that its node saved."""
+    writes = x._version
+    if writes is None:
+        return
+    saved = x._node is not None and any(getattr(out, "_version", None) is writes for out in x._node.outs or ())
+    if getrefcount(writes) > 3 + saved + 1:  # the array, its twin, the local variable and the argument of getrefcount
+        raise GradientError(
+            op,
+            f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
+            "arrays with memory of their own",
+            f"write x = meta.{op}(x, other)",
+        )

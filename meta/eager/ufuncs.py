@@ -1,0 +1,48 @@
+"""NumPy's functions on arrays and symbols: `np.sin(x)` and `host + x` run the operators of the same meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import meta
+from meta.errors import NotSupportedError
+from meta.schema._types import TensorLike
+
+OPERATORS: Mapping[str, str] = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "fabs": "abs", "fmod": "trunc_mod", "invert": "bitwise_not",
+    "remainder": "mod", "rint": "round",
+} | {
+    name: name
+    for name in (
+        "add", "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "cos", "cosh", "divide", "equal", "exp", "exp2",
+        "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan",
+        "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+        "logical_xor", "matmul", "maximum", "minimum", "multiply", "negative", "not_equal", "power", "reciprocal",
+        "right_shift", "sign", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
+    )
+}  # fmt: skip
+"""NumPy's universal functions, by `__name__`, and the operators that compute them."""
+
+
+def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """`ufunc(*inputs)` by its operator. Raises NotSupportedError for `out=`, `where=` and other options, for methods
+    such as `np.add.reduce`, and for functions without an operator."""
+    del self
+    name = f"numpy.{ufunc.__name__}"
+    if method == "__call__" and set(options) == {"out"} and not isinstance(options["out"][0], TensorLike):
+        raise NotSupportedError(
+            name,
+            "the result is to be written into a NumPy array",
+            "NumPy's operands for that",
+            "use x.numpy(), or y = y + x, which gives an array of meta, in place of y += x",
+        )
+    if method != "__call__" or options:
+        what = f"method {method!r}" if method != "__call__" else ", ".join(f"{option}=" for option in options)
+        raise NotSupportedError(name, f"{what} on arrays of meta", "calls without options", "call it on x.numpy()")
+    operator = OPERATORS.get(ufunc.__name__)
+    if operator is None:
+        raise NotSupportedError(name, "no operator of meta computes it", ", ".join(sorted(OPERATORS)),
+                                "call it on x.numpy(), which leaves the gradient graph")  # fmt: skip
+    return getattr(meta, operator)(*inputs)

@@ -1,0 +1,103 @@
+"""Parts: arrays that hold a copy of elements of another array, as `x[0]` and `x.T` do.
+
+Memory is compact, so a part is no view: a write to it would not reach the array that it comes from, unlike in NumPy and
+torch. While that array lives, such writes raise an error instead (see docs/semantics.md).
+"""
+
+from __future__ import annotations
+
+import weakref
+from sys import getrefcount
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from meta.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from meta.eager.ndarray import NDArray
+
+
+class Writes(list[int]):
+    """How often a memory was written in place, as its only item; the arrays over one memory share it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class PartWrites(Writes):
+    """The count of a part's memory. origin: the count of the memory that the elements come from."""
+
+    __slots__ = ("origin",)
+
+    origin: weakref.ref[Any]
+
+
+_lock = Lock()
+
+
+def shared_writes(x: NDArray) -> list[int]:
+    """The count of in-place writes of the memory of `x`, for another array over the same memory."""
+    writes = x._version
+    if writes is None:
+        with _lock:  # two threads that alias one array must agree on its count
+            writes = x._version
+            if writes is None:
+                writes = x._version = Writes((0,))
+    return writes
+
+
+def mark_part(part: Any, base: Any) -> Any:
+    """Remember that `part`, an array or a traced symbol, holds a copy of elements of `base`; returns `part`."""
+    if not hasattr(part, "_version"):
+        part.origin = _origin(base) or weakref.ref(base)
+        return part
+    marked = PartWrites((0,))
+    marked.origin = _origin(base) or weakref.ref(shared_writes(base))
+    part._version = marked
+    return part
+
+
+def _origin(x: Any) -> weakref.ref[Any] | None:
+    """A reference to what the elements of the part `x` come from; None if it does not live, or `x` is no part."""
+    origin = getattr(x._version, "origin", None) if hasattr(x, "_version") else x.origin
+    return origin if origin is not None and origin() is not None else None
+
+
+def is_part(x: Any) -> bool:
+    """Whether `x` holds a copy of elements of an array that lives."""
+    return _origin(x) is not None
+
+
+def check_whole(op: str, x: Any) -> None:
+    """Raise NotSupportedError for a write to a part."""
+    if is_part(x):
+        raise NotSupportedError(
+            op,
+            f"the array of shape {x.shape} is a copy of elements of another array, which the write would not reach",
+            "writes to that array, or to a copy with a name",
+            "write x[0, 1] = value for x[0][1] = value; or part = x[0].copy(), and write to part",
+        )
+
+
+class _Probe:
+    """Counts the references to the operand of an in-place operator, as arrays see them, for a result of indexing."""
+
+    count = 0
+
+    def __getitem__(self, index: int) -> _Probe:
+        return _Probe()
+
+    def __setitem__(self, index: int, value: Any) -> None: ...
+
+    def __iadd__(self, other: int) -> _Probe:
+        return self._in_place(None, other)
+
+    def _in_place(self, function: Any, other: Any) -> _Probe:
+        _Probe.count = getrefcount(self)
+        return self
+
+
+_probe = _Probe()
+_probe[0] += 1
+TEMPORARY = _Probe.count
+"""References to the `x[0]` of `x[0] += 1`, as `getrefcount(self)` in `_in_place` counts them; Python assigns the result
+to `x[0]`. A part with a name has more."""

@@ -1,0 +1,148 @@
+"""In-place operators: aliases see the result, gradients are those of NumPy's or torch's, and programs agree."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta.errors import GradientError, TypeInferenceError
+
+OPERATORS = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+             operator.ipow]  # fmt: skip
+BITS = [operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift]
+
+
+@pytest.mark.parametrize("op", [*OPERATORS, *BITS], ids=lambda op: op.__name__)
+@pytest.mark.parametrize("scalar", [False, True])
+def test_aliases_see_the_result(op: Callable[[Any, Any], Any], scalar: bool) -> None:
+    dtype = "int64" if op in BITS else "float32"
+    host, other = np.array([[7, 5], [3, 9]], dtype), 2 if scalar else np.array([2, 1], dtype)
+    x = meta.array(host)
+    name, alias, before = x, x.reshape((4,)), x.version
+    result = op(x, other if scalar else meta.array(other))
+    assert result is name
+    assert x.version == before + 1
+    assert alias.tolist() == op(host, other).reshape(-1).tolist()
+
+
+def test_matmul_gives_a_new_array() -> None:
+    x = y = meta.ones((2, 2))
+    y @= x
+    assert y is not x
+    assert x.tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("x", "other", "text"),
+    [
+        (lambda: meta.ones((2,), dtype="int64"), 1.5, "the result in place is float32, the array int64"),
+        (lambda: meta.ones((2,)), meta.ones((3, 1)), r"the result in place has shape \(3, 2\), the array \(2,\)"),
+    ],
+)
+def test_results_that_do_not_fit(x: Any, other: Any, text: str) -> None:
+    x = x()
+    with pytest.raises(TypeInferenceError, match=rf"\[add\] {text}.*write x = meta.add\(x, other\)"):
+        x += other
+    assert (x.numpy() == 1).all()
+
+
+def test_the_dtype_stays() -> None:
+    x = meta.ones((2,), dtype="int32")
+    x += meta.ones((2,), dtype="int64")
+    assert (x.dtype, x.tolist()) == ("int32", [2, 2])
+
+
+def test_leaves_are_written_without_gradients_only() -> None:
+    w = meta.array([1.0, 2.0], requires_grad=True)
+    with pytest.raises(GradientError, match=r"\[subtract\] .*is a leaf that requires grad"):
+        w -= 1.0
+    kept = w
+    with meta.no_grad():
+        w -= 1.0
+    assert w is kept
+    assert w.is_leaf
+    assert w.requires_grad
+    assert w.tolist() == [0.0, 1.0]
+
+
+def _step(w: Any, total: Any, relu: Any) -> Any:
+    h = w * 3.0
+    h *= w
+    h += 1.0
+    h *= h
+    out = relu(h)
+    out += w
+    total += out
+    total *= total
+    return total.sum()
+
+
+def test_gradients_are_those_of_torch() -> None:
+    w, t = meta.array([1.0, -2.0], requires_grad=True), torch.tensor([1.0, -2.0], requires_grad=True)
+    total = meta.zeros((2,))
+    loss = _step(w, total, meta.relu)
+    loss.backward()
+    # Out of place, since torch refuses to differentiate `h *= h` and a result of relu that was written to.
+    h = (t * 3 * t + 1) ** 2
+    expected = ((torch.relu(h) + t) ** 2).sum()
+    expected.backward()
+    assert loss.item() == expected.item()
+    assert w.grad.tolist() == t.grad.tolist()  # type: ignore[union-attr]
+    assert total.requires_grad
+
+
+def test_programs_agree() -> None:
+    def step(w: Any) -> Any:
+        loss = _step(w, meta.zeros((2,)), meta.relu)
+        loss.backward()
+        return loss, w.grad
+
+    w = meta.array([1.0, -2.0], requires_grad=True)
+    loss, gradient = meta.vm.compile(meta.trace(step))(w)
+    w.grad = None
+    eager, eager_gradient = step(w)
+    assert (loss.tolist(), gradient.tolist()) == (eager.tolist(), eager_gradient.tolist())
+
+
+def test_programs_write_their_arguments() -> None:
+    def step(x: Any, y: Any) -> Any:
+        alias = x
+        alias += y
+        return x * 2.0
+
+    x = meta.array([1.0, 2.0])
+    result = meta.vm.compile(meta.trace(step))(x, meta.ones((2,)))
+    assert (x.tolist(), result.tolist()) == ([2.0, 3.0], [4.0, 6.0])
+
+
+def test_programs_refuse_leaves() -> None:
+    def step(w: Any) -> Any:
+        w += 1.0
+        return w
+
+    with pytest.raises(GradientError, match=r"\[add\] .*is a leaf that requires grad"):
+        meta.trace(step).ir(meta.array([1.0], requires_grad=True))
+
+
+def test_saved_values_are_checked() -> None:
+    h = meta.array([1.0, 2.0], requires_grad=True) * 3.0
+    z = h * h
+    h += 1.0
+    with pytest.raises(GradientError, match="was modified in place"):
+        z.sum().backward()
+
+
+def test_shared_memory_with_gradients_is_refused() -> None:
+    h = meta.array([1.0, 2.0], requires_grad=True) * 3.0
+    view = h.reshape((2, 1))
+    with pytest.raises(GradientError, match=r"\[multiply\] .*shares its memory with another array"):
+        h *= 2.0
+    del view
+    h *= 2.0
+    assert h.tolist() == [6.0, 12.0]
