@@ -27,7 +27,6 @@ from meta.backend.tvm.schedule.cpu import elementwise, matmul, rows
 from meta.backend.tvm.schedule.gpu import columns, separate
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
-from meta.backend.tvm.schedule.gpu import rules as gpu_rules
 from meta.device import device as device_named
 from meta.ir.type import TensorType, flat_types, tensor_type
 from meta.op.dialect.tvm import pool
@@ -78,10 +77,6 @@ def _matmul(m: int, k: int, n: int) -> Sample:
     return Sample("matmul", T(m, k), T(k, n), ref=torch.matmul)
 
 
-def _batched_matmul(batch: int, m: int, k: int, n: int) -> Sample:
-    return Sample("matmul", T(batch, m, k), T(batch, k, n), ref=torch.matmul)
-
-
 def _sum(*shape: int, axis: int | None = None, dtype: str = "float32") -> Sample:
     def reference(x: Any, axis: int | None = None) -> Any:
         return x.sum() if axis is None else x.sum(axis)
@@ -116,28 +111,6 @@ def _convolution(*shape: int, to: int = 11, kernel: int = 3) -> Sample:
     rank = len(spatial)
     window = (kernel,) * rank
     return Sample(f"conv{rank}d", image, T(to, channels, *window), ref=getattr(torch, f"conv{rank}d"))
-
-
-def _convolution_dx(*shape: int, to: int, kernel: int = 3) -> Sample:
-    """To as many elements per channel, of `to` channels."""
-    batch, channels, height, width = shape
-    weights, dy = T(to, channels, kernel, kernel), T(batch, to, height, width)
-
-    def reference(w: Any, dy: Any, shape: Any, stride: int, padding: int) -> Any:
-        return torch.nn.grad.conv2d_input(shape, w, dy, stride, padding)
-
-    return Sample("conv2d_dx", weights, dy, shape, 1, kernel // 2, ref=reference)
-
-
-def _convolution_dw(*shape: int, to: int, kernel: int = 3) -> Sample:
-    """From as many elements per channel, of `to` channels."""
-    batch, channels, height, width = shape
-    x, dy = T(*shape), T(batch, to, height, width)
-
-    def reference(x: Any, dy: Any, shape: Any, stride: int, padding: int) -> Any:
-        return torch.nn.grad.conv2d_weight(x, shape, dy, stride, padding)
-
-    return Sample("conv2d_dw", x, dy, (to, channels, kernel, kernel), 1, kernel // 2, ref=reference)
 
 
 def _softmax(*shape: int) -> Sample:
@@ -269,28 +242,6 @@ def gpu_conditions() -> Iterator[Condition]:
     yield Condition("windows: shared by threads below", pool, "_MIN_SHARED_ELEMENTS", 0,
                     (_max_pool(64, 512, 7, 7, kernel=7, indices=True),
                      _max_pool(64, 64, 48, 48, kernel=8, stride=8, indices=True)))  # fmt: skip
-    yield Condition("product: sums over one axis by tiles", gpu_rules, "_sums_several_axes", lambda block: True,
-                    (_matmul(8, 16, 16), _matmul(8, 256, 256), _matmul(16, 64, 1024), _matmul(64, 64, 64),
-                     _matmul(128, 512, 128), _batched_matmul(16, 32, 32, 32),
-                     _convolution(8, 16, 14, 14, to=16, kernel=1),
-                     _convolution_dx(8, 16, 14, 14, to=16, kernel=1)))  # fmt: skip
-    images = ((1, 3, 8, 8), (8, 16, 14, 14), (1, 64, 14, 14))
-    small_convolutions = tuple(
-        convolution(*shape, to=to)
-        for convolution in (_convolution, _convolution_dx, _convolution_dw)
-        for shape, to in zip(images, (8, 16, 64), strict=True)
-    )
-    yield Condition("convolution: elements for tiles at least", gpu_rules, "_MIN_TILED_ELEMENTS", 0,
-                    (*small_convolutions, _convolution(1, 256, 7, 7, to=256),
-                     _convolution(16, 64, 8, 8, to=32)))  # fmt: skip
-    yield Condition("convolution: elements for rows less than", gpu_rules, "_MIN_TILED_ELEMENTS", NEVER,
-                    (_convolution(64, 16, 8, 8, to=16), _convolution(64, 16, 28, 28, to=32),
-                     _convolution_dx(64, 16, 8, 8, to=16), _convolution_dw(8, 256, 8, 8, to=128)))  # fmt: skip
-    yield Condition("convolution: rows at least", gpu_rules, "_MIN_ROWS", 0,
-                    (_convolution(1, 64, 256, to=4), _convolution(1, 64, 4096, to=4)))  # fmt: skip
-    yield Condition("convolution: length of a row at most", gpu_rules, "_MAX_ROW_LENGTH", NEVER,
-                    (_convolution(1, 512, 7, 7, to=512), _convolution_dw(64, 1, 28, 28, to=16),
-                     _convolution_dw(64, 16, 14, 14, to=16)))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

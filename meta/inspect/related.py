@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from meta.eager.explain import explain
@@ -17,7 +18,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.op.registry import Op
 
 _SAMPLES = "tests.python.op.samples"
-_PAGE = CHECKOUT / "docs/reference/operators.md"
+_PAGES = CHECKOUT / "docs/reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +98,10 @@ def _tried(op: Op, sample: Any) -> tuple[str, ...]:
 
 def reference_page(op: Op) -> str | None:
     """`file:line` of the entry in the operator reference; None where there is none."""
-    if not _PAGE.exists():
-        return None
-    for number, line in enumerate(_lines_of_page(), 1):
-        if line == f"### {op.name}":
-            return location(_PAGE, number)
-    return None
+    page = _PAGES / f"{op.family}.md"
+    return next((location(page, i) for i, line in enumerate(_lines(page), 1) if line == f"## {op.name}"), None)
 
 
 @cache
-def _lines_of_page() -> tuple[str, ...]:
-    return tuple(_PAGE.read_text(encoding="utf-8").splitlines())
+def _lines(page: Path) -> tuple[str, ...]:
+    return tuple(page.read_text(encoding="utf-8").splitlines()) if page.exists() else ()

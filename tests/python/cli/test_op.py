@@ -86,7 +86,7 @@ def test_every_operator_has_every_part_but_torch(descriptions: dict[str, meta.in
 def test_locations_are_the_lines_of_the_parts(descriptions: dict[str, meta.inspect.Description]) -> None:
     for name, d in descriptions.items():
         assert line_at(d.gradient.location).startswith((f"{name}:", f"{name[:4]}", "adaptive_"))
-        assert line_at(d.reference_page) == f"### {name}"
+        assert line_at(d.reference_page) == f"## {name}"
         assert any(word in line_at(d.declaration) for word in (f'"{name}"', 'f"', "declare(name", "def ")), name
         assert d.schema is None or "Schema(" in line_at(d.schema)
         assert line_at(d.type_function)

@@ -5,7 +5,7 @@
 | elemwise, broadcast, injective | elementwise |
 | reduce | single row, outer reductions, dlight's Reduction |
 | softmax | single row, outer reductions, dlight's GeneralReduction and Reduction |
-| out_ewise_fusable | small convolutions as rows, dlight's Matmul, GEMV and Reduction |
+| out_ewise_fusable | dlight's Matmul, GEMV and Reduction |
 | all of them | before these reductions of pairs; then outer reductions, windows, rows, elementwise, separate kernels |
 
 dlight is TVM's library of untuned GPU schedules. A rule is skipped if it does not apply, if it fails, or if its result
@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
 from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.gpu.launch import launch_loops
@@ -32,14 +31,6 @@ from meta.backend.tvm.schedule.gpu.separate import (
     schedule_separately,
     schedule_windows,
 )
-
-_MIN_TILED_ELEMENTS: Final = 1 << 16
-"""Elements of a convolution's result from which on there are enough tiles (of 64 x 64) for the GPU."""
-_MIN_ROWS: Final = 8
-"""Rows of a convolution's result from which on there are enough blocks of threads, one per row."""
-_MAX_ROW_LENGTH: Final = 4096
-"""Multiplications per element up to which a small convolution is computed by rows. For longer sums, such as those of
-the gradient by the kernel, few tiles are faster."""
 
 Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None if the rule does not apply."""
@@ -103,24 +94,6 @@ def _dlight(name: str) -> Rule:
     return apply
 
 
-def _schedule_small_convolution(func: Any, target: Any) -> Any:
-    """Rule: a block of threads per row, for static convolutions with too few tiles of 64 x 64 to fill the GPU."""
-    reductions = [b for b in blocks.list_blocks(tvm.Schedule(func)) if b.is_reduction]
-    if len(reductions) != 1 or len(reductions[0].node.reads) != 2 or not _sums_several_axes(reductions[0]):
-        return None
-    *rows, columns = reductions[0].extents_of("S") or (1,)
-    row_count, length = blocks.volume(rows), blocks.volume(reductions[0].extents_of("R"))
-    if not isinstance(columns, int) or row_count is None or length is None:
-        return None
-    is_small = row_count * columns < _MIN_TILED_ELEMENTS and length <= _MAX_ROW_LENGTH
-    return schedule_rows(func, target) if is_small and row_count >= _MIN_ROWS else None
-
-
-def _sums_several_axes(block: Block) -> bool:
-    """Whether the block reduces over several axes, as a convolution does; matrix products reduce over one."""
-    return sum(extent != 1 for extent in block.extents_of("R")) > 1
-
-
 def _schedule_matmul(func: Any, target: Any) -> Any:
     """Rule: dlight's tiles in shared memory, for floats of 32 and 64 bits.
 
@@ -136,5 +109,5 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "injective": (schedule_elementwise,),
     "reduce": (schedule_single_row, schedule_outer_reductions, _dlight("Reduction")),
     "softmax": (schedule_single_row, schedule_outer_reductions, _dlight("GeneralReduction"), _dlight("Reduction")),
-    "out_ewise_fusable": (_schedule_small_convolution, _schedule_matmul, _dlight("GEMV"), _dlight("Reduction")),
+    "out_ewise_fusable": (_schedule_matmul, _dlight("GEMV"), _dlight("Reduction")),
 }

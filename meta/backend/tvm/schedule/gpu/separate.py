@@ -94,14 +94,16 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
 def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: Block | None = None) -> list[Block]:
     """Schedule a block as one kernel; fuses `consumer` if given and possible; returns the fused blocks."""
     copies = list[Any]()
-    if _reduces_pairs(block):  # the CUDA compiler would store some of the values in each step of the reduction
+    is_empty = blocks.volume(block.extents) == 0
+    if (
+        _reduces_pairs(block) and not is_empty
+    ):  # the CUDA compiler would store some of the values in each step of the reduction
         kept_results = range(len(block.node.writes))[1 if consumer is not None else 0 :]
         copies.extend(sch.cache_write(block.rv, i, "local") for i in kept_results)
     loops = blocks.list_loops(sch, block)
     if not loops and not isinstance(block.node.body, tvm.BufferStore):
         return []  # a hand-written block, which binds its own threads
     spatial, reduced = blocks.partition_loops(loops)
-    is_empty = blocks.volume(block.extents) == 0
     is_contiguous = block.kinds.endswith("R") and reduces_contiguous_axis(block)
     is_shareable = spatial and block.is_reduction and not is_empty and (is_contiguous or is_single_row([block]))
     if share_reductions and is_shareable:
