@@ -234,6 +234,7 @@ def test_gradients_in_a_recorded_graph() -> None:
     executor = meta.vm.compile(loss_and_gradient, device="cuda")
     for seed in range(6):
         x = on_gpu(5, 9, seed=seed)
+        x.requires_grad = True
         loss, gradient = executor(x)
         t = np.tanh(exact(x))
         np.testing.assert_allclose(loss.item(), t.sum(), rtol=1e-4, atol=1e-4)
