@@ -11,6 +11,7 @@ import pytest
 import meta
 from meta.errors import KernelError
 from meta.op.dispatch import CallInfo
+from meta.testing import opcheck
 from tests.python.recorded import array
 
 DIALECT = meta.dialect("triton")
@@ -179,6 +180,11 @@ def test_gradients_of_first_and_second_order() -> None:
     (first,) = meta.autograd.grad(meta.tanh(x).sum(), [x], create_graph=True)
     (second,) = meta.autograd.grad(first.sum(), [x])
     np.testing.assert_allclose(second.numpy(), -2 * t * (1 - t**2), rtol=1e-3, atol=1e-4)
+
+
+def test_opcheck_on_the_gpu() -> None:
+    opcheck("tanh", (on_gpu(3, 4),), device="cuda")
+    opcheck("add", (on_gpu(3, 4), on_gpu(4, seed=1)), device="cuda")
 
 
 def test_agrees_with_the_other_dialects() -> None:

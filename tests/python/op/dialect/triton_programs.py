@@ -65,7 +65,7 @@ def function_that_launches_a_kernel() -> None:
         x.requires_grad = True
         meta.tanh(x).sum().backward()
         _close(x.grad.numpy(), 1 - np.tanh(x.detach().numpy()) ** 2, 1e-4)
-        assert all(not finding.problem for finding in opcheck("tanh", _floats(2, 3)))
+        opcheck("tanh", (_floats(2, 3),))
     finally:
         DIALECT.remove("tanh")
 
