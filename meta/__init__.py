@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from meta import model as model
     from meta import nn as nn
     from meta import op as op
+    from meta import ops as ops
     from meta import optim as optim
     from meta import passes as passes
     from meta import random as random
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
     from meta.definition import define as define
+    from meta.definition import unregister as unregister
     from meta.eager.explain import explain as explain
     from meta.eager.ndarray import NDArray as NDArray
     from meta.eager.ndarray import array as array
@@ -94,10 +96,11 @@ _HOMES: dict[str, str] = {
     "roi_align": "meta.functional.image",
     "searchsorted": "meta.functional.select",
     "unique": "meta.functional.select",
+    "unregister": "meta.definition",
 }
 _MODULES = frozenset(
-    {"amp", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "optim", "passes",
-     "random", "testing", "vm"}
+    {"amp", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops", "optim",
+     "passes", "random", "testing", "vm"}
 )  # fmt: skip
 
 
@@ -125,7 +128,9 @@ def __dir__() -> list[str]:
 
     # Functions and classes: those imported at once, those used before, and operators that the program defined.
     used = [name for name, value in globals().items() if str(getattr(value, "__module__", "")).startswith("meta")]
-    return sorted({*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *(name for name in used if not name.startswith("_"))})
+    defined = [name for name, value in globals().items() if hasattr(value, "op_name")]
+    names = {*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *used, *defined}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 if not TYPE_CHECKING:

@@ -26,7 +26,7 @@ from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
 from meta.modes import modes, scopes
 from meta.op.dispatch import CallInfo, Kernel, choose, load_family
 from meta.op.implementation import on_change
-from meta.op.registry import Op, as_type
+from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
 from meta.schema._types import TensorLike
 from meta.tree import leaves_of
@@ -84,8 +84,22 @@ on_change(_forget_runners)
 
 
 def state(op: Op) -> OpState:
-    """The one OpState of `op`."""
-    return _states.setdefault(op.name, OpState(op))
+    """The one OpState of `op`. Raises RegistryError if the operator was redefined or unregistered."""
+    found = _states.get(op.name)
+    if found is None:
+        found = _states.setdefault(op.name, OpState(op))
+    if found.op is not op:
+        check_registered(op)
+        renew(found, op)
+    return found
+
+
+def renew(op_state: OpState, op: Op) -> None:
+    """Make a state that of `op`, which replaces its operator. Functions of the operator before find no runner any more
+    and call `op` the general way."""
+    op_state.forget()
+    op_state.op = op
+    op_state.fast, op_state.scoped, op_state.normal = {}, {}, {}
 
 
 def invoke(op_state: OpState, *args: Any) -> Any:
@@ -168,7 +182,7 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
 
 
 def fast_key(op: Op, args: tuple[Any, ...]) -> Any:
-    """The key that the generated function of `op` computes from normalised arguments (see scripts.src_codegen); None
+    """The key that the generated function of `op` computes from normalised arguments (see meta.op.codegen); None
     when there is none (NaN, symbolic sizes)."""
     parts: list[Any] = []
     for arg, value in zip(op.schema.args, args, strict=True):

@@ -12,7 +12,7 @@ from meta.eager.tape import any_tracked
 from meta.ir.type import TensorType, Value, flat_types
 from meta.modes import modes
 from meta.op.dispatch import CallInfo, Candidate, candidates
-from meta.op.registry import Op, as_type, get
+from meta.op.registry import Op, as_type, find, get
 from meta.schema._types import TensorLike
 from meta.tree import leaves_of, map_leaves
 
@@ -55,7 +55,7 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
     Autocast and gradient recording of this thread apply as in the call. Sizes that depend on values are computed, for
     arrays. Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
-    named = get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
+    named = find(op)
     wrapped = [_wrap(a) for a in args]
     bound = named.schema.bind(named.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
     operator, notes = _recorded(named, bound)

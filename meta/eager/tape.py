@@ -83,6 +83,11 @@ def _plan(op: str) -> tuple[GradRule | None, bool]:
     return _plans[op]
 
 
+def forget(op: str) -> None:
+    """Look up the rule of an operator anew at its next recorded call."""
+    _plans.pop(op, None)
+
+
 def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
     """Where the gradients of a call's arguments go, None if none goes anywhere."""
     out: list[Any] = []

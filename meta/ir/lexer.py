@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     |(?P<global>@(?:{IDENTIFIER}|"(?:[^"\\\n]|\\.)*"))
     |(?P<ref>\$\d+)
     |(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
-    |(?P<name>{IDENTIFIER})
+    |(?P<name>{IDENTIFIER}(?:::{IDENTIFIER})?)
     |(?P<mark>\.\.\.|->|//|[(){{}}\[\],:=+*-])""",
     re.VERBOSE,
 )

@@ -18,7 +18,7 @@ from meta.errors import DispatchError, MetaError, RegistryError, line_of_functio
 from meta.ir.type import TensorType, Type, flat_types
 from meta.modes import modes
 from meta.op import crossover
-from meta.op.registry import Op, get
+from meta.op.registry import Op, find
 
 Kernel = Callable[..., Any]
 """`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
@@ -196,8 +196,7 @@ class Dialect:
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
-        name = op if isinstance(op, str) else getattr(op, "__name__", op)
-        operator = get(name).name  # type: ignore[arg-type]  # raises RegistryError for anything but a name
+        operator = find(op).name
         self._check_options(operator, plevel, accepts=accepts, confirm=confirm)
         added = Implementation(operator, self, payload, accepts, confirm, eager_only, plevel)
 
@@ -218,7 +217,7 @@ class Dialect:
 
     def remove(self, op: str | Callable[..., Any]) -> None:
         """Remove the implementation of `op`. Raises RegistryError if there is none."""
-        name = op if isinstance(op, str) else op.__name__
+        name = op if isinstance(op, str) else find(op).name
         with _lock:
             if all(i.dialect is not self for i in _implementations.get(name, [])):
                 raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
@@ -228,7 +227,7 @@ class Dialect:
         """Change the priority of the dialect, which implementations with one of their own keep; or that of its
         implementation of `op`. Raises RegistryError for anything but an int, or without such an implementation."""
         check_plevel(self.name, plevel)
-        name = op if op is None or isinstance(op, str) else op.__name__
+        name = op if op is None or isinstance(op, str) else find(op).name
         with _lock:
             if name is None:
                 self.plevel = plevel
@@ -289,6 +288,14 @@ def report_change(op: str | None) -> None:
 def implementations_of(op: str) -> list[Implementation]:
     """The registered implementations of an operator, highest plevel first, of equal ones the later dialect first."""
     return _implementations.get(op, [])
+
+
+def remove_implementations(op: str) -> list[Implementation]:
+    """Remove the implementations of an operator by all dialects; those removed."""
+    with _lock:
+        removed = _implementations.pop(op, [])
+        report_change(op)
+    return removed
 
 
 def _add(added: Implementation, override: bool) -> None:

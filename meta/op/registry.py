@@ -8,8 +8,9 @@ The decorated function is the declaration and the type function at once: argumen
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from keyword import iskeyword
 from pkgutil import iter_modules
@@ -19,6 +20,7 @@ from meta.errors import MetaError, RegistryError, add_operator_module, did_you_m
 from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import TensorType, Type
+from meta.op.namespaces import SEPARATOR, split
 from meta.schema._dsl import Schema
 from meta.tree import map_leaves
 
@@ -31,7 +33,7 @@ TypeFunction = Callable[..., Type]
 class Op:
     """One base operator and the facts about it.
 
-    name: its public name.
+    name: its public name, such as `relu`, or `mypkg::relu` in the namespace of a package.
     family: the basename of the files that describe it (`nn`, `unary`, ...).
     schema: its arguments.
     declare: the type function, argument types -> result type.
@@ -49,6 +51,7 @@ class Op:
         as methods' results they refuse writes (see meta.parts).
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
+    revision: how many operators of this name the process had before, which distinguishes their kernels.
     recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
         result, and further results that the gradient reads.
     gradient: the entry that `meta.define` got, as in derivatives.yaml; None for the operators of that table.
@@ -72,6 +75,27 @@ class Op:
     resolve: Callable[..., tuple[Any, ...]] | None = None
     recorded_as: str = ""
     gradient: Any = None
+    revision: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name, then the aliases."""
+        return (self.name, *self.aliases)
+
+    @property
+    def namespace(self) -> str:
+        """The part of the name before "::", "" without one."""
+        return split(self.name)[0]
+
+    @property
+    def basename(self) -> str:
+        """The name without the namespace, that of its function."""
+        return split(self.name)[1]
+
+    @property
+    def path(self) -> str:
+        """Python for its function: `meta.relu`, or `meta.ops.mypkg.relu`."""
+        return f"meta.ops.{self.namespace}.{self.basename}" if self.namespace else f"meta.{self.name}"
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
@@ -99,9 +123,12 @@ def _leaf_type(leaf: Any) -> Any:
     return kind if isinstance(kind, TensorType) else leaf
 
 
+USER = "user"
+"""The family of the operators that are defined outside of this package."""
 _ops: dict[str, Op] = {}
 _aliases: dict[str, str] = {}
 """Alias -> name of the operator."""
+_revisions: Counter[str] = Counter()
 _loaded = False
 
 
@@ -120,27 +147,33 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
     return register
 
 
-def check_facts(name: str, facts: Mapping[str, Any]) -> None:
-    """Raise RegistryError for a fact of operator `name` that is not a field of `Op`."""
-    known = [each.name for each in fields(Op) if each.name not in ("name", "schema", "declare")]
+def check_facts(name: str, facts: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+    """Raise RegistryError for a fact of operator `name` that is not one of `known`, by default the fields of `Op`."""
+    known = known or [each.name for each in fields(Op) if each.name not in ("name", "schema", "declare", "revision")]
     for fact in facts:
         if fact not in known:
             raise RegistryError(name, f"unknown fact '{fact}'", ", ".join(known), did_you_mean(fact, known))
 
 
 def add(op: Op) -> Op:
-    """Register `op`; raises RegistryError when its name or one of its aliases is taken."""
+    """Register `op`, or raise RegistryError: one of its names is taken or invalid, or one of its facts is wrong."""
+    _check(op)
+    op = replace(op, revision=_revisions[op.name])
+    _revisions[op.name] += 1
+    restore(op)
+    return op
+
+
+def _check(op: Op) -> None:
     if op.name in _ops:
         raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
-    names = (op.name, *op.aliases)
-    for name in names:
-        if not name.isidentifier() or iskeyword(name):
+    for name in op.names:
+        parts = name.split(SEPARATOR)
+        if len(parts) > 2 or not all(part.isidentifier() and not iskeyword(part) for part in parts):
             raise RegistryError("registry", f"an operator cannot be called {name!r}", "names as Python's")
-        if name in _ops or name in _aliases or names.count(name) > 1:
-            owner = _aliases.get(name, name)
-            raise RegistryError(
-                op.name, f"the name '{name}' belongs to operator '{owner}'", "names of one operator each"
-            )
+        if name in _ops or name in _aliases or op.names.count(name) > 1:
+            problem = f"the name '{name}' belongs to operator '{_aliases.get(name, name)}'"
+            raise RegistryError(op.name, problem, "names of one operator each")
     for fact, value, allowed in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
         if value not in allowed:
             hint = did_you_mean(str(value), allowed)
@@ -149,10 +182,6 @@ def add(op: Op) -> Op:
         unknown = set(names) - set(op.schema.names)
         if unknown:
             raise RegistryError(op.name, f"{fact} names {sorted(unknown)}", f"arguments of {op.schema!r}")
-    _ops[op.name] = op
-    _aliases.update(dict.fromkeys(op.aliases, op.name))
-    add_operator_module(str(getattr(op.declare, "__module__", "")))
-    return op
 
 
 def remove(name: str) -> None:
@@ -160,6 +189,25 @@ def remove(name: str) -> None:
     op = _ops.pop(name, None)
     for alias in op.aliases if op else ():
         del _aliases[alias]
+
+
+def restore(op: Op) -> None:
+    """Register an operator that was removed again, as it was."""
+    _ops[op.name] = op
+    _aliases.update(dict.fromkeys(op.aliases, op.name))
+    add_operator_module(str(getattr(op.declare, "__module__", "")))
+
+
+def check_registered(op: object) -> None:
+    """Raise RegistryError for an operator that was redefined or unregistered, in a program recorded before that."""
+    if isinstance(op, Op) and _ops.get(op.name) is not op:
+        what = "redefined" if op.name in _ops else "unregistered"
+        raise RegistryError(
+            op.name,
+            f"the operator was {what} after the program was recorded",
+            "programs of registered operators",
+            "record the program again",
+        )
 
 
 def _doc(function: TypeFunction) -> str:
@@ -190,6 +238,23 @@ def get(name: str) -> Op:
         hint = did_you_mean(name, [*_ops, *_aliases])
         raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
     return op
+
+
+def find(op: str | Callable[..., Any]) -> Op:
+    """The operator of a name, or of a public function; raises RegistryError as `get` does."""
+    return get(op if isinstance(op, str) else getattr(op, "op_name", getattr(op, "__name__", op)))  # type: ignore[arg-type]
+
+
+def owner(name: str) -> Op | None:
+    """The operator with this name or alias, None if the name is free."""
+    load()
+    return _ops.get(_aliases.get(name, name))
+
+
+def names() -> set[str]:
+    """The names and aliases of the operators without a namespace."""
+    load()
+    return {name for name in (*_ops, *_aliases) if SEPARATOR not in name}
 
 
 def all_ops() -> Iterator[Op]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError, MetaError, did_you_mean, line_of_error
-from meta.op.registry import Op, get
+from meta.op.registry import Op, find
 from meta.schema._dsl import Arg
 from meta.testing import operator_checks as checks
 from meta.testing import operator_gradients as gradients
@@ -76,7 +76,7 @@ def opcheck(
 
     Raises OpCheckError with the report if a check fails, unless `raise_on_failure` is False; ArgumentError for an
     unknown check, for samples that are not calls, and if no sample can be derived."""
-    operator = op if isinstance(op, Op) else get(op if isinstance(op, str) else getattr(op, "__name__", op))  # type: ignore[arg-type]
+    operator = op if isinstance(op, Op) else find(op)
     skipped = _skipped(skip)
     cases = [_case(operator, i, each, device) for i, each in enumerate(samples)] or _derived(operator, device)
     findings = [_operator_finding(operator, skipped)]

@@ -32,6 +32,7 @@ from meta.ir.expr import (
 from meta.ir.type import TensorType, TupleType, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.registry import check_registered
 from meta.tracing.emitter import recording
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, map_leaves
@@ -113,6 +114,7 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
     def passes(value: Any) -> bool:
         read = operands(value)
         if isinstance(value, Call) and value.callee is None:
+            check_registered(value.op)
             rule = gradient_rules().get(value.op.name)  # type: ignore[union-attr]
             read = leaves_of([value.args[p] for p in rule.differentiable]) if rule else ()
         elif isinstance(value, (If, FunctionExpr)):

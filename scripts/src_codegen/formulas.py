@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meta.op.registry import Op
 from scripts.src_codegen.gradients import raw_entries
-from scripts.src_codegen.signature import by_family, header
+from scripts.src_codegen.layout import by_family, header
 
 _HEAD = """
 # ruff: noqa: E501

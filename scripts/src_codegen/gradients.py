@@ -13,7 +13,7 @@ from meta.errors import did_you_mean
 from meta.op.grad.entry import Entry, function_source, read_entry, rule_facts
 from meta.op.grad.formula import FormulaError
 from meta.op.registry import Op, all_ops
-from scripts.src_codegen.signature import by_family, header
+from scripts.src_codegen.layout import by_family, header
 
 TABLE = Path(__file__).resolve().parents[2] / "meta/op/grad/derivatives.yaml"
 _IMPORTS = """

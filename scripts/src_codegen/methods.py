@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from meta.op.codegen.methods import in_place_method, method, special_method
 from meta.op.registry import Op
-from scripts.src_codegen.functions import result_type
-from scripts.src_codegen.signature import annotation, by_family, default, definition, docstring, header
+from scripts.src_codegen.layout import by_family, header
 
 _IMPORTS = '''
 # ruff: noqa: A001, A002, E501
@@ -75,40 +75,11 @@ def render(ops: Sequence[Op]) -> str:
 def _methods(op: Op) -> list[str]:
     out: list[str] = []
     if op.operator:
-        out.append(_special(op, op.operator, reflected=False))
+        out.append(special_method(op, op.operator, reflected=False))
     if op.operator in REFLECTED:
-        out.append(_special(op, op.operator.replace("__", "__r", 1), reflected=True))
+        out.append(special_method(op, op.operator.replace("__", "__r", 1), reflected=True))
     if op.operator in IN_PLACE:
-        out.append(_in_place(op))
+        out.append(in_place_method(op))
     if op.method:
-        out.append(_method(op))
+        out.append(method(op))
     return out
-
-
-def _special(op: Op, name: str, *, reflected: bool) -> str:
-    rest = op.schema.args[1:]
-    if not rest or not rest[0].is_tensor:
-        return f"\n    def {name}(self) -> Self:\n        return meta.{op.name}(self)\n"
-    ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
-    operands = "other, self" if reflected else "self, other"
-    kind = annotation(rest[0], "Self")
-    head = f"\n    def {name}(self, other: {kind}) -> Self:{ignore}\n"
-    return f"{head}        return meta.{op.name}({operands})\n"
-
-
-def _in_place(op: Op) -> str:
-    name = op.operator.replace("__", "__i", 1)
-    kind = annotation(op.schema.args[1], "Self")
-    return f"\n    def {name}(self, other: {kind}) -> Self:\n        return self._in_place(meta.{op.name}, other)\n"
-
-
-def _method(op: Op) -> str:
-    rest = op.schema.args[1:]
-    parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
-    head = definition(op.name, parameters, result_type(op, "Self"), "    ")
-    names = ", ".join(["self", *(a.name for a in rest)])
-    call = f"meta.{op.name}({names})"
-    if op.part:
-        call = f"tuple([mark_part(part, self) for part in {call}])" if op.outputs else f"mark_part({call}, self)"
-    method = f"\n{head}\n{docstring(op, '        ', skip=1)}        return {call}\n"
-    return method + "".join(f"\n    {alias} = {op.name}\n" for alias in op.aliases)

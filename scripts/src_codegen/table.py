@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meta.op.registry import Op
-from scripts.src_codegen.signature import by_family, header
+from scripts.src_codegen.layout import by_family, header
 
 
 def render(ops: Sequence[Op]) -> str:

@@ -36,7 +36,7 @@ class KernelSpec:
     """The specification of a kernel.
 
     Attributes:
-        name: a C identifier, for symbols and messages.
+        name: the operator, for symbols and messages.
         compute: called as `compute(*args)` with a `te.Tensor` for each `TensorSpec`, a list for a tuple of
             `TensorSpec`s, and other arguments unchanged; returns a `te.Tensor` or a sequence of them. A parameter
             named `out` receives the output specs, with TVM expressions for the extents; one named `kind` receives the
@@ -76,7 +76,7 @@ def prim_func(spec: KernelSpec) -> Any:
         return tuple(
             tvm.IntImm(spec.index, d)
             if isinstance(d, int)
-            else extents.setdefault(d, tvm.te.var(_identifier(d), spec.index))
+            else extents.setdefault(d, tvm.te.var(identifier(d), spec.index))
             for d in tensor.shape
         )
 
@@ -145,6 +145,13 @@ def digest(ir: Any) -> str:
     return hashlib.sha256(f"{tvm.structural_hash(ir)}\0{ir.script()}".encode()).hexdigest()
 
 
+def forget(compute: Callable[..., Any]) -> None:
+    """Drop the kernels of a compute in memory."""
+    with _building:
+        for key in [key for key in _kernels if key[0].compute is compute]:
+            del _kernels[key]
+
+
 def clear_memory() -> None:
     """Drop the kernels in memory; the disk cache stays."""
     with _building:
@@ -210,10 +217,11 @@ def _symbol(spec: KernelSpec, unscheduled: Any | None) -> str:
     unscheduled: the function of a spec without a key."""
     compute = (spec.key, spec.args, spec.outs) if unscheduled is None else digest(unscheduled)
     facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target))
-    return f"{_identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
+    return f"{identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
+    """`text` as a C identifier."""
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in text)
     return name if name[:1].isalpha() else f"v_{name}"
 

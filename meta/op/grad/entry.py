@@ -110,11 +110,11 @@ def _check_argument_names(op: Op) -> None:
 
 
 def function_source(entry: Entry) -> str:
-    """The gradient function `_<op>(needs, *arguments, *results, *their gradients)` as Python source."""
+    """The gradient function `_<basename>(needs, *arguments, *results, *their gradients)` as Python source."""
     op = entry.op
     names = [*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")]
     order = [op.schema.names[i] for i in entry.positions]
-    lines = [f"def _{op.name}(needs: Any, {', '.join(f'{n}: Any' for n in names)}) -> tuple[Any, ...]:\n"]
+    lines = [f"def _{op.basename}(needs: Any, {', '.join(f'{n}: Any' for n in names)}) -> tuple[Any, ...]:\n"]
     results: dict[str, str] = dict.fromkeys(order, "None")
     for count, (targets, formula) in enumerate(entry.formulas.items()):
         condition = " or ".join(f"needs[{order.index(t)}]" for t in targets)

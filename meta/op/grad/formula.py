@@ -1,10 +1,10 @@
 """Gradient formulas: parsed, checked against the registry, and compiled to Python; the values they read are derived.
 
-A formula is an expression over operators (calls by name), helpers of meta.op.grad.support, the names of the forward
-arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and `needs` (which gradients are wanted). An
-operator with an argument named `y` or `dy` (the backward operators) names its result `z` and the gradient `dz`. A
-bare name is a function in meta/op/grad/<family>.py: its parameter names are its inputs, and a parameter annotated
-`TensorType` receives the type alone.
+A formula is an expression over operators (calls by name, `mypkg::name(...)` for those in a namespace), helpers of
+meta.op.grad.support, the names of the forward arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and
+`needs` (which gradients are wanted). An operator with an argument named `y` or `dy` (the backward operators) names its
+result `z` and the gradient `dz`. A bare name is a function in meta/op/grad/<family>.py: its parameter names are its
+inputs, and a parameter annotated `TensorType` receives the type alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.errors import RegistryError, did_you_mean, line_of_function
+from meta.op.namespaces import SEPARATOR
 from meta.op.registry import Op, get
 from meta.schema._dsl import Arg
 
 _INDEXED = re.compile(r"\b(d?[yz])\.(\d+)\b")
+_NAMESPACED = re.compile(r"\b([^\W\d]\w*)::([^\W\d]\w*)(?=\s*\()")
 _TYPE_ONLY = ("shape", "dtype", "ndim", "size", "device", "type")
 _OPERATORS: Mapping[type, str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
@@ -71,7 +73,7 @@ def compile_formula(op: Op, text: str | Callable[..., Any], binding: str) -> For
         return _function_call(op, f"grad_{module}.{text}", function, frozenset({module}))
     compiler = _Compiler(op, text)
     try:
-        tree = ast.parse(_INDEXED.sub(r"\1_\2", text), mode="eval").body
+        tree = ast.parse(_NAMESPACED.sub(r"\1.\2", _INDEXED.sub(r"\1_\2", text)), mode="eval").body
     except SyntaxError as error:
         raise FormulaError(op.name, f"'{text}' is not an expression: {error.msg}") from None
     source, _ = compiler.visit(tree)
@@ -142,6 +144,13 @@ def find_function(op: Op, name: str) -> Callable[..., Any]:
         f"unknown name '{name}'",
         f"an argument ({arguments}) or a function in meta/op/grad/{op.family}.py or support.py",
     )
+
+
+def _callee(node: ast.expr) -> str | None:
+    """The name of what a call in a formula calls; None for something other than a name."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}{SEPARATOR}{node.attr}"
+    return node.id if isinstance(node, ast.Name) else None
 
 
 class _Compiler:
@@ -223,9 +232,9 @@ class _Compiler:
         return f"({out})", "attr"
 
     def visit_Call(self, node: ast.Call) -> tuple[str, str]:
-        if not isinstance(node.func, ast.Name):
+        name = _callee(node.func)
+        if name is None:
             raise self.fail("only operators and helpers are called")
-        name = node.func.id
         support = import_module("meta.op.grad.support")
         if name in support.__all__:
             return self._support_call(node, getattr(support, name))
@@ -237,7 +246,7 @@ class _Compiler:
         except RegistryError as error:
             raise self.fail(str(error)) from None
         self._check_call(callee, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
-        return f"meta.{name}({listed})", "tensor"
+        return f"{callee.path}({listed})", "tensor"
 
     def _support_call(self, node: ast.Call, function: Callable[..., Any]) -> tuple[str, str]:
         """A call of a helper. A parameter annotated TensorType reads only the type of its argument."""

@@ -62,6 +62,11 @@ def add_rules(added: Iterable[GradRule]) -> None:
     _rules.update({rule.op: rule for rule in added})
 
 
+def remove_rule(op: str) -> None:
+    """Remove the rule of an operator, if it has one."""
+    _rules.pop(op, None)
+
+
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """The results of a function that returns one value, or several as a tuple or list."""
     return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, (list, tuple)) else (value,)

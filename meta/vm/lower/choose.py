@@ -17,7 +17,7 @@ from meta.ir.module import Module
 from meta.ir.type import flat_types
 from meta.ir.visitor import walk
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
-from meta.op.registry import Op
+from meta.op.registry import Op, check_registered
 from meta.vm.lower.open_calls import is_open
 
 
@@ -76,6 +76,7 @@ class Choices:
 
     def add(self, call: Call) -> None:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
+        check_registered(call.op)
         if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
             return
         args = arg_types(call.args)

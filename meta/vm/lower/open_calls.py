@@ -36,7 +36,7 @@ def open_calls(function: FunctionExpr) -> Iterator[Call]:
 
 def function_name(call: Call) -> str:
     """The name that a program calls it by."""
-    return f"meta.eager.{call.op_name}.{_device(call)}"
+    return f"meta.eager.{call.op_name}.{getattr(call.op, 'revision', 0)}.{_device(call)}"
 
 
 def _device(call: Call) -> Device:

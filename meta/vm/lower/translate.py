@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, prim_func
+from meta.backend.tvm.kernel import KernelSpec, identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
 from meta.errors import IRError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
@@ -211,7 +211,7 @@ class _Lowering:
             func = prim_func(kernel_spec).without_attr("global_symbol")
             pattern = _OP_PATTERN.get(kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
-            target = self.kernels[key] = self.builder.add_func(func, kernel_spec.name)
+            target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
             self.ops[target.name_hint] = choice.implementation.name
         return target
 

@@ -70,7 +70,7 @@ def test_has_a_reference_and_a_tvm_implementation(op: Op) -> None:
 @cache
 def value_ops() -> frozenset[str]:
     """Operators whose result follows from types, and those that copy between devices."""
-    from scripts.src_codegen.functions import VALUE_OPS
+    from meta.op.codegen.functions import VALUE_OPS
 
     return frozenset({*VALUE_OPS, "device_copy"})
 

@@ -1,0 +1,152 @@
+"""`meta.define`: check the parts of an operator and register them, all or none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import meta
+from meta.definition.functions import add_method, check_names, public_function, publish
+from meta.definition.gradients import UNDEFINED, Gradient, compile_rule
+from meta.definition.removal import remove, user_op
+from meta.errors import MetaError, RegistryError, TypeInferenceError, raised, user_frame
+from meta.ir.type import Type
+from meta.op import namespaces, registry
+from meta.op.dispatch import dialect
+from meta.op.grad.rule import add_rules
+from meta.op.registry import Op, TypeFunction
+from meta.schema._dsl import Schema
+
+_GIVEN = ("name", "family", "schema", "declare", "doc", "operator", "gradient", "revision", "part")
+FACTS = tuple(f.name for f in fields(Op) if f.name not in _GIVEN)
+"""The fields of meta.op.registry.Op that `define` takes as facts."""
+
+
+def define(
+    name: str,
+    schema: Schema,
+    *,
+    gradient: Gradient | None = None,
+    doc: str = "",
+    tvm: Callable[..., Any] | None = None,
+    torch: Callable[..., Any] | None = None,
+    reference: Callable[..., Any] | None = None,
+    override: bool = False,
+    **facts: Any,
+) -> Callable[[TypeFunction], Callable[..., Any]]:
+    """Register the decorated type function as operator `name` and return its public function, which is also
+    `meta.<name>`, or `meta.ops.<package>.<name>` for a name such as "package::name". Packages name their operators in
+    this way, so that those of two packages do not meet.
+
+    gradient: an entry as in derivatives.yaml: a formula (text, or a Python function with the values that it reads as
+        parameters) for each tensor argument, "non_differentiable", or "not_implemented: reason". Without an entry,
+        backward through the operator raises GradientError. Gradients must have the types of their arguments.
+    tvm: TE compute on the arguments in schema order.  torch: the same on torch tensors, with `out=` to write into.
+    reference: the same on NumPy arrays.
+    override: replace an operator that was defined with this name before, as a notebook does when a cell runs again. Its
+        runners and kernels are dropped, and functions of it that are still held call the new one. Programs that were
+        compiled before keep what they were compiled with; those recorded before and not compiled raise RegistryError.
+    facts: further fields of meta.op.registry.Op: pattern, amp, amp_args, inplace, method, view, outputs, resolve,
+        recorded_as, aliases. With method=True arrays and symbols have it as a method.
+    Raises RegistryError for an existing name (with override, for one of this package), an unknown fact, an invalid
+    formula or a part that is not callable, and then registers nothing. Exceptions in these functions become the cause
+    of a TypeInferenceError, KernelError or GradientError that names the operator and the line that raised them."""
+    before = _replaced(name, facts.get("aliases", ()), override)
+    for backend, implementation in (("tvm", tvm), ("torch", torch), ("reference", reference)):
+        if implementation is not None and not callable(implementation):
+            raise RegistryError(name, f"{backend} is {type(implementation).__name__}", "a function")
+    registry.check_facts(name, facts, (*FACTS, "gradient", "doc", "tvm", "torch", "reference", "override"))
+    if facts.get("recorded_as"):
+        registry.get(facts["recorded_as"])
+    location = user_frame()
+
+    def register(declare: TypeFunction) -> Callable[..., Any]:
+        if not callable(declare):  # pyright: ignore[reportUnnecessaryComparison]
+            raise RegistryError(name, f"its type function is {type(declare).__name__}", "a function")
+        text = doc or (declare.__doc__ or "").strip() or name
+        entry = UNDEFINED if gradient is None else gradient
+        if before is not None:
+            registry.remove(name)
+        try:
+            checked = _check_result(name, declare)
+            op = registry.add(Op(name, registry.USER, schema, checked, text, gradient=entry, **facts))
+            check_names(op, before)
+            rule = compile_rule(op, gradient, location)
+        except BaseException:
+            registry.remove(name)
+            if before is not None:
+                registry.restore(before)
+            raise
+        if before is not None:
+            remove(before)
+        if rule is not None:
+            add_rules([rule])
+        for backend, implementation in (("torch", torch), ("reference", reference)):
+            if implementation is not None:
+                dialect(backend).implement(name, implementation)
+        if tvm is not None:
+            from meta.op.dialect.tvm import compute
+
+            compute(name)(tvm)
+        module = getattr(declare, "__module__", "meta")
+        public = public_function(op, module, rule.differentiable if rule is not None else ())
+        if op.method:
+            add_method(op, public, module)
+        publish(op, public)
+        return public
+
+    return register
+
+
+def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:
+    """The operator that a definition replaces, None for a new name. Raises RegistryError for a name that is taken."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RegistryError("define", f"the name is of class {type(name).__name__}", 'a name, such as "swish"')
+    before = user_op(name, "define") if override and registry.owner(name) is not None else None
+    for each in (name, *aliases):
+        if before is None or each not in before.names:
+            _check_free(each)
+    return before
+
+
+def _check_free(name: str) -> None:
+    """Raise RegistryError for a name that another operator or function has, or that operators cannot have."""
+    namespace, basename = namespaces.split(name)
+    owner = registry.owner(name)
+    if owner is not None or (not namespace and (name in dir(meta) or name in vars(meta))):
+        where = f"meta.ops.{namespace}.{basename}" if namespace else f"meta.{name}"
+        is_users = owner is not None and owner.family == registry.USER
+        remedy = "pass override=True to replace it" if is_users else ""
+        raise RegistryError("define", f"{where} exists already", "a new name", remedy)
+    if basename.startswith("_") or namespace.startswith("_"):
+        raise RegistryError("define", f"the name '{name}' begins with an underscore", "another name")
+    if namespace in registry.names():
+        raise RegistryError("define", f"the namespace '{namespace}' is the name of an operator", "another namespace")
+    if not namespace and namespaces.find(name) is not None:
+        raise RegistryError("define", f"'{name}' is a namespace of operators", "another name")
+
+
+def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
+    """The type function with a check that it returns a type."""
+
+    @functools.wraps(declare)
+    def checked(*args: Any) -> Type:
+        try:
+            out = declare(*args)
+        except MetaError as error:
+            error.left(name)
+            raise
+        except Exception as error:
+            raise raised(TypeInferenceError, name, "its type function", error) from error
+        if isinstance(out, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return out
+        raise RegistryError(
+            name,
+            f"its type function returned {type(out).__name__}",
+            "a TensorType, a TupleType or a Value",
+            "return the type of the result, such as that of an argument",
+        )
+
+    return checked

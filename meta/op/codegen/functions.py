@@ -1,0 +1,112 @@
+"""The public function of an operator as text: the eager fast path.
+
+A call looks up a runner by the types of its arguments; everything else happens once, in meta.eager.call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meta.op.codegen.signature import definition, docstring, parameter, tensor_args
+from meta.op.namespaces import split
+from meta.op.registry import Op
+from meta.schema._dsl import Arg
+
+
+def result_type(op: Op, tensor: str) -> str:
+    """The annotation of an operator's result."""
+    if op.name in VALUE_OPS:
+        return VALUE_OPS[op.name]
+    if not op.outputs:
+        return tensor
+    return f"tuple[{tensor}, ...]" if op.outputs == ("*",) else f"tuple[{', '.join([tensor] * len(op.outputs))}]"
+
+
+VALUE_OPS = {"shape": "tuple[int, ...]"}
+"""Operators whose result is a plain value."""
+
+
+def typed_function(op: Op, differentiable: Sequence[int]) -> str:
+    """The function with annotations, defaults and docstring. It reads `_s_<name>`, the state of the operator, and
+    `_r_<name>`, the runners of its fast path. differentiable: the positions of the arguments with a gradient."""
+    tensor = "T" if tensor_args(op) else "NDArray"
+    head = definition(op.basename, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
+    return f"{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
+
+
+def bare_function(op: Op, differentiable: Sequence[int]) -> str:
+    """The function with nothing of the operator but its names: the caller adds defaults, annotations and docstring.
+    All names that it reads begin with an underscore (see `HELPERS`), arguments may have all others."""
+    return f"def {op.basename}({', '.join(op.schema.names)}):\n{body(op, differentiable, '_')}"
+
+
+HELPERS = ("record", "invoke", "scopes", "modes", "dumps", "repr", "type", "int", "tuple", "getattr", "Exception",
+           "KeyError", "AttributeError", "TypeError")  # fmt: skip
+"""What the text of a function reads besides its arguments, its state and its runners."""
+
+
+def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
+    """The body of the function; `prefix` comes before the names that it reads or sets for itself."""
+    name, names = op.basename, ", ".join(op.schema.names)
+    call = f"{prefix}invoke(_s_{name}{', ' if names else ''}{names})"
+    if op.name in VALUE_OPS:
+        return f"    return {call}\n"
+    runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
+    lines = [_wrap_int(arg, prefix) for arg in op.schema.args if arg.type.name.startswith("IntTuple")]
+    if op.recorded_as:
+        lines.append(
+            f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'
+            f"        return {prefix}{split(op.recorded_as)[1]}({names})[0]\n"
+        )
+    # The truth and the bytes of an unsuitable attribute may raise anything.
+    plain = all(arg.type.key in ("value", "class") for arg in op.schema.args)
+    errors = ", ".join(f"{prefix}{error}" for error in ("KeyError", "AttributeError", "TypeError"))
+    lines.append(
+        f"    try:\n        {prefix}run = _r_{name}[{_key(op, prefix)}]\n"
+        f"    except {f'({errors})' if plain else f'{prefix}Exception'}:\n        {prefix}run = None\n"
+        f"    if {prefix}run is None or {prefix}scopes.active:\n        return {call}\n"
+    )
+    if not differentiable or op.recorded_as:
+        return "".join([*lines, f"    return {prefix}run({runs})\n"])
+    lines.append(f"    _y = {prefix}run({runs})\n")  # operators have arguments called y
+    tracked = " or ".join(_tracked(op.schema.args[i]) for i in differentiable)
+    recorded = f'{prefix}record("{op.name}", _y, ({names}{"," if len(op.schema.names) == 1 else ""}))'
+    lines.append(f"    if {tracked}:\n        return {recorded}\n    return _y\n")
+    return "".join(lines)
+
+
+def _wrap_int(arg: Arg, prefix: str) -> str:
+    """Converts an int to a tuple, the normal form that the fast path uses as a cache key."""
+    return f"    if {prefix}type({arg.name}) is {prefix}int:\n        {arg.name} = ({arg.name},)\n"
+
+
+def _key(op: Op, prefix: str) -> str:
+    """The cache key; meta.eager.call.fast_key computes the same from normalised arguments."""
+    parts = [part for arg in op.schema.args for part in _key_parts(arg, prefix)]
+    return ", ".join(parts) if parts else "()"
+
+
+_ATTRIBUTE_KEYS = {
+    "value": ["{0}"],
+    "class": ["{0}", "{0}.__class__"],
+    "float": ["{0} or {1}repr({0})", "{0}.__class__"],
+    "items": ["{1}dumps({0}, 2)"],
+}
+"""Parts of cache keys by ArgType.key: -0.0 equals 0.0, and (True,) equals (1,)."""
+
+
+def _key_parts(arg: Arg, prefix: str) -> list[str]:
+    if arg.type.role == "tensors":
+        return [f"{prefix}tuple([t._type for t in {arg.name}])"]
+    if arg.is_tensor:
+        typed = f"{arg.name}._type"
+        return [f"None if {arg.name} is None else {typed}" if arg.type.optional else typed]
+    return [part.format(arg.name, prefix) for part in _ATTRIBUTE_KEYS[arg.type.key]]
+
+
+def _tracked(arg: Arg) -> str:
+    if arg.type.role == "tensors":
+        return f"[t for t in {arg.name} if t._node is not None]"
+    if arg.type.optional:
+        return f"({arg.name} is not None and {arg.name}._node is not None)"
+    return f"{arg.name}._node is not None"

@@ -1,0 +1,25 @@
+"""Operators by name: `meta.ops.mypkg.swiglu` for those of a package that defines `mypkg::swiglu`, `meta.ops.softmax`
+for those without a namespace, which are `meta.softmax`, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.errors import did_you_mean
+from meta.op import namespaces, registry
+
+
+def __getattr__(name: str) -> Any:
+    namespace = namespaces.find(name)
+    if namespace is not None:
+        return namespace
+    known = registry.names()
+    if name in known:
+        return getattr(meta, name)
+    hint = did_you_mean(name, [*known, *namespaces.names()])
+    raise AttributeError(f"module 'meta.ops' has no operator or namespace {name!r}. {hint}".strip())
+
+
+def __dir__() -> list[str]:
+    return sorted([*registry.names(), *namespaces.names()])
