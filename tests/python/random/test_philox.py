@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import meta
-from meta.backend.reference.philox import philox
+from meta.backend.reference.philox import MULTIPLIERS, ROUNDS, philox
 from meta.dtype import FLOATS
+from meta.ir.type import tensor_type
 
 # From the known-answer tests of the paper's code (kat_vectors, philox4x32 with 10 rounds).
 TEST_VECTORS = [
@@ -60,3 +61,19 @@ def test_numbers_depend_on_position_and_not_on_shape() -> None:
     flat = meta.uniform(k, (24,)).numpy()
     assert np.array_equal(meta.uniform(k, (2, 3, 4)).numpy().ravel(), flat)
     assert np.array_equal(meta.uniform(k, (10,)).numpy(), flat[:10])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_computes_write_each_round_once(dtype: str) -> None:
+    """TVM's passes take time in proportion to an expression written out in full: seconds if a round is repeated where
+    it is read."""
+    from meta.backend.tvm import adapter as tvm
+    from meta.op.dialect.tvm import random
+
+    key, low, high = (
+        tvm.te.placeholder(s, d, n) for s, d, n in [((2,), "int64", "k"), ((), dtype, "a"), ((), dtype, "b")]
+    )
+    out = [tensor_type((8,), dtype)]
+    for compute in (random.uniform, random.normal):
+        text = tvm.create_prim_func([key, low, high, compute(key, (8,), low, high, dtype, out=out)]).script()
+        assert text.count(hex(MULTIPLIERS[0])) + text.count(str(MULTIPLIERS[0])) == ROUNDS

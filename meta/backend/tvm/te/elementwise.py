@@ -85,8 +85,7 @@ def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     legalisation of bfloat16 loads ignores the values of bindings."""
     if dtype_of(value) == "float32":
         return body(value)
-    var = tirx.Var("t", dtype_of(value))
-    return tirx.Let(var, value, body(var))
+    return te_math.bind(value, body)
 
 
 def is_float(x: Expr) -> bool:

@@ -131,7 +131,7 @@ def _operators() -> dict[str, Any]:
 
 def _lowering(rule: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     def lower(call: Expr) -> Expr:
-        return _let(call.args[0], rule)
+        return bind(call.args[0], rule)
 
     return lower
 
@@ -164,7 +164,7 @@ _ERFC: Final = (0.00022278106189332902, 1.1275627613067627, 0.6373738050460815, 
                 -0.022144746035337448, 0.003022474003955722, -0.00019381061429157853)  # fmt: skip
 
 
-def _let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`, so that the value is computed once."""
     var = tvm.Var("t", dtype_of(value))
     return tvm.tirx.Let(var, value, body(var))
@@ -220,18 +220,18 @@ def _reduce(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
     def with_rounded(rounded: Expr) -> Expr:
         n = rounded - _like(x, _ROUND)
         r = x - n * _like(x, _LN2_HIGH) - n * _like(x, _LN2_LOW)
-        return _let(r, lambda r: _let(_bits(rounded), lambda n: body(n, r)))
+        return bind(r, lambda r: bind(_bits(rounded), lambda n: body(n, r)))
 
-    return _let(x * _like(x, _LOG2_E) + _like(x, _ROUND), with_rounded)
+    return bind(x * _like(x, _LOG2_E) + _like(x, _ROUND), with_rounded)
 
 
 def _exp(x: Expr) -> Expr:
     def scaled(n: Expr, r: Expr) -> Expr:
         # Two factors: one power of two reaches neither denormals nor the last binade before overflow.
         half = n >> tvm.tirx.const(1, dtype_of(n))
-        return _let(half, lambda half: _exp_small(r) * _power_of_two(half) * _power_of_two(n - half))
+        return bind(half, lambda half: _exp_small(r) * _power_of_two(half) * _power_of_two(n - half))
 
-    return _let(_clamp(x, -104.0, 89.0), lambda x: _reduce(x, scaled))
+    return bind(_clamp(x, -104.0, 89.0), lambda x: _reduce(x, scaled))
 
 
 def _exp_nonpositive(x: Expr) -> Expr:
@@ -255,11 +255,11 @@ def _expm1(x: Expr) -> Expr:
             expm1_r = _polynomial(r, _EXPM1) * (r * r) + r
             return (half * expm1_r + (half - _like(r, 0.5))) * _like(r, 2.0)
 
-        return _let(_power_of_two(n - tvm.tirx.const(1, dtype_of(n))), body)
+        return bind(_power_of_two(n - tvm.tirx.const(1, dtype_of(n))), body)
 
     # Tiny values are returned, because the reduction would turn -0.0 into 0.0.
     tiny = tvm.tirx.abs(x) < _like(x, 1e-8)
-    return tvm.tirx.Select(tiny, x, _let(_clamp(x, -20.0, 89.0), lambda x: _reduce(x, scaled)))
+    return tvm.tirx.Select(tiny, x, bind(_clamp(x, -20.0, 89.0), lambda x: _reduce(x, scaled)))
 
 
 def _log(x: Expr) -> Expr:
@@ -271,19 +271,19 @@ def _log(x: Expr) -> Expr:
 
     def finite(bits: Expr) -> Expr:
         # The exponent for which the mantissa is between sqrt(1/2) and sqrt(2).
-        return _let((bits - const(0x3F3504F3)) >> const(23), lambda e: with_exponent(bits, e))
+        return bind((bits - const(0x3F3504F3)) >> const(23), lambda e: with_exponent(bits, e))
 
     def with_exponent(bits: Expr, e: Expr) -> Expr:
         f = _float(bits - (e << const(23))) - _like(x, 1.0)
         n = (e - tvm.tirx.Select(x < smallest, const(23), const(0))).astype(dtype_of(x))
-        return _let(f, lambda f: _let(n, lambda n: assemble(f, n)))
+        return bind(f, lambda f: bind(n, lambda n: assemble(f, n)))
 
     def assemble(f: Expr, n: Expr) -> Expr:
         tail = _polynomial(f, _LOG) * f * (f * f) + n * _like(x, _LN2_LOW) - _like(x, 0.5) * f * f
         return tail + f + n * _like(x, _LN2_HIGH)
 
     normal = tvm.tirx.Select(x < smallest, x * grow, x)
-    result = _let(_bits(normal), finite)
+    result = bind(_bits(normal), finite)
     zero, infinity = _like(x, 0.0), _like(x, _INFINITY)
     special = tvm.tirx.Select(x == zero, -infinity, _like(x, float("nan")))
     return tvm.tirx.Select(x < infinity, tvm.tirx.Select(x > zero, result, special), x)
@@ -295,22 +295,22 @@ def _log1p(x: Expr) -> Expr:
     def body(u: Expr) -> Expr:
         # log(u) is accurate for u = 1 + x rounded; lost / u corrects for the rounding (W. Kahan).
         lost = x - (u - one)
-        value = _let(u, _log) + lost / u
+        value = bind(u, _log) + lost / u
         plain = tvm.tirx.Select(u == zero, -infinity, tvm.tirx.Select(u < infinity, value, u))
         return tvm.tirx.Select(tvm.tirx.abs(x) < _like(x, 5e-8), x, plain)
 
-    return _let(one + x, body)
+    return bind(one + x, body)
 
 
 def _tanh(x: Expr) -> Expr:
     one, two = _like(x, 1.0), _like(x, 2.0)
 
     def body(a: Expr) -> Expr:
-        near = _let(a * a, lambda z: _polynomial(z, _TANH) * z * a + a)
-        far = one - two / (_let(_at_most(a, 10.0) * two, _exp_normal) + one)
+        near = bind(a * a, lambda z: _polynomial(z, _TANH) * z * a + a)
+        far = one - two / (bind(_at_most(a, 10.0) * two, _exp_normal) + one)
         return _with_sign(tvm.tirx.Select(a < _like(x, 0.625), near, far), x)
 
-    return _let(tvm.tirx.abs(x), body)
+    return bind(tvm.tirx.abs(x), body)
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -318,18 +318,18 @@ def _sigmoid(x: Expr) -> Expr:
         one = _like(x, 1.0)
         return tvm.tirx.Select(x < _like(x, 0.0), e, one) / (one + e)
 
-    return _let(-tvm.tirx.abs(x), lambda a: _let(_exp(a), body))
+    return bind(-tvm.tirx.abs(x), lambda a: bind(_exp(a), body))
 
 
 def _erf(x: Expr) -> Expr:
     one = _like(x, 1.0)
 
     def body(a: Expr) -> Expr:
-        near = _let(a * a, lambda z: _polynomial(z, _ERF) * a + a)
-        far = one - _let(_at_most(a, 4.0), lambda t: _let(-_polynomial(t, _ERFC), _exp_normal))
+        near = bind(a * a, lambda z: _polynomial(z, _ERF) * a + a)
+        far = one - bind(_at_most(a, 4.0), lambda t: bind(-_polynomial(t, _ERFC), _exp_normal))
         return _with_sign(tvm.tirx.Select(a < _like(x, 0.93), near, far), x)
 
-    return _let(tvm.tirx.abs(x), body)
+    return bind(tvm.tirx.abs(x), body)
 
 
 _RULES: Final[dict[str, Callable[[Expr], Expr]]] = {

@@ -8,11 +8,11 @@ gives the same numbers. `meta.backend.reference.philox` computes the same in Num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.elementwise import select
+from meta.backend.tvm.te.elementwise import let, select
 from meta.dtype import significand_bits
 
 Expr = Any
@@ -22,11 +22,11 @@ MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
-def words(key: Any, index: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """The block of four uint32 words at `index` (int64) of the stream `key`."""
+def with_words(key: Any, index: Expr, body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
+    """`body` of the block of four uint32 words at `index` (int64) of the stream `key`."""
     seed, offset = key(0), key(1)
     counter = (*_halves(index), *_halves(offset))
-    return _philox(counter, _halves(seed))
+    return _with_philox(counter, _halves(seed), body)
 
 
 def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
@@ -63,30 +63,46 @@ def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
     return low + tirx.truncmod(bits, span).astype("int64")
 
 
-def _philox(counter: tuple[Expr, ...], key: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr, Expr]:
+def _with_philox(
+    counter: tuple[Expr, ...], key: tuple[Expr, Expr], body: Callable[[tuple[Expr, ...]], Expr], number: int = 0
+) -> Expr:
+    """`body` of the counter after the rounds from `number` on.
+
+    The products are variables: a round reads each twice, and TVM's passes take time in proportion to an expression that
+    is written out in full, which doubles with every round or two."""
+    if number == ROUNDS:
+        return body(counter)
     c0, c1, c2, c3 = counter
-    for i in range(ROUNDS):
-        k0, k1 = (k + _u32(w * i & 0xFFFFFFFF) for k, w in zip(key, WEYL, strict=True))
-        high0, low0 = _product(c0, MULTIPLIERS[0])
-        high1, low1 = _product(c2, MULTIPLIERS[1])
-        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-    return c0, c1, c2, c3
+    k0, k1 = (k + _u32(w * number & 0xFFFFFFFF) for k, w in zip(key, WEYL, strict=True))
+
+    def rest(first: Expr, second: Expr) -> Expr:
+        mixed = (_high(second) ^ c1 ^ k0, _low(second), _high(first) ^ c3 ^ k1, _low(first))
+        return _with_philox(mixed, key, body, number + 1)
+
+    return let(
+        _product(c0, MULTIPLIERS[0]),
+        lambda first: let(_product(c2, MULTIPLIERS[1]), lambda second: rest(first, second)),
+    )
 
 
-def _product(a: Expr, b: int) -> tuple[Expr, Expr]:
-    """The high and the low half of a * b."""
-    wide = a.astype("uint64") * _u64(b)
-    return (wide >> _u64(32)).astype("uint32"), _low(wide)
+def _product(a: Expr, b: int) -> Expr:
+    """a * b as uint64."""
+    return a.astype("uint64") * _u64(b)
 
 
 def _halves(x: Expr) -> tuple[Expr, Expr]:
     """The low and the high word of an int64."""
-    return _low(x.astype("uint64")), (x.astype("uint64") >> _u64(32)).astype("uint32")
+    return _low(x.astype("uint64")), _high(x.astype("uint64"))
 
 
 def _low(x: Expr) -> Expr:
     """The low word of a uint64. Without the mask, TVM rejects the cast: its bounds may exceed uint32."""
     return (x & _u64(0xFFFFFFFF)).astype("uint32")
+
+
+def _high(x: Expr) -> Expr:
+    """The high word of a uint64."""
+    return (x >> _u64(32)).astype("uint32")
 
 
 def _u32(value: int) -> Expr:

@@ -92,7 +92,8 @@ def dropout(x: Any, key: Any, p: float) -> Any:
     def is_kept(*i: Any) -> Expr:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
-        return philox.bernoulli(philox.words(key, philox.position(i, x.shape)), tirx.const(1 - p, "float32"))
+        position = philox.position(i, x.shape)
+        return philox.with_words(key, position, lambda block: philox.bernoulli(block, tirx.const(1 - p, "float32")))
 
     mask = te.compute(x.shape, is_kept, "mask")
     return _apply_mask(x, mask, p, "dropout"), mask

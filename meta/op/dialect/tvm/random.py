@@ -20,9 +20,11 @@ Expr = Any
 
 def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
     """A tensor like `out` of `value(random words)` per element."""
-    return te.compute(
-        out.shape, lambda *i: cast(value(philox.words(key, philox.position(i, out.shape))), out.dtype), name
-    )
+
+    def element_at(*i: Any) -> Expr:
+        return philox.with_words(key, philox.position(i, out.shape), lambda block: cast(value(block), out.dtype))
+
+    return te.compute(out.shape, element_at, name)
 
 
 @compute("uniform", sizes=("shape",), lift=("low", "high"))
@@ -67,12 +69,16 @@ _SINE: Final = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n 
 
 def _cosine_of_turn(turn: Expr) -> Expr:
     """cos(2 pi turn) of a float32 in [0, 1): the series of sin(2 pi v), v = |turn - 1/2| - 1/4, which vectorises."""
-    v = tirx.abs(turn - const(turn, 0.5)) - const(turn, 0.25)
-    square = v * v
-    out = const(v, _SINE[-1])
-    for coefficient in reversed(_SINE[:-1]):
-        out = out * square + const(v, coefficient)
-    return out * v
+
+    def sine(v: Expr) -> Expr:
+        square = v * v
+        out = const(v, _SINE[-1])
+        for coefficient in reversed(_SINE[:-1]):
+            out = out * square + const(v, coefficient)
+        return out * v
+
+    # A variable: written out, the random bits would be in the expression for each use of v.
+    return te_math.bind(tirx.abs(turn - const(turn, 0.5)) - const(turn, 0.25), sine)
 
 
 @compute("randint", sizes=("shape",), lift=("low", "high"))
