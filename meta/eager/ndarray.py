@@ -181,7 +181,11 @@ class NDArray(TensorMethods):
     __hash__ = object.__hash__  # type: ignore[assignment]  # elementwise __eq__ would take it away
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        """A 0-d array as its value, others as `str` writes them; with a format specification, the one element as a
+        number."""
+        if spec:
+            return format(self.item(), spec)
+        return str(self) if self.ndim else str(numpy_arrays.to_numpy(self._data, self.dtype, (), self.device))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Of an array that operators computed the values are kept, and not how they were computed.

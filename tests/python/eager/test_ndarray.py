@@ -289,7 +289,32 @@ def test_suggests_attributes_for_misspelt_names() -> None:
 )
 def test_repr(x: Any, text: str) -> None:
     assert repr(x()) == text
-    assert f"{x()}" == text
+    assert str(x()) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "spec", "text"),
+    [
+        (np.float32(0.1), "", "0.1"),
+        (np.float64(1e300), "", "1e+300"),
+        (np.int64(-3), "", "-3"),
+        (np.bool_(True), "", "True"),
+        (np.float32(0.25), ".4f", "0.2500"),
+        (np.int8(7), "03d", "007"),
+        (np.float32([0.5]), ".1%", "50.0%"),
+    ],
+)
+def test_formats_like_a_number(data: Any, spec: str, text: str) -> None:
+    for requires_grad in (False, np.asarray(data).dtype.kind == "f"):
+        assert format(meta.array(data, requires_grad=requires_grad), spec) == text
+
+
+def test_formats_others_like_str() -> None:
+    for x in (meta.array([1.0]), meta.array([1.0, 2.0])):
+        assert f"{x}" == str(x) == repr(x)
+    assert f"{meta.array(2.0).cast('bfloat16')}" == "2"
+    with pytest.raises(ArgumentError, match=r"shape \(2,\); expected one element"):
+        format(meta.array([1.0, 2.0]), ".2f")
 
 
 def test_repr_of_many_values_is_short() -> None:
