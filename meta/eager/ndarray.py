@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _backward: Any = None
 """The engine's `backward`, imported at the first call: the engine computes with arrays."""
-_UNSET: dict[str, Any] = {"_grad": None, "_hooks": None}
+_UNSET: dict[str, Any] = {"_frozen": False, "_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
 
@@ -40,7 +40,7 @@ class NDArray(TensorMethods):
     grad: the accumulated gradient, an NDArray of the same type, or None.
     """
 
-    __slots__ = ("__weakref__", "_data", "_grad", "_hooks", "_index", "_node", "_type", "_version")
+    __slots__ = ("__weakref__", "_data", "_frozen", "_grad", "_hooks", "_index", "_node", "_type", "_version")
 
     __array_ufunc__ = array_ufunc
 
@@ -50,6 +50,8 @@ class NDArray(TensorMethods):
     _index: int
     _version: list[int] | None
     _grad: NDArray | None
+    _frozen: bool
+    """Whether the user set `requires_grad` to False: a model in train mode leaves the array so."""
 
     def __init__(self, data: Any, type: TensorType) -> None:
         self._data = data
@@ -189,7 +191,8 @@ class NDArray(TensorMethods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Of an array that operators computed the values are kept, and not how they were computed.
-        return _restored, (self._host("pickle"), str(self.device), self.requires_grad and self.is_leaf)
+        requires_grad = self.requires_grad and self.is_leaf
+        return _restored, (self._host("pickle"), str(self.device), requires_grad, self._frozen)
 
     def __copy__(self) -> NDArray:
         return self.__deepcopy__({})
@@ -199,7 +202,8 @@ class NDArray(TensorMethods):
         if not self.is_leaf:
             raise GradientError("copy", "the array is part of a gradient graph", "leaves", "use x.detach()")
         out = memo[id(self)] = copy_of(self)
-        out.requires_grad = self.requires_grad
+        set_requires_grad(out, self.requires_grad)
+        out._frozen = self._frozen
         if self._grad is not None:
             out._grad = copy_of(self._grad)
         return out
@@ -286,12 +290,14 @@ class NDArray(TensorMethods):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to or through this array. Set it on arrays that no operator computed."""
+        """Whether gradients flow to or through this array. Set it on arrays that no operator computed. False freezes
+        a parameter of a model: the model's modes leave it so."""
         return self._node is not None
 
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         set_requires_grad(self, wanted)
+        self._frozen = not wanted
 
     @property
     def is_leaf(self) -> bool:
@@ -383,10 +389,11 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     target[items] = source
 
 
-def _restored(host: np.ndarray[Any, Any], on: str, requires_grad: bool) -> NDArray:
+def _restored(host: np.ndarray[Any, Any], on: str, requires_grad: bool, frozen: bool = False) -> NDArray:
     """An unpickled array."""
     out = array(host, device=on)
-    out.requires_grad = requires_grad
+    set_requires_grad(out, requires_grad)
+    out._frozen = frozen
     return out
 
 

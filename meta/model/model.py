@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,7 +10,9 @@ from meta import tracing
 from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
+from meta.eager.graph import set_requires_grad
 from meta.eager.ndarray import NDArray, asarray
+from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, TraceError, did_you_mean
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
@@ -24,7 +27,18 @@ _MAX_WATCHED_ITEMS = 256
 """Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data."""
 
 
-class Model:
+class _Constructor(ABCMeta):
+    """Marks the parameters of a new model when all of its constructors have run, whichever of them created the arrays.
+
+    An ABCMeta, so that a model may also inherit from an abstract base class."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        model = super().__call__(*args, **kwargs)
+        model._set_requires_grad()
+        return model
+
+
+class Model(metaclass=_Constructor):
     """Base class of models. Array attributes are parameters, Model attributes are sub-models; both may be in lists and
     dicts.
 
@@ -37,9 +51,10 @@ class Model:
             def forward(self, x):
                 return self.last(meta.relu(self.first(x)))
 
-    `__init__` passes its arguments to `build`. A new model is in train mode: its floating parameters require gradients.
-    Arrays registered with `buffer` are saved and moved with the model, but not trained. A subclass may define
-    `forward_infer` for inference mode.
+    `__init__` passes its arguments to `build`; a subclass may define `__init__` instead, and need not call that of
+    Model. A new model is in train mode: its floating parameters require gradients, except those frozen by
+    `x.requires_grad = False`. Arrays registered with `buffer` are saved and moved with the model, but not trained. A
+    subclass may define `forward_infer` for inference mode.
     """
 
     training: bool
@@ -53,7 +68,6 @@ class Model:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.build(*args, **kwargs)
-        self._set_requires_grad()
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
@@ -136,7 +150,8 @@ class Model:
     # --- modes -------------------------------------------------------------------------------------------------------
 
     def train_mode(self, recursive: bool = True) -> Self:
-        """Switch to training: parameters require gradients, dropout is active, batch norm uses batch statistics."""
+        """Switch to training: parameters require gradients unless they are frozen (`x.requires_grad = False`), dropout
+        is active, batch norm uses batch statistics."""
         return self._set_mode(True, recursive)
 
     def infer_mode(self, recursive: bool = True) -> Self:
@@ -154,7 +169,7 @@ class Model:
         for _, model in self.models():
             for name, value in model._direct_arrays():
                 if name.split(".")[0] not in model._buffers and is_float(value.dtype) and value.is_leaf:
-                    value.requires_grad = model.training
+                    set_requires_grad(value, model.training and not value._frozen)
 
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
@@ -192,11 +207,17 @@ class Model:
                 arrays[name].update(value)
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
-        """Move every array of the model to `device` and convert floating ones to `dtype`. Changes the model itself."""
-        for _, model in self.models():
-            for name, value in list(model.__dict__.items()):
-                setattr(model, name, _convert(value, device, dtype))
-        self._set_requires_grad()
+        """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.
+
+        The arrays keep their identity: optimizers and other holders go on with the moved ones. Raises TraceError inside
+        a traced function."""
+        if modes.trace is not None:
+            raise TraceError(type(self).__name__, "the model is moved while tracing", "models that stay where they are",
+                             "call to() outside of the traced function")  # fmt: skip
+        moved = [move_in_place(x, device, dtype if is_float(x.dtype) else None) for _, x in self.named_state()]
+        if any(moved):
+            self._set_requires_grad()
+            tracing.invalidate()
         return self
 
     # --- tracing -----------------------------------------------------------------------------------------------------
@@ -240,10 +261,3 @@ def _containers(value: Any) -> Iterator[Any]:
         yield value
     for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
         yield from _containers(item)
-
-
-def _convert(value: Any, device: Device | str | None, dtype: Any) -> Any:
-    """`value` with its arrays moved to `device` and floating ones converted to `dtype`; unchanged without arrays."""
-    arrays, tree = flatten(value, _is_array)
-    moved = (x.detach().to(device=device, dtype=dtype if is_float(x.dtype) else None) for _, x in arrays)
-    return tree.build(moved) if arrays else value

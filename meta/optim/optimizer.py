@@ -7,18 +7,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any, cast
 
+import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.eager.ndarray import NDArray, array, asarray
+from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError
 from meta.model.model import Model
+from meta.modes import suspended
 
 
 class Optimizer:
     """Base class of optimizers.
 
-    parameters: a Model, arrays, or (name, array) pairs. Raises ArgumentError for arrays that do not require gradients.
+    parameters: a Model, arrays, or (name, array) pairs. Those that are frozen (`requires_grad` is False) are skipped
+    until they require gradients. Raises ArgumentError if all are, and for computed arrays.
     learning_rate is a 0-d array of the optimizer's state, so a new value needs no recompilation.
+    The state follows parameters that move to another device or dtype (`model.to(...)`).
     """
 
     def __init__(self, parameters: Model | Iterable[NDArray | tuple[str, NDArray]], learning_rate: float) -> None:
@@ -27,7 +32,9 @@ class Optimizer:
         rate = hyperparameter("learning_rate", learning_rate)
         self._learning_rate = array(rate, dtype="float32", device=first.device)
         self.slots: dict[str, dict[str, NDArray]] = {}
-        """Slot name ("velocity") -> parameter name -> array."""
+        """Slot name ("velocity") -> parameter name -> array. Arrays of frozen parameters may be missing."""
+        self._types = {name: x.type for name, x in self.named if x.requires_grad}
+        """Parameter name -> the type that its state was made for."""
 
     @property
     def learning_rate(self) -> float:
@@ -80,7 +87,22 @@ class Optimizer:
         with no_grad():
             for name, x in self.named:
                 if x.grad is not None:
+                    if self._types.get(name) is not x.type:
+                        self._fit_state(name, x)
                     self.update(name, x, x.grad)
+
+    def _fit_state(self, name: str, x: NDArray) -> None:
+        """Create the missing state of a parameter, zeros of its type, or move it to where the parameter is now."""
+        before = self._types.get(name, x.type)
+        with suspended():
+            move_in_place(self._learning_rate, x.device)
+            for arrays in self.slots.values():
+                if name not in arrays:
+                    arrays[name] = meta.zeros(x.shape, x.dtype, x.device)
+                    continue
+                follows = arrays[name].dtype == before.dtype
+                move_in_place(arrays[name], x.device, x.dtype if follows else None)
+        self._types[name] = x.type
 
     def update(self, name: str, x: NDArray, dx: NDArray) -> None:
         """Update one parameter from its gradient, in place."""
@@ -105,18 +127,25 @@ def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[
     for name, x in named:
         if not isinstance(x, NDArray):
             raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
-        if not x.requires_grad:
+        if not x.is_leaf:
             raise ArgumentError(
                 "optimizer",
-                f"'{name}' does not require gradients",
-                "arrays with requires_grad = True",
-                "call model.train_mode() first",
+                f"'{name}' was computed from other arrays, so that it gets no .grad",
+                "arrays that no operator computed",
+                "pass those that it was computed from, or x.detach()",
             )
     if len({name for name, _ in named}) < len(named) or len({id(x) for _, x in named}) < len(named):
         names = ", ".join(name for name, _ in named)
         raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each parameter once")
     if not named:
         raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
+    if not any(x.requires_grad for _, x in named):
+        raise ArgumentError(
+            "optimizer",
+            f"none of the {len(named)} parameters requires gradients",
+            "at least one array with requires_grad = True",
+            "set it, or call model.train_mode() first",
+        )
     return named
 
 

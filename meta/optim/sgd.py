@@ -28,7 +28,9 @@ class SGD(Optimizer):
         super().__init__(parameters, learning_rate)
         self.momentum = hyperparameter("momentum", momentum)
         self.weight_decay = hyperparameter("weight_decay", weight_decay)
-        self.slots["velocity"] = {name: meta.zeros(x.shape, x.dtype, x.device) for name, x in self.named}
+        self.slots["velocity"] = {
+            name: meta.zeros(x.shape, x.dtype, x.device) for name, x in self.named if x.requires_grad
+        }
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Momentum and weight decay are constants of traced programs; a new value invalidates these programs."""

@@ -188,11 +188,13 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
     record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
     if record is not None and not isinstance(what, type):
         return record
-    hint = "compile an instance of it" if isinstance(what, type) else ""
+    is_class = isinstance(what, type)
+    problem = f"the class {what.__name__}" if is_class else type(what).__name__
+    hint = "compile an instance of it" if is_class else ""
     if callable(what) and not hint:
         hint = "trace it: meta.vm.compile(meta.trace(function))"
     allowed = "a Model, a traced function, a training step or an IR Module"
-    raise ArgumentError("vm", f"{type(what).__name__} cannot be compiled", allowed, hint)
+    raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 import pickle
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import meta
 from meta import nn
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, GradientError, TraceError
 from meta.testing import check
 
 
@@ -104,6 +105,118 @@ def test_custom_constructors() -> None:
     assert model.train_mode().w.requires_grad
 
 
+class TorchStyle(meta.Model):
+    """A model whose constructor creates the parameters itself."""
+
+    def __init__(self, calls_super: bool = True) -> None:
+        if calls_super:
+            super().__init__()
+        self.w = meta.ones((3,))
+        self.layers = [nn.Linear(3, 3)]
+        self.layers.append(nn.Linear(3, 3))
+        self.scales = {"a": meta.ones((3,))}
+        self.scales["b"] = meta.ones((3,))
+        self.head = nn.Linear(3, 1)
+        self.frozen = meta.ones((3,))
+        self.frozen.requires_grad = False
+        self.buffer("steps", meta.zeros(()))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x * self.w * self.scales["a"] * self.scales["b"] * self.frozen + self.steps)  # type: ignore[attr-defined]
+
+
+class AbstractBase(abc.ABC):
+    @abc.abstractmethod
+    def name(self) -> str: ...
+
+
+class Derived(TorchStyle, AbstractBase):
+    """Arrays after the constructor of a model that has parameters itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = meta.ones((1,))
+
+    def name(self) -> str:
+        return "derived"
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * self.extra
+
+
+@pytest.mark.parametrize("make", [TorchStyle, lambda: TorchStyle(calls_super=False), Derived])
+def test_arrays_created_in_a_constructor_are_trained(make: Any) -> None:
+    model = make()
+    assert {n for n, x in model.named_parameters() if not x.requires_grad} == {"frozen"}
+    meta.sum(model(data())).backward()
+    assert {n for n, x in model.named_parameters() if x.grad is None} == {"frozen"}
+    assert "steps" not in dict(model.named_parameters())
+
+
+@pytest.mark.parametrize("freeze_in_infer_mode", [False, True])
+@pytest.mark.parametrize("copied", [lambda m: m, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_modes_keep_parameters_frozen(copied: Any, freeze_in_infer_mode: bool) -> None:
+    model = Chain(2)
+    if freeze_in_infer_mode:
+        model.infer_mode()
+    model.layers[0].w.requires_grad = False
+    model.scales["first"].requires_grad = False
+    model = copied(model.infer_mode())
+    assert not any(x.requires_grad for x in model.parameters())
+    model.to(dtype="float64").train_mode()
+    frozen = {name for name, x in model.named_parameters() if not x.requires_grad}
+    assert frozen == {"layers.0.w", "scales.first"}
+    model.layers[0].w.requires_grad = True
+    assert model.infer_mode().train_mode().layers[0].w.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "float64"])
+def test_moved_arrays_keep_their_identity(dtype: str | None) -> None:
+    model = Chain(1)
+    model.buffer("seen", [meta.zeros((1,)), meta.zeros((1,)).cast("int64")])  # type: ignore[arg-type]
+    meta.sum(model(data())).backward()
+    before = dict(model.named_state())
+    gradients = {name: x.grad for name, x in model.named_parameters()}
+    values = {name: g.numpy().copy() for name, g in gradients.items() if g is not None}
+    model.to("cpu", dtype)
+    after = dict(model.named_state())
+    assert [(name, id(x)) for name, x in after.items()] == [(name, id(x)) for name, x in before.items()]
+    wanted = dtype or "float32"
+    assert all(x.requires_grad and x.dtype == wanted for x in model.parameters())
+    assert after["seen.1"].dtype == "int64"
+    for name, value in values.items():
+        gradient: Any = after[name].grad
+        assert gradient is gradients[name]
+        assert gradient.dtype == wanted
+        np.testing.assert_array_equal(gradient.numpy(), value)
+
+
+def test_backward_through_values_that_moved_is_refused() -> None:
+    model = Chain(1)
+    loss = meta.sum(model(data()))
+    model.to(dtype="float64")
+    with pytest.raises(GradientError, match="was modified in place"):
+        loss.backward()
+
+
+def test_compiled_models_follow_a_move() -> None:
+    model = Chain(1)
+    executor = meta.vm.compile(model)
+    before, program = executor(data()), executor.program(data())
+    model.to(dtype="float32")
+    assert executor.program(data()) is program, "a move that changes nothing compiles nothing"
+    model.to(dtype="float64")
+    check(executor(data().cast("float64")), before.cast("float64"), rtol=1e-6)
+
+
+def test_a_model_does_not_move_while_tracing() -> None:
+    model = Chain(1)
+    with pytest.raises(TraceError, match="the model is moved while tracing"):
+        meta.trace(lambda x: model.to(dtype="float64")(x)).ir(data())
+
+
 def test_rejects_states_that_are_not_mappings() -> None:
     with pytest.raises(ArgumentError, match="the state is list; expected a mapping of names to arrays"):
         Chain(1).load_state_dict([1])  # type: ignore[arg-type]
@@ -113,7 +226,7 @@ def test_rejects_states_that_are_not_mappings() -> None:
     ("what", "text"),
     [
         (lambda x: x, r"function cannot be compiled; expected a Model, .*; trace it: meta.vm.compile\(meta.trace"),
-        (Chain, "type cannot be compiled; .* compile an instance of it"),
+        (Chain, "the class Chain cannot be compiled; .* compile an instance of it"),
         (None, "NoneType cannot be compiled"),
         ("def main() -> () { () }", "str cannot be compiled"),
     ],

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import meta
 from meta import nn, optim
@@ -47,6 +48,60 @@ def test_accepts_numpy_numbers() -> None:
 def test_rejects_invalid_parameters(parameters: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         optim.SGD(parameters)
+
+
+def test_rejects_parameters_that_are_computed_or_all_frozen() -> None:
+    with pytest.raises(ArgumentError, match="'parameter0' was computed from other arrays"):
+        optim.SGD([leaf() * 2.0])
+    model = nn.Linear(2, 2)
+    for x in model.parameters():
+        x.requires_grad = False
+    with pytest.raises(ArgumentError, match="none of the 2 parameters requires gradients; expected at least one"):
+        optim.SGD(model)
+    with pytest.raises(ArgumentError, match="train_mode"):
+        optim.SGD(nn.Linear(2, 2).infer_mode())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_skips_frozen_parameters_until_they_require_gradients(compiled: bool) -> None:
+    """As torch, whose optimizers take frozen parameters and update them once they have gradients."""
+    model, theirs = nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    model.load_state_dict({"w": theirs.weight.detach().numpy(), "b": theirs.bias.detach().numpy()})
+    model.w.requires_grad = theirs.weight.requires_grad = False
+    step: Any = optim.sgd.with_sgd(0.1, 0.9)(model, loss=meta.cross_entropy)
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1, 0.9)
+    assert set(step.optimizer.state_dict()) == {"learning_rate", "b.velocity"}, "no memory for frozen parameters"
+    run = meta.vm.compile(step) if compiled else step
+    x, target = np.ones((4, 3), "float32"), np.array([0, 1, 1, 0])
+    for i in range(6):
+        if i == 3:
+            model.train_mode().w.requires_grad = theirs.weight.requires_grad = True
+            model.train_mode()
+        run(meta.array(x), meta.array(target))
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(target)).backward()
+        optimizer.step()
+        np.testing.assert_allclose(model.w.detach().numpy(), theirs.weight.detach().numpy(), atol=1e-6)
+        np.testing.assert_allclose(model.b.detach().numpy(), theirs.bias.detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_trains_a_model_that_moved(dtype: str | None, compiled: bool) -> None:
+    model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
+    twin.load_state_dict({n: v.detach().numpy() for n, v in model.state_dict().items()})
+    steps = [optim.sgd.with_sgd(0.1, 0.9)(m, loss=meta.cross_entropy) for m in (model, twin)]
+    run = meta.vm.compile(steps[0]) if compiled else steps[0]
+    x, target = meta.array(np.ones((4, 3), "float32")), meta.array([0, 1, 1, 0])
+    for i in range(4):
+        if i == 2:
+            model.to("cpu", dtype)
+            x = x.to(dtype=dtype)
+        run(x, target)
+        steps[1](x.cast("float32"), target)
+    for name, v in model.named_parameters():
+        np.testing.assert_allclose(v.detach().numpy(), twin.state_dict()[name].detach().numpy(), rtol=1e-5)
+    assert steps[0].optimizer.state_dict()["w.velocity"].dtype == (dtype or "float32")
 
 
 def test_state_round_trips_through_numpy() -> None:
