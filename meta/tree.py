@@ -33,6 +33,10 @@ class Tree:
             return self.value(*items)
         return tuple(items) if self.kind == "tuple" else items
 
+    def count(self) -> int:
+        """The number of leaves."""
+        return 1 if self.kind == "leaf" else sum(child.count() for child in self.children)
+
     def statics(self) -> Iterator[Any]:
         """The plain values of the nest, in order."""
         if self.kind == "static":

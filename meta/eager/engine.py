@@ -99,10 +99,10 @@ def _seed(where: str, y: NDArray, dy: NDArray | None, name: str = "the tensor") 
         return one_of(where, y, name)
     if not isinstance(dy, NDArray) or dy._type is not y._type:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise wrong_seed(where, y._type, dy, name)
-    return _shared(dy)
+    return mark_shared(dy)
 
 
-def _shared(gradient: NDArray) -> NDArray:
+def mark_shared(gradient: NDArray) -> NDArray:
     """`gradient`, marked as shared memory: an array that counts its writes may have aliases."""
     if gradient._version is None:
         gradient._version = Writes((0,))
@@ -288,10 +288,10 @@ def _run_hooks(node: Node, mine: dict[int, NDArray]) -> None:
             gradient = mine.get(index)
             if gradient is None:
                 break
-            replaced = hook(_shared(gradient))
+            replaced = hook(mark_shared(gradient))
             if replaced is not None:
                 check_replacement(gradient, replaced)
-                mine[index] = _shared(replaced)
+                mine[index] = mark_shared(replaced)
 
 
 def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
@@ -306,6 +306,6 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
             target._grad = gradient
         # Each `.grad` has its own memory: a gradient that counts its writes may be held elsewhere and is copied.
         elif gradient._version is None:
-            target._grad = _shared(gradient)
+            target._grad = mark_shared(gradient)
         else:
             target._grad = copy_of(gradient)

@@ -281,7 +281,7 @@ class NDArray(TensorMethods):
     @grad.setter
     def grad(self, gradient: NDArray | None) -> None:
         if scopes.active and modes.trace is not None:
-            modes.trace.set_gradient(self, gradient)
+            modes.trace.assign_gradient(self, gradient)
         elif gradient is None or getattr(gradient, "_type", None) is self._type:
             self._grad = gradient
         else:

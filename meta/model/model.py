@@ -16,7 +16,7 @@ from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, TraceError, did_you_mean
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
-from meta.tree import flatten, named_leaves
+from meta.tree import named_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -154,7 +154,7 @@ class TrainStep:
 
     model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
-    A call returns the result of `loss` or, without it, of the model.
+    A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
     """
 
     def __init__(self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None) -> None:
@@ -168,6 +168,7 @@ class TrainStep:
         self.optimizer.zero_grad()
         results[0].backward()
         self.optimizer.step()
+        self.optimizer.zero_grad()
         detached = tuple(r.detach() for r in results)
         return detached if isinstance(result, tuple) else detached[0]
 

@@ -16,7 +16,8 @@ the passes take. The program does what the eager call does:
   on; at the end that value is a result which replaces the parameter (`FunctionExpr.attrs[MUTATES]`).
 - Gradients flow where they would eagerly: to arrays that require them, not through what is computed under `no_grad`
   (a use of it outside is a `stop_gradient` in the program), and once a graph unless `retain_graph` says otherwise.
-  `.grad` starts as None, lives until the trace ends, and leaves the arrays' own `.grad` alone.
+  `.grad` starts as None. What it is at the end replaces the arrays' own `.grad` after a compiled call if the function
+  assigned it (`x.grad = None`, `zero_grad`), and is added to it otherwise. Recording leaves the arrays alone.
 - What Python decides on (numbers, shapes, attributes of models) is fixed in the program. Values of tensors are not
   known: asking for one is a TraceError.
 """
@@ -33,3 +34,4 @@ from meta.tracing.staleness import Held as Held
 from meta.tracing.staleness import changed as changed
 from meta.tracing.staleness import invalidate as invalidate
 from meta.tracing.staleness import revision as revision
+from meta.tracing.state import LeftGradient as LeftGradient

@@ -18,7 +18,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
 from meta.tracing.emitter import emitting
 from meta.tracing.staleness import Held, revision
-from meta.tracing.state import Trace
+from meta.tracing.state import LeftGradient, Trace
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
 
@@ -37,6 +37,8 @@ class Record:
     state: (name, array) of every array reached without being passed.  random: how many random keys a call draws.
     containers: lists and dicts of the models in it, with what they held (see `changed`).
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
+    left: the gradients that `backward` in the function leaves; they are no results of "main".
+    constant: positions of the leaves of the result that no gradient flows from.
     """
 
     module: Module
@@ -47,6 +49,8 @@ class Record:
     result: Tree
     revision: int
     containers: tuple[Held, ...] = ()
+    left: tuple[LeftGradient, ...] = ()
+    constant: frozenset[int] = frozenset()
 
     @property
     def main(self) -> FunctionExpr:
@@ -132,6 +136,8 @@ def record(
         call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
         tensors, result = _results(function(*call.args, **call.kwargs))
         outputs = [trace.current(value) for value in tensors]
+        left = trace.left_gradients()
+        constant = trace.constant_results(outputs)
         written = trace.written()
         scope.ret([*outputs, *(value for _, value in written)])
     all_params = (*params, *(s.var for s in trace.state.values()), *((trace.key,) if trace.key else ()))
@@ -141,7 +147,7 @@ def record(
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,
-        tuple(trace.containers.values()),
+        tuple(trace.containers.values()), left, constant,
     )  # fmt: skip
 
 

@@ -35,6 +35,18 @@ class State:
     var: Var
 
 
+@dataclass(frozen=True, slots=True)
+class LeftGradient:
+    """A `.grad` at the end of a trace.
+
+    target: the position of an input, or an array.  value: the gradient, None for none.  assigned: whether it replaces
+    the `.grad` from before the call; otherwise it is added to that."""
+
+    target: int | NDArray
+    value: Atom | None
+    assigned: bool
+
+
 class Trace(Emitter):
     """See the module docstring.
 
@@ -57,6 +69,7 @@ class Trace(Emitter):
         self._params: set[Var] = {s.atom for s in inputs}  # type: ignore[misc]
         self._leaves: dict[Var, NDArray | Symbol] = {}
         self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
+        self._assigned: set[int] = set()
         self._cut: set[Var] = set()
         self._stopped: dict[Var, Var] = {}
 
@@ -221,6 +234,28 @@ class Trace(Emitter):
     def set_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
         """Replace the gradient of `x`, for the rest of the trace."""
         self._grads[id(x)] = (x, gradient)
+
+    def assign_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
+        """The traced function assigns `x.grad`, so that what it was before the call does not matter."""
+        self.set_gradient(x, gradient)
+        self._assigned.add(id(x))
+
+    def left_gradients(self) -> tuple[LeftGradient, ...]:
+        """The gradients that inputs and arrays have at the end."""
+        positions = {id(symbol): i for i, (symbol, _) in enumerate(self.inputs)}
+        left: list[LeftGradient] = []
+        for key, (x, gradient) in self._grads.items():
+            target = positions.get(key) if isinstance(x, Symbol) else x
+            if target is not None:
+                atom = None if gradient is None else self.current(gradient, "grad")
+                left.append(LeftGradient(target, atom, key in self._assigned))
+        return tuple(left)
+
+    def constant_results(self, outputs: Sequence[Atom]) -> frozenset[int]:
+        """The positions of results that no gradient flows from outside of the trace: those computed under `no_grad`,
+        and those whose graph a backward pass in the trace has freed."""
+        freed = reached(self.builder.bindings, frozenset(self.freed)) if self.freed else set[Var]()
+        return frozenset(i for i, atom in enumerate(outputs) if self.is_cut(atom) or atom in freed)
 
     def depends_on_leaves(self, x: Symbol) -> bool:
         """Whether gradients flow from `x` to anything that requires them."""

@@ -100,7 +100,7 @@ class Symbol(TensorMethods):
     @grad.setter
     def grad(self, gradient: Symbol | None) -> None:
         if modes.trace is not None:
-            modes.trace.set_gradient(self, gradient)
+            modes.trace.assign_gradient(self, gradient)
 
     def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate

@@ -2,6 +2,7 @@
 
 executor, program    compiling for the types of a call, and the compiled program
 arguments, runner    what a call does in Python
+gradient, split      calls that record gradients, and the programs that compute them
 report               dialects, memory, text and time of a program
 lower                from our IR to Relax
 relax                from Relax to an executable

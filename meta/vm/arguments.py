@@ -7,9 +7,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from meta import tracing
-from meta.eager.ndarray import NDArray
+from meta.device import Device
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.interpreter.run import check_inputs
+from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.schema._types import TensorLike
@@ -74,6 +76,34 @@ def flatten_call(
             "vm", "a plain argument is not hashable", "arrays, numbers, strings and nests of them"
         ) from None
     return key, inputs
+
+
+def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = None) -> Any:
+    """A nest of arguments with meta arrays on a device in place of NumPy arrays.
+
+    converted: receives the new arrays."""
+    import numpy as np
+
+    leaves, tree = flatten(value, lambda v: isinstance(v, (NDArray, np.ndarray)))
+    if not any(isinstance(x, np.ndarray) for _, x in leaves):
+        return value
+    arrays = [asarray(x, device=device) if isinstance(x, np.ndarray) else x for _, x in leaves]
+    if converted is not None:
+        converted += [new for new, (_, x) in zip(arrays, leaves, strict=True) if new is not x]
+    return tree.build(iter(arrays))
+
+
+def refuse_writes(record: tracing.Record, inputs: Sequence[NDArray], converted: Sequence[NDArray]) -> None:
+    """Raise ArgumentError for an input that the program overwrites and that was made of a NumPy array, which may be a
+    copy."""
+    for i in record.main.attrs.get(MUTATES, {}).values():
+        if i < len(inputs) and any(inputs[i] is x for x in converted):
+            raise ArgumentError(
+                "vm",
+                f"'{record.inputs[i]}' is a NumPy array, which the program overwrites",
+                "meta arrays for inputs that are overwritten",
+                "wrap it: meta.array(...)",
+            )
 
 
 def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

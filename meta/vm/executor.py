@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from meta import progress, tracing
@@ -14,11 +15,12 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
-from meta.modes import modes, scoped
+from meta.modes import GradMode, modes, scoped
 from meta.random.generator import default_generator
 from meta.vm import report
-from meta.vm.arguments import check_call, flatten_call, module_record, refuse_foreign
+from meta.vm.arguments import check_call, flatten_call, module_record, refuse_foreign, refuse_writes, with_arrays
 from meta.vm.cuda_graph.setup import graph_call, repays
+from meta.vm.gradient import Recorder, finisher, with_left_gradients
 from meta.vm.lower.source import Source, output_types, prepare
 from meta.vm.program import Program
 from meta.vm.relax.executables import load
@@ -65,8 +67,12 @@ class Executor(Generic[P, R]):
         self._revision = tracing.revision()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the program, compiled first for new types.
+        """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
+        copy where their layout allows.
 
+        Inputs and parameters that require gradients record the call, as eager calls do: `backward` runs a compiled
+        gradient, compiled at its first use, and first derivatives only. `backward` inside the compiled function leaves
+        gradients in `.grad`.
         Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
@@ -76,7 +82,13 @@ class Executor(Generic[P, R]):
                 run = None
             if run is not None:
                 return run(args)  # type: ignore[arg-type]
-        program, inputs = self._specialised(args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        converted: list[NDArray] = []
+        program, inputs = self._specialised(args, kwargs, converted)
+        if converted:
+            refuse_writes(program.record, inputs, converted)
         return program.run(inputs)
 
     def program(self, *args: P.args, **kwargs: P.kwargs) -> Program:
@@ -104,7 +116,11 @@ class Executor(Generic[P, R]):
 
     # --- specialising ------------------------------------------------------------------------------------------------
 
-    def _specialised(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[NDArray]]:
+    def _specialised(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None
+    ) -> tuple[Program, list[NDArray]]:
+        """The program for a call and its inputs. converted: receives those made of NumPy arrays."""
+        args, kwargs = with_arrays((args, kwargs), self.device, converted)
         if tracing.changed(self._containers):
             tracing.invalidate()
         if self._revision != tracing.revision():
@@ -118,33 +134,59 @@ class Executor(Generic[P, R]):
         assert signature is not None
         key, inputs = flatten_call(signature, args, kwargs)
         program = self._programs.get(key)
-        if program is None:
+        if program is None or not program.is_current(inputs):
             record = fresh or self._trace(args, kwargs)
             check_call(record, inputs)
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
-                program = self._programs[key] = self._lower(record)
+                program = self._programs[key] = self._lower(record, inputs)
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(held for held in record.containers if id(held[0]) not in watched)
         if len(self._runs) >= CACHE_LIMIT:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
-            self._runs[tuple([x.type for x in args])] = program.run
+            self._runs[tuple([x.type for x in args])] = self._checked(program)
         return program, inputs
+
+    def _checked(self, program: Program) -> Runner:
+        """The call of a program, which first compiles anew if other arrays require gradients than while tracing."""
+        if program.tracked is None:
+            return program.run
+
+        def run(inputs: Sequence[NDArray]) -> Any:
+            return program.run(inputs) if program.is_current(inputs) else self._run(tuple(inputs), {})
+
+        return run
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tracing.Record:
         refuse_foreign(args, kwargs)
-        with self._lock:
+        with self._lock, GradMode(True):  # the program also serves calls that record gradients
             return self._record(*args, **kwargs)
 
-    def _lower(self, record: tracing.Record) -> Program:
+    def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
+        record, indices = with_left_gradients(traced)
+        module = record.module
+        for each in self._passes:
+            module = each(module)
+        program = self._compile(record, module)
+        finish = finisher(traced, indices)
+        plain = program.run
+        run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
+        tracked = None
+        if traced.left:
+            tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
+        recorder = Recorder(run, record, module, traced.result.count(), self._compile, finish)
+        return replace(program, run=recorder.runner(), tracked=tracked)
+
+    def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.standard import standard
 
-        module = record.module
-        progress.stage("passes")
-        for each in (*self._passes, standard()):
-            module = each(module)
+        with self._lock, scoped("dialects", self._dialects):
+            progress.stage("passes")
+            return self._build(record, standard()(module))
+
+    def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
         source = prepare(module, self.device)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered."""
+    """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered.
+    run: a call.  tracked: for a program with `backward` inside, which inputs and arrays of the state required gradients
+    while it was traced."""
 
     record: tracing.Record
     optimized: Module
@@ -27,3 +30,11 @@ class Program:
     constants: tuple[NDArray, ...]
     machine: Machine | GraphCall
     run: Runner
+    tracked: list[bool] | None = None
+
+    def is_current(self, inputs: Sequence[NDArray]) -> bool:
+        """Whether a call with these inputs has gradients for the same arrays as the trace."""
+        if self.tracked is None:
+            return True
+        arrays = [*inputs, *[x for _, x in self.record.state]]
+        return [x._node is not None for x in arrays] == self.tracked

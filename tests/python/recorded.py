@@ -68,5 +68,6 @@ def assert_equal(actual: object, expected: object, rtol: float = 1e-6) -> None:
 def array(*shape: int, seed: int = 0, dtype: str = "float32", grad: bool = False) -> meta.NDArray:
     """An array of normal random numbers."""
     x = meta.array(np.random.default_rng(seed).standard_normal(shape).astype("float32"), dtype=dtype)
-    x.requires_grad = grad
+    if grad:
+        x.requires_grad = True
     return x

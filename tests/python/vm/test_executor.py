@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 
 import meta
 from meta.errors import ArgumentError
@@ -57,9 +60,43 @@ def test_names_wrong_inputs() -> None:
     with pytest.raises(ArgumentError, match=r"\[vm\] missing a required argument: 'y'; expected \(x, y\)"):
         executor(x)
     with pytest.raises(
-        ArgumentError, match=r"\[vm\] 'argument 1' is a numpy.ndarray of shape \(2, 3\); expected meta arrays"
+        ArgumentError, match=r"\[vm\] 'argument 1' is a torch.Tensor of shape \(2, 3\); expected meta arrays"
     ):
-        executor(x, np.zeros((2, 3), "float32"))
+        executor(x, torch.zeros(2, 3))
+
+
+def test_takes_numpy_arrays() -> None:
+    """They are inputs like the arrays that `meta.asarray` makes of them, not constants."""
+
+    @meta.trace
+    def function(pair: Any, scale: float = 1.0) -> Any:
+        return pair["x"] * scale + pair["y"][0]
+
+    executor = meta.vm.compile(function)
+    first, second = np.arange(6.0, dtype="float32").reshape(2, 3), np.full((3, 2), 2.0, "float32").T
+    for k in (1.0, 3.0):
+        nested = {"x": first * k, "y": [second]}
+        np.testing.assert_array_equal(executor(nested, scale=2.0).numpy(), first * k * 2.0 + second)
+    programs = [executor.program({"x": x, "y": [x]}) for x in (first, first + 1, meta.array(first))]
+    assert programs[0] is programs[1] is programs[2]
+    flat = meta.vm.compile(meta.trace(lambda x: x + 1.0))
+    for x in (first, second, first[:, ::2], meta.array(first), first.astype("float64"), first.astype("int32")):
+        np.testing.assert_array_equal(flat(x).numpy(), np.asarray(x) + 1)
+        assert flat(x).dtype == flat(meta.array(x)).dtype
+
+
+def test_does_not_write_to_numpy_arrays() -> None:
+    @meta.trace
+    def function(x: Any) -> None:
+        x.update(x + 1.0)
+
+    executor = meta.vm.compile(function)
+    x = meta.zeros((2,))
+    executor(x)
+    assert x.tolist() == [1.0, 1.0]
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"\[vm\] 'x' is a NumPy array, which the program overwrites"):
+            executor(np.zeros(2, "float32"))
 
 
 def test_interpreter_and_vm_agree_on_copies_of_state() -> None:

@@ -1,0 +1,176 @@
+"""A program and its gradient as two programs: the values that the gradient reads are further results of the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.eager.seeds import add_up
+from meta.errors import GradientError
+from meta.ir.analysis import vars_read
+from meta.ir.builder import Builder
+from meta.ir.expr import MUTATES, Atom, Binding, Block, FunctionExpr, Tuple, TupleGetItem, Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType
+from meta.ir.visitor import inline
+from meta.tracing.differentiate import gradients, reached
+from meta.tracing.emitter import recording
+from meta.tracing.symbol import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A program and its gradient.
+
+    forward: "main" with the values in `extra` as further results.  extra: the number of those.
+    flows: the results that gradients flow from.
+    held: for each value that the gradient reads, the parameter that it is, or the index of a result of `forward`.
+    backward: (*values, *gradients of the flowing results) -> results.
+    sources: for each wanted parameter, the kind of its gradient and an index: a "result" of `backward`, an "incoming"
+        gradient, a "held" value; None where there is no gradient.
+    """
+
+    forward: Module
+    extra: int
+    flows: tuple[int, ...]
+    held: tuple[tuple[str, int], ...]
+    backward: Module
+    sources: tuple[tuple[str, int] | None, ...]
+
+
+def split(module: Module, wanted: Sequence[int], constant: frozenset[int], count: int) -> Split | None:
+    """Differentiate "main" with respect to the parameters at `wanted`.
+
+    constant: results that no gradient flows from.  count: the number of results that callers get; gradients flow from
+    floating ones among them. Returns None if no result depends on the parameters. Raises GradientError for operators
+    without a gradient, and where the gradient reads a parameter that the program overwrites."""
+    main = module.main
+    flows = differentiable_results(main, wanted, constant, count)
+    if not flows:
+        return None
+    emitter = Builder(caller_spans=False)
+    params = tuple(Var(p.name, p.type, p.span) for p in main.params)
+    dys = tuple(Var(f"dy{i}", main.body.results[i].type) for i in flows)
+    with emitter.function("main", (*params, *dys)) as scope, recording(emitter):
+        result = inline(emitter, main, params)
+        ys = result.fields if isinstance(result, Tuple) else (result,)
+        forward_length = len(emitter.bindings)
+        incoming: dict[Atom, Any] = {}
+        for i, dy in zip(flows, dys, strict=True):
+            incoming[ys[i]] = add_up(incoming.get(ys[i]), Symbol(dy))
+        arrived = gradients(emitter, incoming, [params[i] for i in wanted])
+        found: list[Atom | None] = [arrived[params[i]].atom if params[i] in arrived else None for i in wanted]
+        scope.ret([atom for atom in found if atom is not None])
+    bindings = scope.function.body.bindings
+    forward, rest = _partition(bindings, forward_length, found)
+    read = _values_read(rest, found, (*dys, *(b.var for b in rest)))
+    held, extra = _held(main, params, ys, read)
+    results = tuple(dict.fromkeys(a for a in found if a is not None and a not in read and a not in dys))
+    return Split(
+        module.with_function("main", FunctionExpr(params, Block(forward, Tuple((*ys, *extra))), main.attrs, "main")),
+        len(extra),
+        flows,
+        held,
+        Module({"main": _named((*read, *dys), Block(rest, Tuple(results)))}),
+        tuple(_source(atom, results, dys, read) for atom in found),
+    )
+
+
+def differentiable_results(
+    main: FunctionExpr, wanted: Sequence[int], constant: frozenset[int], count: int
+) -> tuple[int, ...]:
+    """The positions of the floating results that depend on the parameters at `wanted`."""
+    active = reached(main.body.bindings, frozenset(main.params[i] for i in wanted))
+    mutated = main.attrs.get(MUTATES, {})
+    return tuple(
+        i
+        for i, y in enumerate(main.body.results[:count])
+        if i not in constant and i not in mutated and y in active and is_floating(y.type)
+    )
+
+
+def is_floating(kind: Any) -> bool:
+    return isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
+
+
+def _partition(
+    bindings: Sequence[Binding], forward_length: int, found: Sequence[Atom | None]
+) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
+    """The bindings of the forward program, with fields of its tuples, and those of the gradient that are read."""
+    forward = list(bindings[:forward_length])
+    defined = {b.var for b in forward}
+    rest: list[Binding] = []
+    for binding in bindings[forward_length:]:
+        if isinstance(binding.value, TupleGetItem) and binding.value.value in defined:
+            forward.append(binding)
+            defined.add(binding.var)
+        else:
+            rest.append(binding)
+    live = {atom for atom in found if isinstance(atom, Var)}
+    kept: list[Binding] = []
+    for binding in reversed(rest):
+        if binding.var in live:
+            live |= vars_read(binding.value)
+            kept.append(binding)
+    return tuple(forward), tuple(reversed(kept))
+
+
+def _values_read(rest: Sequence[Binding], found: Sequence[Atom | None], own: Sequence[Var]) -> tuple[Var, ...]:
+    """The variables of the forward program that the gradient reads, in order."""
+    inside = frozenset(own)
+    read = [var for binding in rest for var in sorted(vars_read(binding.value), key=lambda v: v.name)]
+    read += [atom for atom in found if isinstance(atom, Var)]
+    return tuple(dict.fromkeys(var for var in read if var not in inside))
+
+
+def _held(
+    main: FunctionExpr, params: Sequence[Var], ys: Sequence[Atom], read: Sequence[Var]
+) -> tuple[tuple[tuple[str, int], ...], tuple[Var, ...]]:
+    """Where each value that the gradient reads comes from, and the further results of the forward program."""
+    mutates = main.attrs.get(MUTATES, {})
+    overwritten = {params[i] for i in mutates.values()}
+    returned = [i for i in range(len(ys)) if i not in mutates]
+    held: list[tuple[str, int]] = []
+    extra: list[Var] = []
+    for var in read:
+        if var in overwritten:
+            raise GradientError(
+                "vm",
+                f"the gradient reads '{var.name}', which the compiled program overwrites",
+                "values that stay unchanged until backward",
+                "call backward inside the compiled function",
+            )
+        if not isinstance(var.type, TensorType):
+            raise GradientError("vm", f"the gradient reads a value of type {var.type!r}", "tensors",
+                                "call backward inside the compiled function")  # fmt: skip
+        if var in params and var.name != "key":
+            held.append(("parameter", params.index(var)))
+            continue
+        place = next((n for n, i in enumerate(returned) if ys[i] is var), None)
+        if place is None:
+            place = len(returned) + len(extra)
+            extra.append(var)
+        held.append(("result", place))
+    return tuple(held), tuple(extra)
+
+
+def _source(
+    atom: Atom | None, results: Sequence[Atom], dys: Sequence[Var], read: Sequence[Var]
+) -> tuple[str, int] | None:
+    if atom is None:
+        return None
+    for kind, atoms in (("incoming", dys), ("held", read), ("result", results)):
+        if atom in atoms:
+            return kind, list(atoms).index(atom)
+    return None
+
+
+def _named(params: tuple[Var, ...], block: Block) -> FunctionExpr:
+    """A function of `params`, which get names of their own except for the random key."""
+    emitter = Builder(caller_spans=False)
+    fresh = tuple(Var("key" if p.name == "key" else f"value{i}", p.type) for i, p in enumerate(params))
+    with emitter.function("main", fresh) as scope:
+        scope.ret(inline(emitter, FunctionExpr(params, block), fresh))
+    return scope.function
