@@ -126,6 +126,7 @@ _r_atan2 = _s_atan2.fast
 
 def atan2(x1: T | float, x2: T | float) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
+    Aliases: arctan2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -140,6 +141,8 @@ def atan2(x1: T | float, x2: T | float) -> T:
         return record("atan2", _y, (x1, x2))
     return _y
 
+
+arctan2 = atan2
 
 _s_bitwise_and = state(get("bitwise_and"))
 _r_bitwise_and = _s_bitwise_and.fast
@@ -201,6 +204,7 @@ _r_divide = _s_divide.fast
 
 def divide(x1: T | float, x2: T | float) -> T:
     """x1 / x2. Integers and booleans give float32.
+    Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -216,12 +220,17 @@ def divide(x1: T | float, x2: T | float) -> T:
     return _y
 
 
+div = divide
+
+true_divide = divide
+
 _s_equal = state(get("equal"))
 _r_equal = _s_equal.fast
 
 
 def equal(x1: T | float, x2: T | float) -> T:
     """x1 == x2; false for NaN.
+    Aliases: eq.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -233,6 +242,8 @@ def equal(x1: T | float, x2: T | float) -> T:
         return invoke(_s_equal, x1, x2)
     return run(x1, x2)
 
+
+eq = equal
 
 _s_floor_divide = state(get("floor_divide"))
 _r_floor_divide = _s_floor_divide.fast
@@ -261,6 +272,7 @@ _r_greater = _s_greater.fast
 
 def greater(x1: T | float, x2: T | float) -> T:
     """x1 > x2; false for NaN.
+    Aliases: gt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -273,12 +285,15 @@ def greater(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+gt = greater
+
 _s_greater_equal = state(get("greater_equal"))
 _r_greater_equal = _s_greater_equal.fast
 
 
 def greater_equal(x1: T | float, x2: T | float) -> T:
     """x1 >= x2; false for NaN.
+    Aliases: ge.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -290,6 +305,8 @@ def greater_equal(x1: T | float, x2: T | float) -> T:
         return invoke(_s_greater_equal, x1, x2)
     return run(x1, x2)
 
+
+ge = greater_equal
 
 _s_hypot = state(get("hypot"))
 _r_hypot = _s_hypot.fast
@@ -318,6 +335,7 @@ _r_left_shift = _s_left_shift.fast
 
 def left_shift(x1: T | float, x2: T | float) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
+    Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -330,12 +348,15 @@ def left_shift(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+bitwise_left_shift = left_shift
+
 _s_less = state(get("less"))
 _r_less = _s_less.fast
 
 
 def less(x1: T | float, x2: T | float) -> T:
     """x1 < x2; false for NaN.
+    Aliases: lt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -348,12 +369,15 @@ def less(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+lt = less
+
 _s_less_equal = state(get("less_equal"))
 _r_less_equal = _s_less_equal.fast
 
 
 def less_equal(x1: T | float, x2: T | float) -> T:
     """x1 <= x2; false for NaN.
+    Aliases: le.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -365,6 +389,8 @@ def less_equal(x1: T | float, x2: T | float) -> T:
         return invoke(_s_less_equal, x1, x2)
     return run(x1, x2)
 
+
+le = less_equal
 
 _s_logical_and = state(get("logical_and"))
 _r_logical_and = _s_logical_and.fast
@@ -514,6 +540,7 @@ _r_mod = _s_mod.fast
 
 def mod(x1: T | float, x2: T | float) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
+    Aliases: remainder.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -529,12 +556,15 @@ def mod(x1: T | float, x2: T | float) -> T:
     return _y
 
 
+remainder = mod
+
 _s_multiply = state(get("multiply"))
 _r_multiply = _s_multiply.fast
 
 
 def multiply(x1: T | float, x2: T | float) -> T:
     """x1 * x2.
+    Aliases: mul.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -550,12 +580,15 @@ def multiply(x1: T | float, x2: T | float) -> T:
     return _y
 
 
+mul = multiply
+
 _s_not_equal = state(get("not_equal"))
 _r_not_equal = _s_not_equal.fast
 
 
 def not_equal(x1: T | float, x2: T | float) -> T:
     """x1 != x2; true for NaN.
+    Aliases: ne.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -568,6 +601,8 @@ def not_equal(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+ne = not_equal
+
 _s_power = state(get("power"))
 _r_power = _s_power.fast
 
@@ -575,6 +610,7 @@ _r_power = _s_power.fast
 def power(x1: T | float, x2: T | float) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
     truncated: 1 and -1 give 1 or -1, all others 0.
+    Aliases: pow.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -590,6 +626,8 @@ def power(x1: T | float, x2: T | float) -> T:
     return _y
 
 
+pow = power
+
 _s_right_shift = state(get("right_shift"))
 _r_right_shift = _s_right_shift.fast
 
@@ -597,6 +635,7 @@ _r_right_shift = _s_right_shift.fast
 def right_shift(x1: T | float, x2: T | float) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
+    Aliases: bitwise_right_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -609,12 +648,15 @@ def right_shift(x1: T | float, x2: T | float) -> T:
     return run(x1, x2)
 
 
+bitwise_right_shift = right_shift
+
 _s_subtract = state(get("subtract"))
 _r_subtract = _s_subtract.fast
 
 
 def subtract(x1: T | float, x2: T | float) -> T:
     """x1 - x2.
+    Aliases: sub.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -629,6 +671,8 @@ def subtract(x1: T | float, x2: T | float) -> T:
         return record("subtract", _y, (x1, x2))
     return _y
 
+
+sub = subtract
 
 _s_trunc_divide = state(get("trunc_divide"))
 _r_trunc_divide = _s_trunc_divide.fast
@@ -657,6 +701,7 @@ _r_trunc_mod = _s_trunc_mod.fast
 
 def trunc_mod(x1: T | float, x2: T | float) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
+    Aliases: fmod.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -671,6 +716,8 @@ def trunc_mod(x1: T | float, x2: T | float) -> T:
         return record("trunc_mod", _y, (x1, x2))
     return _y
 
+
+fmod = trunc_mod
 
 _s_where = state(get("where"))
 _r_where = _s_where.fast
@@ -4778,6 +4825,7 @@ _r_concatenate = _s_concatenate.fast
 
 def concatenate(xs: Sequence[T], axis: int = 0) -> T:
     """Join tensors along an existing axis.
+    Aliases: cat, concat.
     xs: Tensors whose shapes agree except along `axis`.
     axis: Axis to concatenate along.
     """
@@ -4792,6 +4840,10 @@ def concatenate(xs: Sequence[T], axis: int = 0) -> T:
         return record("concatenate", _y, (xs, axis))
     return _y
 
+
+cat = concatenate
+
+concat = concatenate
 
 _s_device_copy = state(get("device_copy"))
 _r_device_copy = _s_device_copy.fast
@@ -4820,6 +4872,7 @@ _r_expand_dims = _s_expand_dims.fast
 
 def expand_dims(x: T, axis: int | Sequence[Dim]) -> T:
     """The same elements with new axes of size 1.
+    Aliases: unsqueeze.
     x: Input of any shape.
     axis: Positions of the new axes of size 1 in the result; distinct.
     """
@@ -4837,12 +4890,15 @@ def expand_dims(x: T, axis: int | Sequence[Dim]) -> T:
     return _y
 
 
+unsqueeze = expand_dims
+
 _s_moveaxis = state(get("moveaxis"))
 _r_moveaxis = _s_moveaxis.fast
 
 
 def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> T:
     """Axes moved to other positions; the others keep their order.
+    Aliases: movedim.
     x: Input of any shape.
     source: Axes to move; distinct.
     destination: Their positions in the result; distinct.
@@ -4863,12 +4919,15 @@ def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]
     return _y
 
 
+movedim = moveaxis
+
 _s_reshape = state(get("reshape"))
 _r_reshape = _s_reshape.fast
 
 
 def reshape(x: T, shape: int | Sequence[Dim]) -> T:
     """The same elements, in row-major order, with another shape.
+    Aliases: view.
     x: Input of any shape.
     shape: New shape; one size may be -1 and is then inferred.
     """
@@ -4885,6 +4944,8 @@ def reshape(x: T, shape: int | Sequence[Dim]) -> T:
         return record("reshape", _y, (x, shape))
     return _y
 
+
+view = reshape
 
 _s_reshape_like = state(get("reshape_like"))
 _r_reshape_like = _s_reshape_like.fast
@@ -5008,6 +5069,7 @@ _r_swap_axis = _s_swap_axis.fast
 
 def swap_axis(x: T, axis1: int, axis2: int) -> T:
     """Two axes exchanged.
+    Aliases: swapaxes.
     x: Input of any shape.
     axis1: First axis.
     axis2: Second axis.
@@ -5024,12 +5086,15 @@ def swap_axis(x: T, axis1: int, axis2: int) -> T:
     return _y
 
 
+swapaxes = swap_axis
+
 _s_transpose = state(get("transpose"))
 _r_transpose = _s_transpose.fast
 
 
 def transpose(x: T, axes: int | Sequence[Dim] | None = None) -> T:
     """The axes in another order: axis i of the result is axis axes[i] of x.
+    Aliases: permute.
     x: Input of any shape.
     axes: For each axis of the result, the axis of x; None to reverse them.
     """
@@ -5047,6 +5112,8 @@ def transpose(x: T, axes: int | Sequence[Dim] | None = None) -> T:
     return _y
 
 
+permute = transpose
+
 # --- unary ------------------------------------------------------------------------------------------------------------
 
 _s_abs = state(get("abs"))
@@ -5055,6 +5122,7 @@ _r_abs = _s_abs.fast
 
 def abs(x: T) -> T:
     """Absolute value.
+    Aliases: absolute.
     x: Input of any shape.
     """
     try:
@@ -5069,12 +5137,15 @@ def abs(x: T) -> T:
     return _y
 
 
+absolute = abs
+
 _s_acos = state(get("acos"))
 _r_acos = _s_acos.fast
 
 
 def acos(x: T) -> T:
     """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
+    Aliases: arccos.
     x: Input of any shape.
     """
     try:
@@ -5089,12 +5160,15 @@ def acos(x: T) -> T:
     return _y
 
 
+arccos = acos
+
 _s_acosh = state(get("acosh"))
 _r_acosh = _s_acosh.fast
 
 
 def acosh(x: T) -> T:
     """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
+    Aliases: arccosh.
     x: Input of any shape.
     """
     try:
@@ -5109,12 +5183,15 @@ def acosh(x: T) -> T:
     return _y
 
 
+arccosh = acosh
+
 _s_asin = state(get("asin"))
 _r_asin = _s_asin.fast
 
 
 def asin(x: T) -> T:
     """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
+    Aliases: arcsin.
     x: Input of any shape.
     """
     try:
@@ -5129,12 +5206,15 @@ def asin(x: T) -> T:
     return _y
 
 
+arcsin = asin
+
 _s_asinh = state(get("asinh"))
 _r_asinh = _s_asinh.fast
 
 
 def asinh(x: T) -> T:
     """Inverse hyperbolic sine. Integers and booleans give float32.
+    Aliases: arcsinh.
     x: Input of any shape.
     """
     try:
@@ -5149,12 +5229,15 @@ def asinh(x: T) -> T:
     return _y
 
 
+arcsinh = asinh
+
 _s_atan = state(get("atan"))
 _r_atan = _s_atan.fast
 
 
 def atan(x: T) -> T:
     """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
+    Aliases: arctan.
     x: Input of any shape.
     """
     try:
@@ -5169,12 +5252,15 @@ def atan(x: T) -> T:
     return _y
 
 
+arctan = atan
+
 _s_atanh = state(get("atanh"))
 _r_atanh = _s_atanh.fast
 
 
 def atanh(x: T) -> T:
     """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
+    Aliases: arctanh.
     x: Input of any shape.
     """
     try:
@@ -5189,12 +5275,15 @@ def atanh(x: T) -> T:
     return _y
 
 
+arctanh = atanh
+
 _s_bitwise_not = state(get("bitwise_not"))
 _r_bitwise_not = _s_bitwise_not.fast
 
 
 def bitwise_not(x: T) -> T:
     """Each bit of an integer inverted; the negation of a boolean.
+    Aliases: invert.
     x: Input of any shape.
     """
     try:
@@ -5205,6 +5294,8 @@ def bitwise_not(x: T) -> T:
         return invoke(_s_bitwise_not, x)
     return run(x)
 
+
+invert = bitwise_not
 
 _s_ceil = state(get("ceil"))
 _r_ceil = _s_ceil.fast
@@ -5253,6 +5344,7 @@ _r_clip = _s_clip.fast
 
 def clip(x: T, min: float | None = None, max: float | None = None) -> T:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound.
+    Aliases: clamp.
     x: Input of any shape.
     min: Lower bound; None for no bound.
     max: Upper bound; None for no bound. Takes precedence over `min`.
@@ -5268,6 +5360,8 @@ def clip(x: T, min: float | None = None, max: float | None = None) -> T:
         return record("clip", _y, (x, min, max))
     return _y
 
+
+clamp = clip
 
 _s_clip_dx = state(get("clip_dx"))
 _r_clip_dx = _s_clip_dx.fast
@@ -5298,6 +5392,7 @@ _r_copy = _s_copy.fast
 
 def copy(x: T) -> T:
     """The same values in new memory.
+    Aliases: clone.
     x: Input of any shape.
     """
     try:
@@ -5311,6 +5406,8 @@ def copy(x: T) -> T:
         return record("copy", _y, (x,))
     return _y
 
+
+clone = copy
 
 _s_cos = state(get("cos"))
 _r_cos = _s_cos.fast
@@ -5758,6 +5855,7 @@ _r_negative = _s_negative.fast
 
 def negative(x: T) -> T:
     """Minus each element.
+    Aliases: neg.
     x: Input of any shape.
     """
     try:
@@ -5771,6 +5869,8 @@ def negative(x: T) -> T:
         return record("negative", _y, (x,))
     return _y
 
+
+neg = negative
 
 _s_reciprocal = state(get("reciprocal"))
 _r_reciprocal = _s_reciprocal.fast

@@ -24,7 +24,53 @@ if TYPE_CHECKING:
     DTypeLike = Any
 
 
-class TensorMethods(TensorLike):
+def _ints(first: Any, more: tuple[int, ...]) -> Any:
+    """The ints of `x.reshape(3, 2)` or `x.reshape((3, 2))`."""
+    return (first, *more) if more else first
+
+
+class Casts(TensorLike):
+    """Casts by the names that they have in torch."""
+
+    __slots__ = ()
+
+    def half(self) -> Self:
+        """The values as float16."""
+        return self._cast("float16")
+
+    def bfloat16(self) -> Self:
+        """The values as bfloat16."""
+        return self._cast("bfloat16")
+
+    def float(self) -> Self:
+        """The values as float32."""
+        return self._cast("float32")
+
+    def double(self) -> Self:
+        """The values as float64."""
+        return self._cast("float64")
+
+    def short(self) -> Self:
+        """The values as int16."""
+        return self._cast("int16")
+
+    def int(self) -> Self:
+        """The values as int32."""
+        return self._cast("int32")
+
+    def long(self) -> Self:
+        """The values as int64."""
+        return self._cast("int64")
+
+    def bool(self) -> Self:
+        """The values as bool."""
+        return self._cast("bool")
+
+    def _cast(self, dtype: str) -> Self:
+        raise NotImplementedError
+
+
+class TensorMethods(Casts):
     """What arrays and symbols share: every operator that takes a tensor first, as a method."""
 
     __slots__ = ()
@@ -38,6 +84,21 @@ class TensorMethods(TensorLike):
     def mT(self) -> Self:
         """The last two axes swapped."""
         return self.swap_axis(-2, -1)
+
+    def _cast(self, dtype: str) -> Self:
+        return meta.cast(self, dtype)
+
+    def t(self) -> Self:
+        """The transpose of a matrix; itself for fewer dimensions."""
+        return self.T
+
+    def flatten(self) -> Self:
+        """The elements in row-major order, with one dimension."""
+        return meta.reshape(self, (-1,))
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return len(meta.shape(self))
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Self:
         """The tensor, after `function(self, other)` was written into it."""
@@ -66,9 +127,12 @@ class TensorMethods(TensorLike):
 
     def atan2(self, x2: Self | float) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
+        Aliases: arctan2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.atan2(self, x2)
+
+    arctan2 = atan2
 
     def __and__(self, other: Self | float) -> Self:
         return meta.bitwise_and(self, other)
@@ -126,18 +190,26 @@ class TensorMethods(TensorLike):
 
     def divide(self, x2: Self | float) -> Self:
         """x1 / x2. Integers and booleans give float32.
+        Aliases: div, true_divide.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.divide(self, x2)
+
+    div = divide
+
+    true_divide = divide
 
     def __eq__(self, other: Self | float) -> Self:  # type: ignore[override]
         return meta.equal(self, other)
 
     def equal(self, x2: Self | float) -> Self:
         """x1 == x2; false for NaN.
+        Aliases: eq.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.equal(self, x2)
+
+    eq = equal
 
     def __floordiv__(self, other: Self | float) -> Self:
         return meta.floor_divide(self, other)
@@ -159,18 +231,24 @@ class TensorMethods(TensorLike):
 
     def greater(self, x2: Self | float) -> Self:
         """x1 > x2; false for NaN.
+        Aliases: gt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.greater(self, x2)
+
+    gt = greater
 
     def __ge__(self, other: Self | float) -> Self:
         return meta.greater_equal(self, other)
 
     def greater_equal(self, x2: Self | float) -> Self:
         """x1 >= x2; false for NaN.
+        Aliases: ge.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.greater_equal(self, x2)
+
+    ge = greater_equal
 
     def hypot(self, x2: Self | float) -> Self:
         """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
@@ -189,27 +267,36 @@ class TensorMethods(TensorLike):
 
     def left_shift(self, x2: Self | float) -> Self:
         """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
+        Aliases: bitwise_left_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.left_shift(self, x2)
+
+    bitwise_left_shift = left_shift
 
     def __lt__(self, other: Self | float) -> Self:
         return meta.less(self, other)
 
     def less(self, x2: Self | float) -> Self:
         """x1 < x2; false for NaN.
+        Aliases: lt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.less(self, x2)
+
+    lt = less
 
     def __le__(self, other: Self | float) -> Self:
         return meta.less_equal(self, other)
 
     def less_equal(self, x2: Self | float) -> Self:
         """x1 <= x2; false for NaN.
+        Aliases: le.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.less_equal(self, x2)
+
+    le = less_equal
 
     def logical_and(self, x2: Self | float) -> Self:
         """Whether both are true.
@@ -252,9 +339,12 @@ class TensorMethods(TensorLike):
 
     def mod(self, x2: Self | float) -> Self:
         """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
+        Aliases: remainder.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.mod(self, x2)
+
+    remainder = mod
 
     def __mul__(self, other: Self | float) -> Self:
         return meta.multiply(self, other)
@@ -267,18 +357,24 @@ class TensorMethods(TensorLike):
 
     def multiply(self, x2: Self | float) -> Self:
         """x1 * x2.
+        Aliases: mul.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.multiply(self, x2)
+
+    mul = multiply
 
     def __ne__(self, other: Self | float) -> Self:  # type: ignore[override]
         return meta.not_equal(self, other)
 
     def not_equal(self, x2: Self | float) -> Self:
         """x1 != x2; true for NaN.
+        Aliases: ne.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.not_equal(self, x2)
+
+    ne = not_equal
 
     def __pow__(self, other: Self | float) -> Self:
         return meta.power(self, other)
@@ -292,9 +388,12 @@ class TensorMethods(TensorLike):
     def power(self, x2: Self | float) -> Self:
         """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
         truncated: 1 and -1 give 1 or -1, all others 0.
+        Aliases: pow.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.power(self, x2)
+
+    pow = power
 
     def __rshift__(self, other: Self | float) -> Self:
         return meta.right_shift(self, other)
@@ -308,9 +407,12 @@ class TensorMethods(TensorLike):
     def right_shift(self, x2: Self | float) -> Self:
         """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
         less one.
+        Aliases: bitwise_right_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.right_shift(self, x2)
+
+    bitwise_right_shift = right_shift
 
     def __sub__(self, other: Self | float) -> Self:
         return meta.subtract(self, other)
@@ -323,9 +425,12 @@ class TensorMethods(TensorLike):
 
     def subtract(self, x2: Self | float) -> Self:
         """x1 - x2.
+        Aliases: sub.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.subtract(self, x2)
+
+    sub = subtract
 
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
@@ -622,11 +727,11 @@ class TensorMethods(TensorLike):
         """
         return meta.topk(self, k, axis, largest)
 
-    def broadcast_to(self, shape: int | Sequence[Dim]) -> Self:
+    def broadcast_to(self, shape: int | Sequence[Dim], *more: int) -> Self:
         """x repeated along axes of size 1 and new leading axes, to a larger shape.
         shape: A shape that x broadcasts to.
         """
-        return mark_part(meta.broadcast_to(self, shape), self)
+        return mark_part(meta.broadcast_to(self, _ints(shape, more)), self)
 
     def cast(self, dtype: DTypeLike) -> Self:
         """The same values in another dtype; floats are truncated towards zero when cast to integers.
@@ -645,22 +750,31 @@ class TensorMethods(TensorLike):
 
     def expand_dims(self, axis: int | Sequence[Dim]) -> Self:
         """The same elements with new axes of size 1.
+        Aliases: unsqueeze.
         axis: Positions of the new axes of size 1 in the result; distinct.
         """
         return meta.expand_dims(self, axis)
 
+    unsqueeze = expand_dims
+
     def moveaxis(self, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> Self:
         """Axes moved to other positions; the others keep their order.
+        Aliases: movedim.
         source: Axes to move; distinct.
         destination: Their positions in the result; distinct.
         """
         return mark_part(meta.moveaxis(self, source, destination), self)
 
-    def reshape(self, shape: int | Sequence[Dim]) -> Self:
+    movedim = moveaxis
+
+    def reshape(self, shape: int | Sequence[Dim], *more: int) -> Self:
         """The same elements, in row-major order, with another shape.
+        Aliases: view.
         shape: New shape; one size may be -1 and is then inferred.
         """
-        return meta.reshape(self, shape)
+        return meta.reshape(self, _ints(shape, more))
+
+    view = reshape
 
     def split(self, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Self, ...]:
         """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
@@ -682,54 +796,92 @@ class TensorMethods(TensorLike):
 
     def swap_axis(self, axis1: int, axis2: int) -> Self:
         """Two axes exchanged.
+        Aliases: swapaxes.
         axis1: First axis.
         axis2: Second axis.
         """
         return mark_part(meta.swap_axis(self, axis1, axis2), self)
 
-    def transpose(self, axes: int | Sequence[Dim] | None = None) -> Self:
+    swapaxes = swap_axis
+
+    def transpose(self, axes: int | Sequence[Dim] | None = None, *more: int) -> Self:
         """The axes in another order: axis i of the result is axis axes[i] of x.
+        Aliases: permute.
         axes: For each axis of the result, the axis of x; None to reverse them.
         """
-        return mark_part(meta.transpose(self, axes), self)
+        return mark_part(meta.transpose(self, _ints(axes, more)), self)
+
+    permute = transpose
 
     def __abs__(self) -> Self:
         return meta.abs(self)
 
     def abs(self) -> Self:
-        """Absolute value."""
+        """Absolute value.
+        Aliases: absolute.
+        """
         return meta.abs(self)
 
+    absolute = abs
+
     def acos(self) -> Self:
-        """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32."""
+        """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
+        Aliases: arccos.
+        """
         return meta.acos(self)
 
+    arccos = acos
+
     def acosh(self) -> Self:
-        """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32."""
+        """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
+        Aliases: arccosh.
+        """
         return meta.acosh(self)
 
+    arccosh = acosh
+
     def asin(self) -> Self:
-        """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32."""
+        """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
+        Aliases: arcsin.
+        """
         return meta.asin(self)
 
+    arcsin = asin
+
     def asinh(self) -> Self:
-        """Inverse hyperbolic sine. Integers and booleans give float32."""
+        """Inverse hyperbolic sine. Integers and booleans give float32.
+        Aliases: arcsinh.
+        """
         return meta.asinh(self)
 
+    arcsinh = asinh
+
     def atan(self) -> Self:
-        """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32."""
+        """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
+        Aliases: arctan.
+        """
         return meta.atan(self)
 
+    arctan = atan
+
     def atanh(self) -> Self:
-        """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32."""
+        """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
+        Aliases: arctanh.
+        """
         return meta.atanh(self)
+
+    arctanh = atanh
 
     def __invert__(self) -> Self:
         return meta.bitwise_not(self)
 
     def bitwise_not(self) -> Self:
-        """Each bit of an integer inverted; the negation of a boolean."""
+        """Each bit of an integer inverted; the negation of a boolean.
+        Aliases: invert.
+        """
         return meta.bitwise_not(self)
+
+    invert = bitwise_not
 
     def ceil(self) -> Self:
         """The least integer not below each element."""
@@ -744,17 +896,24 @@ class TensorMethods(TensorLike):
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
         """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float
         bound.
+        Aliases: clamp.
         min: Lower bound; None for no bound.
         max: Upper bound; None for no bound. Takes precedence over `min`.
         """
         return meta.clip(self, min, max)
 
+    clamp = clip
+
     def __pos__(self) -> Self:
         return meta.copy(self)
 
     def copy(self) -> Self:
-        """The same values in new memory."""
+        """The same values in new memory.
+        Aliases: clone.
+        """
         return meta.copy(self)
+
+    clone = copy
 
     def cos(self) -> Self:
         """Cosine of an angle in radians. Integers and booleans give float32."""
@@ -841,8 +1000,12 @@ class TensorMethods(TensorLike):
         return meta.negative(self)
 
     def negative(self) -> Self:
-        """Minus each element."""
+        """Minus each element.
+        Aliases: neg.
+        """
         return meta.negative(self)
+
+    neg = negative
 
     def reciprocal(self) -> Self:
         """1 / x. Integers and booleans give float32."""

@@ -30,7 +30,53 @@ if TYPE_CHECKING:
     DTypeLike = Any
 
 
-class TensorMethods(TensorLike):
+def _ints(first: Any, more: tuple[int, ...]) -> Any:
+    """The ints of `x.reshape(3, 2)` or `x.reshape((3, 2))`."""
+    return (first, *more) if more else first
+
+
+class Casts(TensorLike):
+    """Casts by the names that they have in torch."""
+
+    __slots__ = ()
+
+    def half(self) -> Self:
+        """The values as float16."""
+        return self._cast("float16")
+
+    def bfloat16(self) -> Self:
+        """The values as bfloat16."""
+        return self._cast("bfloat16")
+
+    def float(self) -> Self:
+        """The values as float32."""
+        return self._cast("float32")
+
+    def double(self) -> Self:
+        """The values as float64."""
+        return self._cast("float64")
+
+    def short(self) -> Self:
+        """The values as int16."""
+        return self._cast("int16")
+
+    def int(self) -> Self:
+        """The values as int32."""
+        return self._cast("int32")
+
+    def long(self) -> Self:
+        """The values as int64."""
+        return self._cast("int64")
+
+    def bool(self) -> Self:
+        """The values as bool."""
+        return self._cast("bool")
+
+    def _cast(self, dtype: str) -> Self:
+        raise NotImplementedError
+
+
+class TensorMethods(Casts):
     """What arrays and symbols share: every operator that takes a tensor first, as a method."""
 
     __slots__ = ()
@@ -44,6 +90,21 @@ class TensorMethods(TensorLike):
     def mT(self) -> Self:
         """The last two axes swapped."""
         return self.swap_axis(-2, -1)
+
+    def _cast(self, dtype: str) -> Self:
+        return meta.cast(self, dtype)
+
+    def t(self) -> Self:
+        """The transpose of a matrix; itself for fewer dimensions."""
+        return self.T
+
+    def flatten(self) -> Self:
+        """The elements in row-major order, with one dimension."""
+        return meta.reshape(self, (-1,))
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return len(meta.shape(self))
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Self:
         """The tensor, after `function(self, other)` was written into it."""

@@ -6,6 +6,9 @@ from meta.op.codegen.functions import result_type
 from meta.op.codegen.signature import annotation, default, definition, docstring
 from meta.op.registry import Op
 
+VARIADIC = {"broadcast_to", "reshape", "transpose"}
+"""Operators whose ints a method also takes one by one: `x.reshape(3, 2)`."""
+
 
 def special_method(op: Op, name: str, *, reflected: bool) -> str:
     """The Python special method `name`, with the operands swapped if `reflected`."""
@@ -32,6 +35,10 @@ def method(op: Op) -> str:
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     names = ", ".join(["self", *(a.name for a in rest)])
+    if op.name in VARIADIC:
+        (ints,) = rest
+        head = definition(op.name, [*parameters, "*more: int"], result_type(op, "Self"), "    ")
+        names = f"self, _ints({ints.name}, more)"
     call = f"meta.{op.name}({names})"
     if op.part:
         call = f"tuple([mark_part(part, self) for part in {call}])" if op.outputs else f"mark_part({call}, self)"

@@ -25,9 +25,21 @@ def _power(a: Any, b: Any) -> Any:
 # Arithmetic.
 standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__")
 standard_binary(
-    "atan2", "The angle in radians of the point (x2, x1), in [-pi, pi].", result="float", scalar=math.atan2, amp="never"
+    "atan2",
+    "The angle in radians of the point (x2, x1), in [-pi, pi].",
+    result="float",
+    scalar=math.atan2,
+    amp="never",
+    aliases=("arctan2",),
 )
-standard_binary("divide", "x1 / x2.", result="float", scalar=operator.truediv, operator="__truediv__")
+standard_binary(
+    "divide",
+    "x1 / x2.",
+    result="float",
+    scalar=operator.truediv,
+    operator="__truediv__",
+    aliases=("div", "true_divide"),
+)
 standard_binary(
     "floor_divide",
     "The greatest integer not above x1 / x2. Integers divided by 0 give 0.",
@@ -44,8 +56,9 @@ standard_binary(
     accepts="number",
     scalar=operator.mod,
     operator="__mod__",
+    aliases=("remainder",),
 )
-standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__")
+standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aliases=("mul",))
 standard_binary(
     "trunc_divide", "x1 / x2 rounded towards zero. Integers divided by 0 give 0.", accepts="number", method=False
 )
@@ -54,6 +67,7 @@ standard_binary(
     "x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.",
     accepts="number",
     method=False,
+    aliases=("fmod",),
 )
 standard_binary(
     "power",
@@ -63,21 +77,58 @@ standard_binary(
     scalar=_power,
     operator="__pow__",
     amp="never",
+    aliases=("pow",),
 )
-standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__")
+standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__", aliases=("sub",))
 
 # Comparisons. Operands are compared in their common dtype.
-standard_binary("equal", "x1 == x2; false for NaN.", result="bool", amp="keep", scalar=operator.eq, operator="__eq__")
-standard_binary("greater", "x1 > x2; false for NaN.", result="bool", amp="keep", scalar=operator.gt, operator="__gt__")
 standard_binary(
-    "greater_equal", "x1 >= x2; false for NaN.", result="bool", amp="keep", scalar=operator.ge, operator="__ge__"
+    "equal",
+    "x1 == x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.eq,
+    operator="__eq__",
+    aliases=("eq",),
 )
-standard_binary("less", "x1 < x2; false for NaN.", result="bool", amp="keep", scalar=operator.lt, operator="__lt__")
 standard_binary(
-    "less_equal", "x1 <= x2; false for NaN.", result="bool", amp="keep", scalar=operator.le, operator="__le__"
+    "greater",
+    "x1 > x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.gt,
+    operator="__gt__",
+    aliases=("gt",),
 )
 standard_binary(
-    "not_equal", "x1 != x2; true for NaN.", result="bool", amp="keep", scalar=operator.ne, operator="__ne__"
+    "greater_equal",
+    "x1 >= x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.ge,
+    operator="__ge__",
+    aliases=("ge",),
+)
+standard_binary(
+    "less", "x1 < x2; false for NaN.", result="bool", amp="keep", scalar=operator.lt, operator="__lt__", aliases=("lt",)
+)
+standard_binary(
+    "less_equal",
+    "x1 <= x2; false for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.le,
+    operator="__le__",
+    aliases=("le",),
+)
+standard_binary(
+    "not_equal",
+    "x1 != x2; true for NaN.",
+    result="bool",
+    amp="keep",
+    scalar=operator.ne,
+    operator="__ne__",
+    aliases=("ne",),
 )
 
 
@@ -124,6 +175,7 @@ standard_binary(
     accepts="int",
     scalar=operator.lshift,
     operator="__lshift__",
+    aliases=("bitwise_left_shift",),
 )
 standard_binary(
     "right_shift",
@@ -132,6 +184,7 @@ standard_binary(
     accepts="int",
     scalar=operator.rshift,
     operator="__rshift__",
+    aliases=("bitwise_right_shift",),
 )
 
 

@@ -47,7 +47,7 @@ def shape(x: TensorType) -> Value:
 # --- other shapes for the same elements ------------------------------------------------------------------------------
 
 
-@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True)
+@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aliases=("view",))
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in row-major order, with another shape."""
     return x.with_shape(rules.resolve_reshape(x.shape, shape))
@@ -59,7 +59,9 @@ def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     return x.with_shape(rules.resolve_reshape(x.shape, like.shape))
 
 
-@declare("expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True)
+@declare(
+    "expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True, aliases=("unsqueeze",)
+)
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
     added = rules.axis_indices(axis, x.ndim + len(axis))
@@ -109,7 +111,7 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
 # --- another order of the axes ---------------------------------------------------------------------------------------
 
 
-@declare("transpose", schema=transform.transpose, pattern="injective", method=True, part=True)
+@declare("transpose", schema=transform.transpose, pattern="injective", method=True, part=True, aliases=("permute",))
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
@@ -119,13 +121,13 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
-@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, part=True)
+@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, part=True, aliases=("swapaxes",))
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
     """Two axes exchanged."""
     return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
-@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, part=True)
+@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, part=True, aliases=("movedim",))
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other positions; the others keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
@@ -134,7 +136,7 @@ def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...
 # --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
-@declare("concatenate", schema=transform.concatenate, pattern="injective")
+@declare("concatenate", schema=transform.concatenate, pattern="injective", aliases=("cat", "concat"))
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike(xs)

@@ -11,23 +11,23 @@ from meta.op.registry import declare
 from meta.schema import unary
 
 # Arithmetic, and roundings. The result has the dtype of x.
-standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__")
+standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aliases=("absolute",))
 standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number")
-standard_unary("copy", "The same values in new memory.", result="same", operator="__pos__")
+standard_unary("copy", "The same values in new memory.", result="same", operator="__pos__", aliases=("clone",))
 standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number")
-standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__")
+standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__", aliases=("neg",))
 standard_unary("round", "The nearest integer; ties round to even.", result="same", accepts="number")
 standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
 standard_unary("square", "x * x.", result="same", accepts="number")
 standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
 
 # Elementary functions.
-standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never")
-standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never")
-standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never")
-standard_unary("asinh", "Inverse hyperbolic sine.", amp="never")
-standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never")
-standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never")
+standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aliases=("arccos",))
+standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aliases=("arccosh",))
+standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never", aliases=("arcsin",))
+standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aliases=("arcsinh",))
+standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aliases=("arctan",))
+standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never", aliases=("arctanh",))
 standard_unary("cos", "Cosine of an angle in radians.")
 standard_unary("cosh", "Hyperbolic cosine.", amp="never")
 standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never")
@@ -92,10 +92,11 @@ standard_unary(
     result="same",
     accepts="discrete",
     operator="__invert__",
+    aliases=("invert",),
 )
 
 
-@declare("clip", schema=unary.clip, pattern="elemwise", method=True)
+@declare("clip", schema=unary.clip, pattern="elemwise", method=True, aliases=("clamp",))
 def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
     """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
     rules.require(min is not None or max is not None, "both bounds are None", "at least one bound")
