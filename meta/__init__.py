@@ -11,6 +11,7 @@ Every name is imported at its first use, so that `import meta` takes millisecond
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
@@ -119,6 +120,13 @@ def _operator(name: str) -> Any:
         return getattr(import_module("meta._generated.functions"), name)
     from meta.errors import did_you_mean
 
+    # `from meta import dtype` asks for the attribute before it imports the module.
+    if not name.startswith("_") and find_spec(f"meta.{name}") is None:
+        from meta.op import plugins
+
+        plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
+        if name in globals():
+            return globals()[name]
     names = [*FAMILIES, *ALIASES, *_HOMES, *_MODULES]
     raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import meta
 from meta.errors import did_you_mean
-from meta.op import namespaces, registry
+from meta.op import namespaces, plugins, registry
 
 
 def __getattr__(name: str) -> Any:
+    if namespaces.find(name) is None and name not in registry.names() and not name.startswith("_"):
+        plugins.load(plugins.OPERATORS)
     namespace = namespaces.find(name)
     if namespace is not None:
         return namespace

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meta.errors import did_you_mean
+from meta.op import plugins
 
 SEPARATOR = "::"
 
@@ -23,6 +24,10 @@ class Namespace:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            plugins.load(plugins.OPERATORS)
+            if name in vars(self):
+                return vars(self)[name]
         hint = did_you_mean(name, functions(self._name))
         raise AttributeError(f"no operator is called '{self._name}{SEPARATOR}{name}'. {hint}".strip())
 

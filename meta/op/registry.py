@@ -233,11 +233,19 @@ def get(name: str) -> Op:
     op = _ops.get(name)
     if op is None:
         load()
-        op = _ops.get(_aliases.get(name, name))
+        op = _ops.get(_aliases.get(name, name)) or _of_plugins(name)
     if op is None:
         hint = did_you_mean(name, [*_ops, *_aliases])
         raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
     return op
+
+
+def _of_plugins(name: str) -> Op | None:
+    """The operator of a name that installed packages define; they are imported at the first unknown name."""
+    from meta.op import plugins
+
+    plugins.load(plugins.OPERATORS)
+    return _ops.get(_aliases.get(name, name))
 
 
 def find(op: str | Callable[..., Any]) -> Op:
