@@ -3043,7 +3043,7 @@ _r_rms_norm = _s_rms_norm.fast
 
 def rms_norm(x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> T:
     """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
-    Layer Normalization", 2019). Half precisions are computed in float32.
+    Layer Normalization", 2019). Halves are computed in float32.
     x: Input, floating.
     scale: Multiplies the result; of the shape of the normalised axes.
     axis: Axes that are normalised together.

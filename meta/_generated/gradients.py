@@ -375,12 +375,15 @@ def _layer_norm_dwb(needs: Any, x: Any, dy: Any, axis: Any, eps: Any, z_0: Any, 
 
 
 def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.layer_norm_dx_dscale(x, scale, dy, axis, eps, dz) if needs[1] else None, grad_norm.layer_norm_dx_ddy(x, scale, dy, axis, eps, dz) if needs[2] else None)
+    return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.parameter_grad(meta.multiply(dy, meta.layer_norm_dx(x, None, dz, axis, eps)), scale, axis) if needs[1] else None, grad_support.fit(grad_norm.scaled(meta.layer_norm_dx(x, None, dz, axis, eps), scale, axis), dy) if needs[2] else None)
 
 
 def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    g0 = grad_norm.rms_norm_grad(x, scale, axis, eps, dy) if needs[0] or needs[1] else (None, None)
-    return (g0[0], g0[1])
+    v = grad_support.widen(x)
+    r = meta.rsqrt(meta.add(meta.mean(meta.multiply(v, v), axis, True), eps))
+    n = meta.multiply(v, r)
+    g = grad_norm.scaled(grad_support.widen(dy), scale, axis)
+    return (grad_support.fit(meta.multiply(r, meta.subtract(g, meta.multiply(n, meta.mean(meta.multiply(g, n), axis, True)))), x) if needs[0] else None, grad_norm.parameter_grad(meta.multiply(grad_support.widen(dy), n), scale, axis) if needs[1] else None)
 
 
 def _adam(needs: Any, x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:

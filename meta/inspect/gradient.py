@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from meta._generated.formulas import FORMULAS
@@ -99,11 +99,13 @@ def _formulas(op: Op, entry: Any) -> tuple[Formula, ...]:
     if not isinstance(entry, Mapping):
         return (Formula(op.schema.names, str(entry)),)
     entries = cast("Mapping[str, Any]", entry)
-    return tuple(
+    where = "; ".join(f"{name} = {text}" for name, text in entries.get("where", {}).items())
+    formulas = (
         Formula(tuple(name.strip() for name in key.split(",")), *_formula_text(op, value))
         for key, value in entries.items()
         if key not in SETTINGS
     )
+    return tuple(replace(f, text=f"{f.text} where {where}") if where else f for f in formulas)
 
 
 def _formula_text(op: Op, formula: Any) -> tuple[str, str | None]:

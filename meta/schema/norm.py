@@ -8,7 +8,10 @@ _EPS = Arg("eps", Float, 1e-5, doc="Added to the variance, or mean square.")
 _CHANNEL = Arg("axis", Int, 1, doc="Channel axis; all other axes are normalised together.")
 _X = Arg("x", Tensor, doc="Input, floating.")
 _DY = Arg("dy", Tensor, doc="Gradient of the result.")
-_SCALE = Arg("scale", OptionalTensor, None, doc="Multiplies the result; of the shape of the normalised axes.")
+_ROW_PARAMETERS = {
+    "scale": Arg("scale", OptionalTensor, None, doc="Multiplies the result; of the shape of the normalised axes."),
+    "bias": Arg("bias", OptionalTensor, None, doc="Added to the result; of the shape of the normalised axes."),
+}
 _STATS = (
     Arg("running_mean", Tensor, doc="Running mean of each channel."),
     Arg("running_var", Tensor, doc="Running variance of each channel."),
@@ -16,19 +19,16 @@ _STATS = (
 _W = Arg("w", OptionalTensor, None, doc="Multiplies each channel of the result.")
 _B = Arg("b", OptionalTensor, None, doc="Added to each channel of the result.")
 
-layer_norm = Schema(
-    "layer_norm",
-    _X,
-    _SCALE,
-    Arg("bias", OptionalTensor, None, doc="Added to the result; of the shape of the normalised axes."),
-    _AXES,
-    _EPS,
-)
+
+def over_rows(name: str, *parameters: str) -> Schema:
+    """The schema of a normalisation over axes with these of the parameters "scale" and "bias"."""
+    return Schema(name, _X, *(_ROW_PARAMETERS[parameter] for parameter in parameters), _AXES, _EPS)
+
+
 layer_norm_dx = Schema(
     "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
 )
 layer_norm_dwb = Schema("layer_norm_dwb", _X, _DY, _AXES, _EPS)
-rms_norm = Schema("rms_norm", _X, _SCALE, _AXES, _EPS)
 batch_norm_train = Schema(
     "batch_norm_train",
     _X,

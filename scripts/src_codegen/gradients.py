@@ -93,7 +93,7 @@ def differentiable_positions(op: Op) -> tuple[int, ...]:
 
 def render(ops: Sequence[Op]) -> str:
     table = entries()
-    modules = sorted({m for op in ops for formula in table[op.name].formulas.values() for m in formula.imports})
+    modules = sorted({m for op in ops for formula in table[op.name].compiled() for m in formula.imports})
     parts = [header("Gradients of the operators."), _IMPORTS]
     parts += [f"from meta.op.grad import {m} as grad_{m}\n" for m in modules]
     parts.append("from meta.op.grad.rule import GradRule, add_rules\n")

@@ -116,9 +116,23 @@ def test_functions_of_one_name_are_two_functions() -> None:
         assert gradients(op, leaf(2.0), leaf(3.0)) == [[3.0], [2.0]]
 
 
+def test_formulas_share_the_values_that_where_defines() -> None:
+    where = {"g": "dy * by", "twice": "g + g", "unused": "x * x"}
+    op = scale(gradient={"where": where, "x": "twice - g"})
+    assert gradients(op, leaf(3.0)) == [[2.0]]
+    shared = product(gradient={"where": {"p": "a * b"}, "a": "dy * p / a", "b": "dy * p / b"})
+    a, b = leaf(2.0), leaf(3.0)
+    assert gradients(shared, a, b) == [[3.0], [2.0]]
+
+
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
+        ({"where": {"dy": "x"}, "x": "dy"}, "`where` defines 'dy'; expected an identifier that formulas do not use"),
+        ({"where": {"a b": "x"}, "x": "dy"}, "`where` defines 'a b'"),
+        ({"where": {"g": "h", "h": "dy"}, "x": "g"}, "unknown name 'h'"),
+        ({"where": {"g": lambda dy: dy}, "x": "g"}, "`where` is .*; expected a mapping of names to formulas as text"),
+        ({"where": "dy", "x": "dy"}, "`where` is 'dy'; expected a mapping"),
         ({"x": 3}, "a formula is int 3; expected text or a function"),
         ({"x": None}, "a formula is NoneType None; expected text or a function"),
         ({"x": lambda dy, factor: dy}, r"<lambda>\(\) has a parameter 'factor'; expected some of x, by, y, dy, needs"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meta.dim import Shape, product
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType, TupleType
@@ -38,14 +40,34 @@ def _normalised(x: TensorType, axis: _Ints) -> Shape:
     return tuple(x.shape[a] for a in rules.axis_indices(axis, x.ndim))
 
 
-@declare("layer_norm", schema=norm.layer_norm, pattern="softmax", amp="never")
-def layer_norm(x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float) -> TensorType:
-    """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J. Ba,
-    J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32."""
-    shape = _normalised(x, axis)
-    for name, value in (("scale", scale), ("bias", bias)):
-        _parameter(name, value, x, shape, "that of the normalised axes")
-    return x
+def _over_rows(name: str, *parameters: str, doc: str) -> None:
+    """A normalisation over axes, which then multiplies by `scale` and adds `bias`, if it has these parameters.
+    Halves are computed in float32."""
+
+    def typed(x: TensorType, *rest: Any) -> TensorType:
+        *values, axis, _ = rest
+        shape = _normalised(x, axis)
+        for parameter, value in zip(parameters, values, strict=True):
+            _parameter(parameter, value, x, shape, "that of the normalised axes")
+        return x
+
+    doc += " Halves are computed in float32."
+    declare(name, schema=norm.over_rows(name, *parameters), doc=doc, pattern="softmax", amp="never")(typed)
+
+
+_over_rows(
+    "layer_norm",
+    "scale",
+    "bias",
+    doc="(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes "
+    '(J. Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016).',
+)
+_over_rows(
+    "rms_norm",
+    "scale",
+    doc="x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes "
+    '(B. Zhang, R. Sennrich, "Root Mean Square Layer Normalization", 2019).',
+)
 
 
 @declare("layer_norm_dx", schema=norm.layer_norm_dx, pattern="softmax", amp="never")
@@ -67,14 +89,6 @@ def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> Tu
     rules.same_device(x, dy)
     out = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
     return TupleType((out, out))
-
-
-@declare("rms_norm", schema=norm.rms_norm, pattern="softmax", amp="never")
-def rms_norm(x: TensorType, scale: TensorType | None, axis: _Ints, eps: float) -> TensorType:
-    """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
-    Layer Normalization", 2019). Half precisions are computed in float32."""
-    _parameter("scale", scale, x, _normalised(x, axis), "that of the normalised axes")
-    return x
 
 
 def _channels(x: TensorType, axis: int) -> Shape:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from meta.errors import did_you_mean
 from meta.op.grad.formula import Formula, FormulaError, compile_formula, result_names
 from meta.op.registry import Op
 
-SETTINGS = ("output_differentiability", "undefined_gradients")
+SETTINGS = ("output_differentiability", "undefined_gradients", "where")
 FormulaText = str | Callable[..., Any]
 _RESERVED = re.compile(r"needs|meta|grad_support|g\d+|_gradient_\d+")
 """Names that the source of a gradient function uses for other things than arguments."""
@@ -25,6 +25,7 @@ class Entry:
     not_implemented: argument -> the reason why it has no gradient.
     outputs: which results gradients flow from; None for all.
     undefined: results whose missing gradient is passed as None instead of zeros.
+    definitions: compiled formulas of the values that `formulas` share, by name, each over the earlier ones.
     """
 
     op: Op
@@ -32,6 +33,11 @@ class Entry:
     not_implemented: Mapping[str, str]
     outputs: tuple[bool, ...] | None = None
     undefined: frozenset[int] = frozenset()
+    definitions: Mapping[str, Formula] = field(default_factory=dict[str, Formula])
+
+    def compiled(self) -> tuple[Formula, ...]:
+        """Every compiled formula, those of the shared values first."""
+        return (*self.definitions.values(), *self.formulas.values())
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -84,11 +90,13 @@ def read_entry(op: Op, raw: Any) -> Entry:
         )
     if formulas:
         _check_argument_names(op)
+    definitions = _definitions(op, entry.get("where", {}))
     compiled = {
-        names: compile_formula(op, formula_text, f"_gradient_{i}")
+        names: compile_formula(op, formula_text, f"_gradient_{i}", definitions)
         for i, (names, formula_text) in enumerate(formulas.items())
     }
-    return Entry(op, compiled, unavailable, _flags(op, entry), frozenset(entry.get("undefined_gradients", ())))
+    undefined = frozenset(entry.get("undefined_gradients", ()))
+    return Entry(op, compiled, unavailable, _flags(op, entry), undefined, definitions)
 
 
 def _flags(op: Op, entry: Mapping[str, Any]) -> tuple[bool, ...] | None:
@@ -99,6 +107,19 @@ def _flags(op: Op, entry: Mapping[str, Any]) -> tuple[bool, ...] | None:
         problem = f"output_differentiability has {len(flags)} values"
         raise FormulaError(op.name, problem, f"one for each of {results} results, True or False")
     return tuple(flags) if flags else None
+
+
+def _definitions(op: Op, where: Any) -> dict[str, Formula]:
+    """The compiled formulas of `where`. Raises FormulaError for a name that formulas use for something else."""
+    if not isinstance(where, Mapping) or not all(isinstance(text, str) for text in where.values()):  # pyright: ignore[reportUnknownVariableType]
+        raise FormulaError(op.name, f"`where` is {where!r}", "a mapping of names to formulas as text")
+    taken = {*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")}
+    out: dict[str, Formula] = {}
+    for name, text in cast("Mapping[str, str]", where).items():
+        if not name.isidentifier() or name in taken or _RESERVED.fullmatch(name):
+            raise FormulaError(op.name, f"`where` defines '{name}'", "an identifier that formulas do not use already")
+        out[name] = compile_formula(op, text, "", out)
+    return out
 
 
 def _check_argument_names(op: Op) -> None:
@@ -115,6 +136,7 @@ def function_source(entry: Entry) -> str:
     names = [*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")]
     order = [op.schema.names[i] for i in entry.positions]
     lines = [f"def _{op.basename}(needs: Any, {', '.join(f'{n}: Any' for n in names)}) -> tuple[Any, ...]:\n"]
+    lines.extend(f"    {name} = {definition.source}\n" for name, definition in entry.definitions.items())
     results: dict[str, str] = dict.fromkeys(order, "None")
     for count, (targets, formula) in enumerate(entry.formulas.items()):
         condition = " or ".join(f"needs[{order.index(t)}]" for t in targets)
@@ -132,7 +154,7 @@ def function_source(entry: Entry) -> str:
 def rule_facts(entry: Entry) -> dict[str, Any]:
     """The fields of the operator's GradRule besides name, function and positions, without those at their default."""
     op = entry.op
-    values = {v for formula in entry.formulas.values() for v in formula.values}
+    values = {v for formula in entry.compiled() for v in formula.values}
     ys = result_names(op, "y")
     count = -1 if op.outputs == ("*",) else len(ys)
     flows = entry.outputs or (True,) * max(count, 1)

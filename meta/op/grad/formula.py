@@ -1,10 +1,11 @@
 """Gradient formulas: parsed, checked against the registry, and compiled to Python; the values they read are derived.
 
-A formula is an expression over operators (calls by name, `mypkg::name(...)` for those in a namespace), helpers of
-meta.op.grad.support, the names of the forward arguments, `y` or `y.i` (results), `dy` or `dy.i` (their gradients) and
-`needs` (which gradients are wanted). An operator with an argument named `y` or `dy` (the backward operators) names its
-result `z` and the gradient `dz`. A bare name is a function in meta/op/grad/<family>.py: its parameter names are its
-inputs, and a parameter annotated `TensorType` receives the type alone.
+A formula is an expression over operators (calls by name, `mypkg::name(...)` for those in a namespace), helpers
+(`__all__` of meta/op/grad/support.py and of meta/op/grad/<family>.py), the names of the forward arguments, `y` or `y.i`
+(results), `dy` or `dy.i` (their gradients), `needs` (which gradients are wanted) and the values that `where` of its
+entry defines. An operator with an argument named `y` or `dy` (the backward operators) names its result `z` and the
+gradient `dz`. A bare name is a function in meta/op/grad/<family>.py: its parameter names are its inputs, and a
+parameter annotated `TensorType` receives the type alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,8 +59,9 @@ class Formula:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
 
 
-def compile_formula(op: Op, text: str | Callable[..., Any], binding: str) -> Formula:
-    """Compile one formula of `op`: text, or a function, which the compiled formula calls by the name `binding`.
+def compile_formula(op: Op, text: str | Callable[..., Any], binding: str, definitions: Collection[str] = ()) -> Formula:
+    """Compile one formula of `op`: text, which may use the names in `definitions`, or a function, which the compiled
+    formula calls by the name `binding`.
 
     Raises FormulaError that quotes it."""
     if callable(text):
@@ -67,11 +69,11 @@ def compile_formula(op: Op, text: str | Callable[..., Any], binding: str) -> For
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise FormulaError(op.name, f"a formula is {type(text).__name__} {text!r}", "text or a function")
     text = text.strip()
-    if text.isidentifier() and text not in _scope(op):
+    if text.isidentifier() and text not in {*_scope(op), *definitions}:
         function = find_function(op, text)
         module = function.__module__.rsplit(".", 1)[-1]
         return _function_call(op, f"grad_{module}.{text}", function, frozenset({module}))
-    compiler = _Compiler(op, text)
+    compiler = _Compiler(op, text, definitions)
     try:
         tree = ast.parse(_NAMESPACED.sub(r"\1.\2", _INDEXED.sub(r"\1_\2", text)), mode="eval").body
     except SyntaxError as error:
@@ -153,13 +155,21 @@ def _callee(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
+def _find_helper(module: str, name: str) -> Callable[..., Any] | None:
+    """The function `name` of meta/op/grad/<module>.py that formulas may call, None if there is none."""
+    path = f"meta.op.grad.{module}"
+    helpers = import_module(path) if find_spec(path) is not None else None
+    return getattr(helpers, name) if name in getattr(helpers, "__all__", ()) else None
+
+
 class _Compiler:
     """Walks one formula; each visit returns (source, "tensor" | "attr")."""
 
-    def __init__(self, op: Op, text: str) -> None:
+    def __init__(self, op: Op, text: str, definitions: Collection[str]) -> None:
         self.op = op
         self.text = text
-        self.scope = _scope(op)
+        self.definitions = definitions
+        self.scope = _scope(op) | dict.fromkeys(definitions, "tensor")
         self.values: set[str] = set()
         self.imports: set[str] = set()
 
@@ -176,7 +186,7 @@ class _Compiler:
         kind = self.scope.get(node.id)
         if kind is None:
             raise self.fail(f"unknown name '{node.id}' {did_you_mean(node.id, self.scope)}")
-        if kind == "tensor":
+        if kind == "tensor" and node.id not in self.definitions:
             self.values.add(node.id)
         return node.id, kind
 
@@ -235,9 +245,10 @@ class _Compiler:
         name = _callee(node.func)
         if name is None:
             raise self.fail("only operators and helpers are called")
-        support = import_module("meta.op.grad.support")
-        if name in support.__all__:
-            return self._support_call(node, getattr(support, name))
+        for module in ("support", self.op.family):
+            helper = _find_helper(module, name)
+            if helper is not None:
+                return self._helper_call(node, module, helper)
         args = [self.visit(a) for a in node.args]
         keywords = {k.arg: self.visit(k.value) for k in node.keywords if k.arg}
         listed = ", ".join([a for a, _ in args] + [f"{k}={v}" for k, (v, _) in keywords.items()])
@@ -248,9 +259,9 @@ class _Compiler:
         self._check_call(callee, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
         return f"{callee.path}({listed})", "tensor"
 
-    def _support_call(self, node: ast.Call, function: Callable[..., Any]) -> tuple[str, str]:
+    def _helper_call(self, node: ast.Call, module: str, function: Callable[..., Any]) -> tuple[str, str]:
         """A call of a helper. A parameter annotated TensorType reads only the type of its argument."""
-        self.imports.add("support")
+        self.imports.add(module)
         parameters = list(inspect.signature(function).parameters.values())
         parts: list[str] = []
         for parameter, arg in zip(parameters, node.args, strict=False):
@@ -260,7 +271,7 @@ class _Compiler:
             if by_type:
                 self.values = before
         parts += [f"{k.arg}={self.visit(k.value)[0]}" for k in node.keywords]
-        return f"grad_support.{function.__name__}({', '.join(parts)})", "tensor"
+        return f"grad_{module}.{function.__name__}({', '.join(parts)})", "tensor"
 
     def _check_call(self, callee: Op, args: list[str], keywords: dict[str, str]) -> None:
         names = callee.schema.names

@@ -7,8 +7,9 @@ from typing import Any
 import meta
 from meta.dim import product
 from meta.ir.type import TensorType
-from meta.op.grad.support import fit, share_of, widen
+from meta.op.grad.support import fit, share_of
 
+__all__ = ["parameter_grad", "scaled"]
 _Ints = tuple[int, ...]
 
 
@@ -34,23 +35,20 @@ def _fit_parameter(gradient: Any, parameter: Any) -> Any:
     return None if parameter is None else fit(gradient, parameter)
 
 
+def scaled(x: Any, scale: Any, axis: _Ints) -> Any:
+    """x times a parameter of the shape of the axes `axis`, or x without one."""
+    return x if scale is None else x * _broadcast_parameter(scale, x.shape, _split_axes(axis, x.ndim)[0])
+
+
+def parameter_grad(terms: Any, parameter: TensorType | None, axis: _Ints) -> Any:
+    """The gradient of a parameter of the shape of the axes `axis`: the sum of `terms` over the other axes."""
+    return None if parameter is None else fit(_sum_over(terms, _split_axes(axis, terms.ndim)[1]), parameter)
+
+
 def _split_axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
     """The normalised axes and the others."""
     axes = tuple(sorted(a % ndim for a in axis))
     return axes, tuple(a for a in range(ndim) if a not in axes)
-
-
-def layer_norm_dx_ddy(x: Any, scale: Any, dy: TensorType, axis: _Ints, eps: float, dz: Any) -> Any:
-    """layer_norm_dx is linear in scale * dy and is its own transpose."""
-    back = meta.layer_norm_dx(x, None, dz, axis, eps)
-    return back if scale is None else fit(back * _broadcast_parameter(scale, x.shape, _split_axes(axis, x.ndim)[0]), dy)
-
-
-def layer_norm_dx_dscale(x: Any, scale: TensorType | None, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
-    """layer_norm_dx is linear in scale * dy: the gradient for dy with scale and dy exchanged."""
-    if scale is None:
-        return None
-    return fit(_sum_over(dy * meta.layer_norm_dx(x, None, dz, axis, eps), _split_axes(axis, x.ndim)[1]), scale)
 
 
 def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
@@ -58,24 +56,12 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
     is r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
     -r (u mean(g x') + v mean(dz x') + x' mean(dz v)), where u = r P(dz) and v = r P(g)."""
     axes, _ = _split_axes(axis, x.ndim)
-    scaled = dy if scale is None else dy * _broadcast_parameter(scale, x.shape, axes)
-    normalised = meta.layer_norm(x, None, None, axis, eps)
+    normalised, g = meta.layer_norm(x, None, None, axis, eps), scaled(dy, scale, axis)
     u = meta.layer_norm_dx(x, None, dz, axis, eps)
     v = meta.layer_norm_dx(x, scale, dy, axis, eps)
     r = meta.rsqrt(meta.var(x, axes, 0, True) + eps)
-    total = u * _mean(scaled * normalised, axes) + v * _mean(dz * normalised, axes) + normalised * _mean(dz * v, axes)
+    total = u * _mean(g * normalised, axes) + v * _mean(dz * normalised, axes) + normalised * _mean(dz * v, axes)
     return fit(-(r * total), x)
-
-
-def rms_norm_grad(x: Any, scale: Any, axis: _Ints, eps: float, dy: Any) -> tuple[Any, Any]:
-    """With r = 1 / sqrt(mean(x^2) + eps), x' = x r and g = scale * dy: r (g - x' mean(g x')), and the sum of dy x'."""
-    axes, others = _split_axes(axis, x.ndim)
-    value, grad = widen(x), widen(dy)
-    r = meta.rsqrt(_mean(value * value, axes) + eps)
-    normalised = value * r
-    scaled = grad if scale is None else grad * _broadcast_parameter(scale, x.shape, axes)
-    dx = r * (scaled - normalised * _mean(scaled * normalised, axes))
-    return fit(dx, x), None if scale is None else fit(_sum_over(grad * normalised, others), scale)
 
 
 def _mean(value: Any, axes: _Ints) -> Any:

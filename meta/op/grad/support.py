@@ -9,7 +9,7 @@ from meta.dim import Dim
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
 
-__all__ = ["fit", "nothing"]
+__all__ = ["fit", "nothing", "widen"]
 
 
 def fit(dy: Any, x: TensorType) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,16 @@ def _normalise_rows(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
     return (x - mean(x, axis=axes, keepdims=True)) * invstd, invstd
 
 
-def layer_norm(x: Array, scale: Array, bias: Array, axis: Axes, eps: float) -> Array:
-    axes = _sort_axes(axis, x.ndim)
-    return _scale_and_shift(_normalise_rows(widen(x), axes, eps)[0], scale, bias, axes)
+def _over_rows(normalise: Callable[[Array, Axes, float], Array]) -> Callable[..., Array]:
+    """`normalise(x, axes, eps) * scale + bias`, with those of the parameters that the operator has."""
 
+    def run(x: Array, *rest: Any) -> Array:
+        *parameters, axis, eps = rest
+        scale, bias = (*parameters, None, None)[:2]
+        axes = _sort_axes(axis, x.ndim)
+        return _scale_and_shift(normalise(widen(x), axes, eps), scale, bias, axes)
 
-def rms_norm(x: Array, scale: Array, axis: Axes, eps: float) -> Array:
-    axes, value = _sort_axes(axis, x.ndim), widen(x)
-    normalised = value / np.sqrt(mean(value * value, axis=axes, keepdims=True) + eps)
-    return _scale_and_shift(normalised, scale, None, axes)
+    return run
 
 
 def layer_norm_dx(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> Array:
@@ -107,12 +109,12 @@ def batch_norm_infer(
 
 plain(
     {
-        "layer_norm": layer_norm,
+        "layer_norm": _over_rows(lambda x, axes, eps: _normalise_rows(x, axes, eps)[0]),
         "layer_norm_dx": layer_norm_dx,
         "layer_norm_dwb": layer_norm_dwb,
         "batch_norm_train": batch_norm_train,
         "batch_norm_train_dxwb": batch_norm_train_dxwb,
         "batch_norm_infer": batch_norm_infer,
-        "rms_norm": rms_norm,
+        "rms_norm": _over_rows(lambda x, axes, eps: x / np.sqrt(mean(x * x, axis=axes, keepdims=True) + eps)),
     }
 )

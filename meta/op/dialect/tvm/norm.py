@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
@@ -65,28 +65,31 @@ def _scale_and_shift(x: Expr, w: Any, b: Any, axes: Axes, index: Sequence[Any], 
     return x if b is None else x + _parameter_element(b, axes, index, dtype)
 
 
-def _affine(name: str, x: Any, normalised: Value, scale: Any, bias: Any, axes: Axes) -> Any:
-    """The tensor `normalised * scale + bias` in the dtype of x."""
-    dtype = accumulation_dtype(x.dtype)
+def _over_rows(name: str, normalise: Callable[[Any, Axes, float], Value]) -> None:
+    """Register `normalise(x, axes, eps) * scale + bias`, with those of the parameters that the operator has."""
 
-    def element(*i: Any) -> Expr:
-        return cast(_scale_and_shift(normalised(*i), scale, bias, axes, i, dtype), str(x.dtype))
+    @compute(name)
+    def run(x: Any, *rest: Any) -> Any:
+        *parameters, axis, eps = rest
+        scale, bias = (*parameters, None, None)[:2]
+        axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype)
+        normalised = normalise(x, axes, eps)
 
-    return te.compute(x.shape, element, name)
+        def element(*i: Any) -> Expr:
+            return cast(_scale_and_shift(normalised(*i), scale, bias, axes, i, dtype), str(x.dtype))
+
+        return te.compute(x.shape, element, name)
 
 
-@compute("layer_norm")
-def layer_norm(x: Any, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
-    axes = axes_of(axis, len(x.shape))
-    return _affine("layer_norm", x, _normalise_rows(x, axes, eps)[0], scale, bias, axes)
-
-
-@compute("rms_norm")
-def rms_norm(x: Any, scale: Any, axis: Axes, eps: float) -> Any:
-    axes, value = axes_of(axis, len(x.shape)), elements_of(x)
+def _divide_by_root_mean_square(x: Any, axes: Axes, eps: float) -> Value:
+    value = elements_of(x)
     squares = reduce_axes(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
     inverse = _inverse_deviation(squares, count_elements(x, axes, accumulation_dtype(x.dtype)), eps)
-    return _affine("rms_norm", x, lambda *i: value(*i) * read_reduced(inverse, axes, i), scale, None, axes)
+    return lambda *i: value(*i) * read_reduced(inverse, axes, i)
+
+
+_over_rows("layer_norm", lambda x, axes, eps: _normalise_rows(x, axes, eps)[0])
+_over_rows("rms_norm", _divide_by_root_mean_square)
 
 
 @compute("layer_norm_dx")

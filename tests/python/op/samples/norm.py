@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,9 +36,21 @@ def normalised(x: Any, axes: Any, eps: float) -> Any:
     return centred / torch.sqrt((centred * centred).mean(axes, keepdim=True) + eps)
 
 
-def layer_norm(x: Any, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5) -> Any:
-    axes = positive(axis, x.ndim)
-    return affine(normalised(wide(x), axes, eps), scale, bias, axes).to(x.dtype)
+def rms(x: Any, axes: Any, eps: float) -> Any:
+    return x / torch.sqrt(x.square().mean(axes, keepdim=True) + eps)
+
+
+def over_rows(normalise: Callable[..., Any]) -> Callable[..., Any]:
+    """`normalise(x, axes, eps)` with the parameters and axes of an operator."""
+
+    def run(x: Any, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5) -> Any:
+        axes = positive(axis, x.ndim)
+        return affine(normalise(wide(x), axes, eps), scale, bias, axes).to(x.dtype)
+
+    return run
+
+
+layer_norm = over_rows(normalised)
 
 
 def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
@@ -49,12 +62,6 @@ def layer_norm_dwb(x: Any, dy: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
     rest = [a for a in range(x.ndim) if a not in axes]
     scaled = wide(dy) * normalised(wide(x), axes, eps)
     return (scaled.sum(rest), wide(dy).sum(rest)) if rest else (scaled, wide(dy))
-
-
-def rms_norm(x: Any, scale: Any = None, axis: Any = -1, eps: float = 1e-5) -> Any:
-    axes = positive(axis, x.ndim)
-    deviation = torch.sqrt(wide(x).square().mean(axes, keepdim=True) + eps)
-    return affine(wide(x) / deviation, scale, None, axes).to(x.dtype)
 
 
 def others(x: Any, axis: int) -> list[int]:
@@ -106,8 +113,8 @@ SAMPLES = [
     Sample("layer_norm", T(2, 130), T(130), T(130), ref=layer_norm),
     Sample("layer_norm", T(7), ref=layer_norm),
     Sample("rms_norm", T(3, 4, 5), T(5), ref=lambda x, w: F.rms_norm(x, w.shape, w, 1e-5)),
-    Sample("rms_norm", T(3, 4, 5), T(3, 5), axis=(0, -1), eps=1e-3, ref=rms_norm),
-    Sample("rms_norm", T(2, 130), ref=rms_norm),
+    Sample("rms_norm", T(3, 4, 5), T(3, 5), axis=(0, -1), eps=1e-3, ref=over_rows(rms)),
+    Sample("rms_norm", T(2, 130), ref=over_rows(rms)),
     Sample("layer_norm_dx", T(3, 4, 5), T(5), T(3, 4, 5), ref=layer_norm_dx),
     Sample("layer_norm_dx", T(3, 4, 5), T(4, 5), T(3, 4, 5), axis=(1, 2), ref=layer_norm_dx),
     Sample("layer_norm_dx", T(3, 4, 5), None, T(3, 4, 5), axis=1, ref=layer_norm_dx),
