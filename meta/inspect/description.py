@@ -112,7 +112,7 @@ def _returns_value(op: Op) -> bool:
 
 
 def declaration(op: Op) -> str | None:
-    """`file:line` where an operator is declared."""
+    """`file:line` of the row that declares an operator."""
     where = row(PACKAGE / "op/declare" / f"{op.family}.py", op.name, callees=("declare", "standard_"))
     return where or location_of_function(op.declare)
 

@@ -6,7 +6,8 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,51 +44,95 @@ def unwrapped(function: Any) -> Any:
 
 def row(path: Path, name: str, *, callees: tuple[str, ...] = ()) -> str | None:
     """The first place in a file of the package that registers `name`: as the first argument of a decorator or a call,
-    as a key of a table, or as a name in a list that a loop goes through, in this order; None if there is none.
+    as a key of a table, or as a name in a list that a loop goes through, in this order, and the name itself before a
+    pattern of names (f"conv{rank}d"); None if there is none.
 
-    callees: the functions whose first argument counts, by the beginnings of their names; all if empty."""
+    callees: the functions whose first argument counts, by the beginnings of their names, besides the calls that are
+        statements of the module; all if empty."""
     if not path.exists():
         return None
-    found: dict[int, int] = {}
-    for rank, pattern, callee, line in _named_places(path):
-        is_callee = rank or not callees or callee.startswith(callees)
-        if is_callee and re.fullmatch(pattern, name):
-            found.setdefault(rank, line)
-    return location(path, found[min(found)]) if found else None
+    places = [
+        place
+        for place in _named_places(path)
+        if re.fullmatch(place.pattern, name)
+        and (place.rank or not callees or place.is_statement or place.callee.startswith(callees))
+    ]
+    best = min(places, key=lambda place: (place.rank, -place.letters, place.line), default=None)
+    return location(path, best.line) if best else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A string that could name an operator.
+
+    rank: 0 for the first argument of a call, 1 for a key, 2 for an element of a tuple or list.
+    pattern: a regular expression of the names.  letters: how many characters it states.
+    callee: the name of the function that is called.  is_statement: whether the call is a statement of the module."""
+
+    rank: int
+    pattern: str
+    letters: int
+    line: int
+    callee: str = ""
+    is_statement: bool = False
 
 
 @cache
-def _named_places(path: Path) -> tuple[tuple[int, str, str, int], ...]:
-    """(rank, regular expression of the name, name of the called function, line) of every string that could name an
-    operator. Rank 0: first argument of a call, 1: key, 2: element of a tuple or list."""
+def _named_places(path: Path) -> tuple[_Place, ...]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return tuple(sorted(_places(tree), key=lambda place: place[3]))
+    return tuple(place for statement in tree.body for place in _places(statement))
 
 
-def _places(tree: ast.AST) -> Iterator[tuple[int, str, str, int]]:
-    for node in ast.walk(tree):
+def _places(statement: ast.stmt) -> Iterator[_Place]:
+    """The strings that could name an operator in a statement of a module."""
+    variables = _variables(statement)
+    called = statement.value if isinstance(statement, ast.Expr) else None
+    for node in ast.walk(statement):
+        names: list[tuple[int, ast.AST | None]] = []
         if isinstance(node, ast.Call) and node.args:
-            yield from _place(0, node.args[0], _callee(node.func))
+            names = [(0, node.args[0])]
         elif isinstance(node, ast.Dict):
-            for key in node.keys:
-                yield from _place(1, key)
+            names = [(1, key) for key in node.keys]
         elif isinstance(node, (ast.Tuple, ast.List)):
-            for element in node.elts:
-                yield from _place(2, element)
+            names = [(2, element) for element in node.elts]
+        callee = _callee(node.func) if isinstance(node, ast.Call) else ""
+        for rank, name in names:
+            pattern, letters = _pattern(name, variables)
+            if name is not None and letters:
+                yield _Place(rank, pattern, letters, getattr(name, "lineno", 0), callee, node is called)
+
+
+def _variables(statement: ast.stmt) -> dict[str, ast.expr]:
+    """The values that are assigned in a function: `name = f"conv{rank}d"`, `a, b = f"{name}", f"{name}_dx"`."""
+    out: dict[str, ast.expr] = {}
+    for node in ast.walk(statement) if isinstance(statement, ast.FunctionDef) else ():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            targets = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = value.elts if isinstance(value, ast.Tuple) else [value]
+            if len(targets) == len(values):
+                out |= {t.id: v for t, v in zip(targets, values, strict=True) if isinstance(t, ast.Name)}
+    return out
 
 
 def _callee(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _place(rank: int, node: ast.AST | None, callee: str = "") -> Iterator[tuple[int, str, str, int]]:
-    """The place of a string, or of an f-string with a pattern in place of each expression."""
+def _pattern(node: ast.AST | None, variables: Mapping[str, ast.expr]) -> tuple[str, int]:
+    """A regular expression of what a string can be, and how many characters it states; ("", 0) for what is no string.
+    An f-string has the patterns of its variables, and any letters in place of other expressions."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield rank, re.escape(node.value), callee, node.lineno
-    elif isinstance(node, ast.JoinedStr):
-        parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\w*" for p in node.values]
-        if any(part != r"\w*" for part in parts):
-            yield rank, "".join(parts), callee, node.lineno
+        return re.escape(node.value), len(node.value)
+    if isinstance(node, ast.FormattedValue):
+        pattern, letters = _pattern(node.value, variables)
+        return (pattern, letters) if letters else (r"\w*", 0)
+    if isinstance(node, ast.JoinedStr):
+        parts = [_pattern(part, variables) for part in node.values]
+        return "".join(pattern for pattern, _ in parts), sum(letters for _, letters in parts)
+    if isinstance(node, ast.Name) and node.id in variables:
+        return _pattern(variables[node.id], {k: v for k, v in variables.items() if k != node.id})
+    return "", 0
 
 
 def line_of_assignment(path: Path, name: str) -> str | None:

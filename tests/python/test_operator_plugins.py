@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import meta
+from meta import errors
+from meta.errors import TypeInferenceError
+from meta.op import plugins, registry
 
 _MODULE = """
 import meta
@@ -51,3 +58,59 @@ assert meta.relu(meta.ones((1,))).tolist() == [1.0]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("PluginWarning: [plugins] 'broken' (broken_operators) of broken 1.0") == 1
+
+
+_HELPERS = """
+import meta
+
+def rows_that_sum_to_one(x, axis):
+    return meta.softmax(x, axis=axis)
+"""
+
+
+def _install(site: Path, root: str) -> None:
+    """A package whose operators are in one module and other functions in another; `root` has a point in a package that
+    several distributions share."""
+    folder = site / root.replace(".", "/")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "helpers.py").write_text(_HELPERS)
+    (folder / "operators.py").write_text(_MODULE.replace("installed_", f"{root.rpartition('.')[2]}_"))
+    metadata = site / f"{root}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {root}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[meta.operators]\n{root} = {root}.operators\n")
+
+
+@pytest.fixture
+def _loads_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plugins are loaded again; what this one defines is removed."""
+    monkeypatch.setattr(plugins, "_started", set())
+    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setattr(errors, "_operator_modules", ())
+    before = {op.name for op in registry.all_ops()}
+    yield
+    for name in {op.name for op in registry.all_ops()} - before:
+        meta.unregister(name)
+
+
+@pytest.mark.usefixtures("_loads_anew")
+@pytest.mark.parametrize("root", ["whole_package", "shared_by_several.whole_part"])
+def test_the_whole_package_is_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
+    """An error in a helper module is located at the line that called it, with the package's own line beside it."""
+    _install(tmp_path, root)
+    monkeypatch.syspath_prepend(tmp_path)
+    helpers = import_module(f"{root}.helpers")
+
+    def location() -> tuple[str, tuple[str, str]]:
+        with pytest.raises(TypeInferenceError) as caught:
+            helpers.rows_that_sum_to_one(meta.ones((2,)), 3)
+        return caught.value.location, caught.value.within
+
+    own = f"{helpers.__file__}:5"
+    assert location() == (own, ("", ""))
+    plugins.load(plugins.OPERATORS)
+    where, within = location()
+    assert where == f"{__file__}:{location.__code__.co_firstlineno + 2}"
+    assert within == ("rows_that_sum_to_one", own)
+    assert errors._operator_modules[-1] == f"{root}."
