@@ -19,7 +19,7 @@ from meta.op.declare import _standard
 from meta.op.dispatch import implementations
 from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function
-from meta.op.registry import Op, get
+from meta.op.registry import Op, get, names
 from meta.schema._dsl import Arg
 from meta.template.arguments import arguments
 from meta.template.repository import Step, check_name
@@ -40,50 +40,52 @@ test = ["pytest>=8.3"]
 
 [project.entry-points."meta.operators"]
 {module} = "{module}"
-
-[tool.setuptools]
-packages = ["{module}"]
 """
 _TEST = '''"""{name} passes the generic checks: types, dialects, gradients of both orders, programs."""
 
-import {module}  # noqa: F401  # it defines the operator
+import {module}
 from meta.testing import T, opcheck
 
 
 def test_{name}() -> None:
-    report = opcheck("{name}", ({tensors},))
+    report = opcheck({module}.{name}, ({tensors},))
     assert "dialects" not in {{finding.check for finding in report.skipped}}
 '''
 
 
 def write_package(folder: Path, name: str, like: str) -> list[Step]:
-    """Write an installable package into `folder`, whose name is that of its module: a definition of operator `name`
-    with the schema, type function, gradient, TVM compute and NumPy implementation of operator `like`, and a test that
-    passes. Returns the lines to edit.
+    """Write an installable package into `folder`, whose name is that of its module: a definition of operator
+    `module::name` with the schema, type function, gradient, TVM compute and NumPy implementation of operator `like`,
+    and a test that passes. Returns the lines to edit.
 
-    Raises RegistryError for an invalid or existing name or a folder that exists, NotSupportedError where a part of
-    `like` cannot be copied out of its file; nothing is written then."""
+    Raises RegistryError for an invalid name or a folder that exists, NotSupportedError where a part of `like` cannot be
+    copied out of its file; nothing is written then."""
     check_name(name)
     module = folder.resolve().name.replace("-", "_")
     if folder.exists():
         raise RegistryError("op new", f"{folder} exists already", "a new folder")
-    if not module.isidentifier() or find_spec(module) is not None:
-        problem = (
-            f"{folder.name!r} is no name for a module" if not module.isidentifier() else f"{module!r} is installed"
-        )
+    if not module.isidentifier():
+        problem = f"{folder.name!r} is no name for a module"
+    elif module in names():
+        problem = f"{module!r} is the name of an operator, which no namespace can have"
+    else:
+        problem = f"{module!r} is installed" if find_spec(module) is not None else ""
+    if problem:
         raise RegistryError("op new", problem, "the name of a new module", "choose another folder")
     op = get(like)
     _check_supported(op)
     gradient_imports, gradient_definitions, entry = _gradient(op)
+    # A folder of sources beside the tests: Python prefers an installed module to the project's folder of the same name.
+    sources = f"src/{module}"
     files = {
-        f"{module}/__init__.py": _definition(op, name, module, entry),
-        f"{module}/compute.py": _compute(op, name),
-        f"{module}/reference.py": _reference(op, name),
+        f"{sources}/__init__.py": _definition(op, name, module, entry),
+        f"{sources}/compute.py": _compute(op, name),
+        f"{sources}/reference.py": _reference(op, name),
         f"tests/test_{name}.py": _test(op, name, module),
         "pyproject.toml": _PROJECT.format(module=module, distribution=module.replace("_", "-")),
     }
     if gradient_definitions:
-        files[f"{module}/gradient.py"] = _module(f"Gradient of {name}.", gradient_imports, gradient_definitions)
+        files[f"{sources}/gradient.py"] = _module(f"Gradient of {name}.", gradient_imports, gradient_definitions)
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
@@ -206,7 +208,7 @@ def _definition(op: Op, name: str, module: str, entry: str) -> str:
     args = "".join(f"    {_argument(op, arg)},\n" for arg in op.schema.args)
     schema = f'SCHEMA = Schema(\n    "{name}",\n{args})'
     definition = (
-        f'@meta.define(\n    "{name}",\n    SCHEMA,\n    gradient={entry},\n    tvm=compute.{name},\n'
+        f'@meta.define(\n    "{module}::{name}",\n    SCHEMA,\n    gradient={entry},\n    tvm=compute.{name},\n'
         f"    reference=reference.{name},\n{shown})\n{function}"
     )
     parts = ["compute", "reference", *(["gradient"] if "gradient." in entry else [])]

@@ -31,6 +31,8 @@ def add_operator(name: str, like: str) -> list[Step]:
     Raises RegistryError for an invalid or existing name, NotSupportedError where a part of `like` cannot be copied or
     the sources are not a checkout; nothing is written then."""
     check_name(name)
+    if name in dir(meta):
+        raise RegistryError("op new", f"meta.{name} exists already", "a new name")
     other = get(like)
     if not (CHECKOUT / "tests/python/op/samples").is_dir():
         raise NotSupportedError(name, "the package is installed without its repository", remedy="use --package DIR")
@@ -50,11 +52,9 @@ def add_operator(name: str, like: str) -> list[Step]:
 
 
 def check_name(name: str) -> None:
-    """Raise RegistryError unless `name` is free and a name of an operator."""
+    """Raise RegistryError unless an operator can be called `name`."""
     if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
         raise RegistryError("op new", f"an operator cannot be called {name!r}", "a name as Python's, such as 'my_relu'")
-    if name in dir(meta):
-        raise RegistryError("op new", f"meta.{name} exists already", "a new name")
 
 
 def _files(op: Op) -> Mapping[Path, tuple[tuple[str, ...], str]]:
