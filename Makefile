@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip install -qq --disable-pip-version-check
 # Where check-wheel installs the wheel with its hard requirements only: an environment without torch.
 BARE := build/bare
-TORCH_FREE_TESTS := $(addprefix tests/python/,test_distribution.py test_without_torch.py)
+TORCH_FREE_TESTS := $(addprefix tests/python/,test_distribution.py test_operator_package.py test_without_torch.py)
 # One thread a process, so that timings compare kernels and not thread pools (tests/conftest.py does the same for tests).
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM_THREADS=1
 
@@ -78,13 +78,13 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	$(BIN)/python -m pytest tests/docs $(TEST_ARGS)
 
-# The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, and what
-# does not need torch works where torch is not installed.
+# The wheel as a user gets it, away from the source tree: it imports, its command runs, its data came along, a package of
+# operators installs beside it and runs, and what does not need torch works where torch is not installed.
 check-wheel: | $(BIN)/python
 	rm -rf build dist
 	$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-deps --wheel-dir dist .
 	$(BIN)/python -m venv $(BARE)
-	$(BARE)/bin/python $(INSTALL) dist/*.whl pytest pytest-timeout
+	$(BARE)/bin/python $(INSTALL) dist/*.whl pytest pytest-timeout "setuptools>=77.0.3"
 	$(BARE)/bin/python -m pip check
 	! $(BARE)/bin/python -c 'import torch' 2>/dev/null
 	cp -r tests pyproject.toml $(BARE)
