@@ -1,0 +1,42 @@
+"""docs/semantics.md lists the environment variables that the package reads."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/semantics.md").read_text(encoding="utf-8")
+LISTED = set(re.findall(r"^\| `([A-Z][A-Z0-9_]+)` \|", PAGE, re.M))
+
+
+def variables(source: str) -> Iterator[str]:
+    """The names that `os.environ` and `os.getenv` are asked for, and every name that begins with META_."""
+    for node in ast.walk(ast.parse(source)):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Call) and re.search(r"\b(environ\.\w+|getenv)$", ast.unparse(node.func)):
+            asked = node.args[:1]
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
+            asked = [node.slice]
+        elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]).endswith("environ"):
+            asked = [node.left]
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"META_[A-Z0-9_]+", str(node.value)):
+            asked = [node]
+        yield from (str(each.value) for each in asked if isinstance(each, ast.Constant))
+
+
+READ = {name for path in ROOT.glob("meta/**/*.py") for name in variables(path.read_text(encoding="utf-8"))}
+
+
+def test_every_variable_is_listed() -> None:
+    assert "META_CACHE_DIR" in READ
+    assert READ - LISTED == set()
+
+
+def test_listed_variables_of_the_package_are_read() -> None:
+    assert {name for name in LISTED if name.startswith("META_")} - READ == set()
+
+
+def test_every_way_of_reading_is_found() -> None:
+    source = "environ.get('A', '')\nos.environ['B']\nos.getenv('C')\n'D' in os.environ\nNAME = 'META_E'\nx.get('F')\n"
+    assert set(variables(source)) == {"A", "B", "C", "D", "META_E"}
