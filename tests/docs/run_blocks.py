@@ -1,9 +1,14 @@
-"""Run the Python in a Markdown file: `python run_blocks.py FILE`.
+"""Run the code in a Markdown file: `python run_blocks.py FILE`.
 
 Blocks fenced as `python` are executed, blocks fenced as `pycon` are replayed and their output compared (`...` stands
 for any text), all in order and in one namespace, as a reader would who types them in. Code runs under the name and the
-lines of the Markdown file, so tracebacks and meta's own `file:line` name the page. The exit status is 1 when output
-differs; an exception in a `python` block is not caught.
+lines of the Markdown file, so tracebacks and meta's own `file:line` name the page.
+
+A block of any language with `file=PATH` after it becomes that file below the working directory. The lines of a block
+fenced as `console` that begin with `$ ` are run by the shell, and their output (both streams) is compared as above; a
+last line `[exit status N]` is expected of commands that fail.
+
+The exit status is 1 when output differs; an exception in a `python` block is not caught.
 """
 
 import contextlib
@@ -11,22 +16,26 @@ import doctest
 import io
 import linecache
 import re
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)[^\n`]*\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.M | re.S)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)(?: +file=(?P<file>\S+))?[^\n`]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
+    re.M | re.S,
+)
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def blocks(text: str) -> Iterator[tuple[str, str, int]]:
-    """(language, code without the fence's indentation, lines before the code) of every fenced block, in order."""
+def blocks(text: str) -> Iterator[tuple[str, str, int, str]]:
+    """(language, code without the fence's indentation, lines before the code, file or "") of every block, in order."""
     for match in _FENCE.finditer(text):
         indent = len(match["indent"])
         body = "".join(line[indent:] if line.strip() else "\n" for line in match["body"].splitlines(keepends=True))
-        yield match["language"], body, text.count("\n", 0, match.start("body"))
+        yield match["language"], body, text.count("\n", 0, match.start("body")), match["file"] or ""
 
 
 def run(path: Path) -> int:
@@ -35,12 +44,18 @@ def run(path: Path) -> int:
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     namespace: dict[str, Any] = {"__name__": "__main__"}
     failures = 0
-    for language, body, line in blocks(text):
-        if language == "python":
+    for language, body, line, file in blocks(text):
+        if file:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            Path(file).write_text(body, encoding="utf-8")
+        elif language == "python":
             exec(_code(body, path, line, "exec"), namespace)
         elif language == "pycon":
             for example in doctest.DocTestParser().get_examples(body, str(path)):
                 failures += not _replay(example, path, line + example.lineno, namespace)
+        elif language == "console":
+            for example in _commands(body):
+                failures += not _run_command(example, path, line + example.lineno)
     return failures
 
 
@@ -61,13 +76,33 @@ def _replay(example: doctest.Example, path: Path, line: int, namespace: dict[str
                 return False
             print("".join(traceback.format_exception_only(error)), end="")
             wanted = example.exc_msg
-    checker = doctest.OutputChecker()
-    if checker.check_output(wanted, printed.getvalue(), _OPTIONS):
-        return True
-    shown = doctest.Example(example.source, wanted)
-    print(
-        f"{path}:{line + 1}: {example.source}", checker.output_difference(shown, printed.getvalue(), _OPTIONS), sep=""
+    return _compare(example.source, wanted, printed.getvalue(), path, line)
+
+
+def _commands(body: str) -> Iterator[doctest.Example]:
+    """The commands of a `console` block, each with the output that the page shows."""
+    lines = body.splitlines(keepends=True)
+    starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield doctest.Example(lines[start][2:], "".join(lines[start + 1 : end]), lineno=start)
+
+
+def _run_command(example: doctest.Example, path: Path, line: int) -> bool:
+    """Run a command; whether it printed what the page says, and ended with the exit status that the page says."""
+    done = subprocess.run(
+        example.source, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
+    status = f"[exit status {done.returncode}]\n" if done.returncode else ""
+    return _compare(example.source, example.want, done.stdout + status, path, line)
+
+
+def _compare(source: str, wanted: str, printed: str, path: Path, line: int) -> bool:
+    """Whether an example printed what the page says. If not, print the difference."""
+    checker = doctest.OutputChecker()
+    if checker.check_output(wanted, printed, _OPTIONS):
+        return True
+    difference = checker.output_difference(doctest.Example(source, wanted), printed, _OPTIONS)
+    print(f"{path}:{line + 1}: {source}", difference, sep="")
     return False
 
 

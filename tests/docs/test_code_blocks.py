@@ -1,24 +1,27 @@
 """The code in README.md and docs/ runs, and the commands mentioned there exist."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import sandbox
+
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_blocks.py")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
-RUNNABLE = [page for page in PAGES if re.search(r"^ *```py", page.read_text(encoding="utf-8"), re.M)]
+RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read_text(encoding="utf-8"), re.M)]
 
 
 def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests."""
-    command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests, in an
+    environment of its own, so that packages it installs do not either."""
+    python = sandbox.make(directory / ".venv")
+    command = [str(python), "-W", "error", str(RUNNER), str(page)]
+    return subprocess.run(
+        command, cwd=directory, env=sandbox.environment(python), capture_output=True, text=True, check=False
+    )
 
 
 def name(page: Path) -> str:
@@ -59,6 +62,12 @@ def test_links_to_files_resolve(page: Path) -> None:
         ("```python\nassert 1 + 1 == 3\n```\n", False),
         ("```python\nimport warnings\nwarnings.warn('loud')\n```\n", False),
         ("```sh\nexit 1\n```\n", True),
+        ("```toml file=folder/a.toml\nx = 1\n```\n```console\n$ cat folder/a.toml\nx = 1\n```\n", True),
+        ("```python file=a.py\nassert False\n```\n", True),
+        ("```console\n$ echo left right\nleft ...\n$ echo left\nleft\n```\n", True),
+        ("```console\n$ echo left\nright\n```\n", False),
+        ("```console\n$ echo left >&2; exit 3\nleft\n[exit status 3]\n```\n", True),
+        ("```console\n$ echo left; exit 3\nleft\n```\n", False),
     ],
 )
 def test_runner(text: str, succeeds: bool, tmp_path: Path) -> None:
