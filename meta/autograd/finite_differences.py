@@ -44,7 +44,9 @@ def gradgradcheck(
     with enable_grad():
         ys = _floating(fn(*[_leaf(x) if x.requires_grad else x for x in xs]))
     flows = [i for i, y in enumerate(ys) if y.requires_grad]
-    dys = [_leaf(array(d)) for d in _directions([ys[i] for i in flows])]
+    dys = [
+        _leaf(array(d, device=ys[i].device)) for i, d in zip(flows, _directions([ys[i] for i in flows]), strict=True)
+    ]
 
     def gradient(*args: NDArray) -> tuple[NDArray, ...]:
         moved, dys = args[: len(xs)], args[len(xs) :]
@@ -70,7 +72,7 @@ def _check(
     tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
     found: Sequence[NDArray | None] = (None,) * len(checked)
     if tracked:  # else the results are constants, and so say the differences if that is right
-        seeds = [array(dy) for _, dy in tracked]
+        seeds = [array(dy, device=y.device) for y, dy in tracked]
         found = grad([y for y, _ in tracked], [fresh[i] for i in checked], seeds, allow_unused=True)
     for i, gradient in zip(checked, found, strict=True):
         numeric = _numeric(fn, xs, i, dys, eps)
@@ -132,7 +134,7 @@ def _moved(base: Host, place: tuple[int, ...], step: float) -> Host:
 
 
 def _project(fn: Fn, xs: Sequence[NDArray], index: int, value: Host, dys: Sequence[Host]) -> float:
-    args = [array(value) if i == index else x.detach() for i, x in enumerate(xs)]
+    args = [array(value, device=x.device) if i == index else x.detach() for i, x in enumerate(xs)]
     with no_grad():
         ys = _floating(fn(*args))
     return float(sum((y.detach().numpy() * dy).sum() for y, dy in zip(ys, dys, strict=True)))

@@ -164,8 +164,12 @@ def _rank(i: Implementation, ordered: list[Implementation]) -> str:
     return f"registered before {', '.join(d.name for d in equal)}" if equal else ""
 
 
+_COPIES = frozenset({"device_copy"})
+"""Operators that move data and compute nothing: `with_dialect` does not restrict them."""
+
+
 def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
-    if modes.dialects is None:
+    if modes.dialects is None or i.op in _COPIES:
         if in_program and i.eager_only:
             return "for eager calls only: programs fuse the kernel of another dialect"
         return f"plevel {i.plevel}: by name only" if i.plevel <= 0 else None

@@ -17,7 +17,7 @@ from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, flat_results
 from meta.testing.derivatives import gradient_inputs, pure_function
 from meta.testing.generic import to_float64
-from meta.testing.operator_checks import Case, Skip, compare_results
+from meta.testing.operator_case import Case, Skip, compare_results
 from meta.testing.programs import program_gradients, trace_call
 
 MAX_ELEMENTS = 1000

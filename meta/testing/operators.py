@@ -13,7 +13,7 @@ from meta.testing import operator_checks as checks
 from meta.testing import operator_gradients as gradients
 from meta.testing.arrays import to_numpy
 from meta.testing.call import Call, is_array
-from meta.testing.operator_checks import Case, Skip
+from meta.testing.operator_case import Case, Skip
 from meta.testing.report import Finding, OpCheckError, OpCheckReport
 from meta.testing.samples import Sample, T
 

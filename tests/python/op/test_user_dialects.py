@@ -374,3 +374,12 @@ def test_commands_know_the_dialect(mine: Any, capsys: pytest.CaptureFixture[str]
     assert re.search(
         rf"mine, plevel 20, for cpu\s+\S*test_user_dialects.py:{sevens.__code__.co_firstlineno}\n", described
     )
+
+
+def test_copies_between_devices_are_not_restricted(mine: Any) -> None:
+    """A program's dialect cannot be asked to copy: `x.to(...)` works inside `with_dialect`."""
+    mine.implement("tanh", sevens)
+    with meta.with_dialect("mine"):
+        assert meta.device_copy(array(2), "cpu").tolist() == array(2).tolist()
+        with pytest.raises(DispatchError, match="not among with_dialect"):
+            meta.exp(array(2))
