@@ -1,4 +1,4 @@
-"""The command line: `python -m meta demo | env | op | ops | explain | relay`."""
+"""The command line: `python -m meta codegen | demo | env | op | ops | explain | relay`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import import_module
 from meta.errors import MetaError, NotSupportedError, install_hint
 
 COMMANDS = {
+    "codegen": "write a module with typed functions of a package's operators, for editors and type checkers",
     "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
     "env": "print versions, devices and dialects, and why a device or dialect is off",
     "op": "print every part of an operator with file and line, or write the parts of a new one",

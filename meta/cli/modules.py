@@ -1,4 +1,4 @@
-"""The option `--import`: modules that define operators."""
+"""Modules that define operators: the option `--import`, and which operators a package declares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ import sys
 from importlib import import_module
 
 from meta.errors import ArgumentError
+from meta.op.registry import Op
+
+
+def declared_in(op: Op, package: str) -> bool:
+    """Whether a module of a package declares the operator."""
+    return is_within(op.declare.__module__, package)
+
+
+def is_within(module: str, package: str) -> bool:
+    """Whether a module is the package, or inside it."""
+    return module == package or module.startswith(f"{package}.")
 
 
 def add_import_option(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 
-from meta.cli.modules import add_import_option, import_modules
+from meta.cli.modules import add_import_option, declared_in, import_modules
 from meta.cli.text import table, wrapped
 from meta.errors import ArgumentError, did_you_mean
 from meta.inspect.checklist import PARTS, Part, checklist
@@ -77,8 +77,7 @@ def _selected(only: Sequence[str], pattern: str | None) -> list[Op]:
 
 
 def _matches(op: Op, name: str) -> bool:
-    package = op.declare.__module__
-    return fnmatchcase(op.name, name) or name == op.family or package == name or package.startswith(f"{name}.")
+    return fnmatchcase(op.name, name) or name == op.family or declared_in(op, name)
 
 
 def _list(ops: Sequence[Op]) -> str:

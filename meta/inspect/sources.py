@@ -20,10 +20,14 @@ CHECKOUT = PACKAGE.parent
 
 def location(path: Path | str, line: int) -> str:
     """`path:line`, relative to the working directory for files below it."""
+    return f"{shown(path)}:{line}"
+
+
+def shown(path: Path | str) -> Path:
+    """A path relative to the working directory, if it is below that."""
     path = Path(path)
     here = Path.cwd()
-    shown = path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
-    return f"{shown}:{line}"
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
 
 
 def location_of_function(function: Any) -> str | None:

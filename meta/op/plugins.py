@@ -12,10 +12,10 @@ are located at the line that called it, as those inside of meta are.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from threading import RLock
 
 from meta.errors import add_operator_module
@@ -58,10 +58,10 @@ def load(group: str) -> tuple[Plugin, ...]:
         if group in _started:
             return _loaded.get(group, ())
         _started.add(group)
-        return _loaded.setdefault(group, tuple(map(_load, _entry_points(group))))
+        return _loaded.setdefault(group, tuple(map(_load, points(group))))
 
 
-def _entry_points(group: str) -> list[EntryPoint]:
+def points(group: str) -> list[EntryPoint]:
     """The entry points of a group, by package and name."""
     return sorted(entry_points(group=group), key=lambda point: (_package(point), point.name))
 
@@ -88,13 +88,13 @@ def _load(point: EntryPoint) -> Plugin:
             stacklevel=2,
         )
         return Plugin(point.group, point.name, point.value, plugin.package, failure)
-    add_operator_module(_root(point.module))
+    add_operator_module(root(point.module))
     return plugin
 
 
-def _root(module: str) -> str:
+def root(module: str) -> str:
     """The package that a plugin's module is in, all of which is library code: the outermost one that is not shared by
     several distributions (a namespace package, which has no file)."""
     parts = module.split(".")
     names = [".".join(parts[: i + 1]) for i in range(len(parts))]
-    return next((name for name in names if getattr(sys.modules.get(name), "__file__", None)), module)
+    return next((name for name in names if getattr(find_spec(name), "origin", None)), module)
