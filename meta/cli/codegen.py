@@ -44,9 +44,7 @@ def run(options: argparse.Namespace) -> int:
     without operators."""
     package = _importable(options.package)
     folder = _folder(package)
-    if options.output is None and folder is None:
-        raise ArgumentError("codegen", f"'{package}' is one module", "a package, or --output FILE")
-    path: Path = options.output or folder / FILE
+    path = _output(package, folder, options.output)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     if before and MARK not in before:
         problem = f"{shown(path)} exists and was not generated"
@@ -69,6 +67,15 @@ def run(options: argparse.Namespace) -> int:
             f"create an empty {shown(folder / 'py.typed')} and add it to the package's data"
         )
     return 0
+
+
+def _output(package: str, folder: Path | None, given: Path | None) -> Path:
+    """The file to write. Raises ArgumentError for a single module without `--output`."""
+    if given is not None:
+        return given
+    if folder is None:
+        raise ArgumentError("codegen", f"'{package}' is one module", "a package, or --output FILE")
+    return folder / FILE
 
 
 def _compare(path: Path, before: str, text: str) -> int:
