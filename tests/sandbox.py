@@ -30,7 +30,7 @@ def environment(python: Path) -> dict[str, str]:
     """The variables of commands in the environment: its commands come first, and pip builds from what is installed."""
     path = os.pathsep.join((str(python.parent), os.environ.get("PATH", "")))
     pip = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return {**os.environ, **pip, "PATH": path, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **pip, "COLUMNS": "120", "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
 def install(python: Path, package: Path) -> None:

@@ -1,4 +1,6 @@
-"""`python -m meta ops`: the operators by family, or which parts each one has and which are missing."""
+"""`python -m meta ops`: the operators by family, or which parts each one has and which are missing.
+
+Those of installed packages (entry points of meta.operators) and of `--import` are among them."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from meta.errors import ArgumentError, did_you_mean
 from meta.inspect.checklist import PARTS, Part, checklist
 from meta.inspect.description import describe
 from meta.ir.pattern import PATTERNS
+from meta.op import plugins
 from meta.op.registry import Op, all_ops
 
 Checked = Mapping[str, Mapping[str, Part]]
@@ -41,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises ArgumentError for an unknown part, and for an `--only` that no operator matches."""
     modules = import_modules(options.modules)
+    plugins.load(plugins.OPERATORS)
     ops = _selected(options.only, options.pattern)
     if not (options.parts or options.json or options.missing):
         print(_list(ops))

@@ -78,8 +78,9 @@ def test_formulas_name_operators_of_a_namespace() -> None:
     assert meta.vm.compile(step)(x).tolist() == [3.0, 3.0]
     with pytest.raises(
         RegistryError, match=r"in 'one_package::scale_dy\(dy\)': .*did you mean 'one_package::scale_dx'"
-    ):
+    ) as caught:
         define("one_package::other", gradient={"x": "one_package::scale_dy(dy)"})
+    assert str(caught.value).count("(at ") == 1
 
 
 def test_ir_text_prints_and_parses_the_name() -> None:

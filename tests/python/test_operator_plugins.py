@@ -114,3 +114,14 @@ def test_the_whole_package_is_a_library(tmp_path: Path, monkeypatch: pytest.Monk
     assert where == f"{__file__}:{location.__code__.co_firstlineno + 2}"
     assert within == ("rows_that_sum_to_one", own)
     assert errors._operator_modules[-1] == f"{root}."
+
+
+def test_the_list_of_operators_has_those_of_plugins(site: Path) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(site)!r})
+from meta.cli import main
+assert main(["ops", "--only", "working_operators", "--only", "installed_package::*"]) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "user: installed_double, installed_package::double\n", done.stderr

@@ -255,7 +255,7 @@ class _Compiler:
         try:
             callee = get(name)
         except RegistryError as error:
-            raise self.fail(str(error)) from None
+            raise self.fail(error.summary) from None
         self._check_call(callee, [k for _, k in args], {k: v[1] for k, v in keywords.items()})
         return f"{callee.path}({listed})", "tensor"
 
