@@ -181,11 +181,21 @@ def cpu_conditions() -> Iterator[Condition]:
                      _max(8192, 31, axis=1)))  # fmt: skip
     yield Condition("rows: long sums in 4 registers", rows, "_LONG_ROW_VECTORS", NEVER,
                     (_sum(16, 1024, axis=1), _sum(16, 4096, axis=1), _softmax(256, 1024)))  # fmt: skip
-    for registers, width in ((4, 64), (2, 32), (1, 16)):
-        others = tuple(n for n in rows._COLUMN_REGISTERS if n != registers)
-        yield Condition(f"rows: column tiles of {registers} registers", rows, "_COLUMN_REGISTERS", others,
-                        (_sum(1024, 3 * width, axis=0), _max_pool(4, 16, 2 * width, 2 * width),
-                         _convolution(2, 4, width, width)))  # fmt: skip
+    yield Condition("rows: unrolled windows", rows, "_UNROLLED_STEPS", 0,
+                    (_matmul(11, 3, 1024), _max_pool(4, 16, 128, 128), _max_pool(4, 16, 64, 64, kernel=3, stride=1),
+                     _max_pool(1, 64, 112, 112, kernel=3, padding=1), _convolution(1, 1, 100, 100)))  # fmt: skip
+    yield Condition("rows: unrolled windows at most", rows, "_UNROLLED_STEPS", NEVER,
+                    (_max_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3), _sum(64, 1024, axis=0)))  # fmt: skip
+    yield Condition("rows: tiles of overlapping windows", rows, "_TILED_STEPS", 0,
+                    (_convolution(2, 4, 32, 32), _convolution(1, 3, 28, 28, to=7), _convolution(2, 4, 64, 64),
+                     _convolution(2, 1, 64, 64, kernel=5), _convolution(1, 2, 60, 60),
+                     _max_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3)))  # fmt: skip
+    yield Condition("rows: tiles of overlapping windows at most", rows, "_TILED_STEPS", NEVER,
+                    (_convolution(1, 7, 28, 28), _convolution(1, 10, 28, 28)))  # fmt: skip
+    yield Condition("rows: no tiles of 3 registers", rows, "_TILE_REGISTERS", (4, 3, 2, 1),
+                    (_convolution(1, 4, 48, 48), _convolution(1, 4, 96, 96)))  # fmt: skip
+    yield Condition("rows: columns of a thread at most", rows, "_PART_COLUMNS", 64,
+                    (_sum(1024, 1024, axis=0), _max(1024, 1008, axis=0), _sum(4096, 512, axis=0)))  # fmt: skip
     yield Condition("elementwise: tail of long loops", elementwise, "_MIN_TAIL_VECTORS", NEVER,
                     (_unary("exp", 100003), _unary("exp", 10007, dtype="bfloat16"),
                      _unary("log", 10007, dtype="float64"), _softmax(256, 1001)))  # fmt: skip

@@ -283,6 +283,20 @@ def test_only_large_static_work_is_parallel(name: str) -> None:
     assert "T.parallel(" not in _scheduled(name, ("m", "n"))
 
 
+def test_loops_over_one_element_are_not_parallel() -> None:
+    """Threads divide the first loop of several elements: channels of one image, columns of one result row."""
+    x = tvm.te.placeholder((1, 64, 128, 128), "float32", "x")
+    k = tvm.te.reduce_axis((0, 7), "k")
+    image = tvm.te.compute((1, 64, 128, 122), lambda n, c, h, w: tvm.te.sum(x[n, c, h, w + k], k), "image")
+    rows = tvm.te.placeholder((1024, 1024), "float32", "rows")
+    r = tvm.te.reduce_axis((0, 1024), "r")
+    columns = tvm.te.compute((1, 1024), lambda i, j: tvm.te.sum(rows[r, j], r), "columns")
+    for source, result, extent in ((x, image, 64 * 128), (rows, columns, 2)):
+        func = tvm.create_prim_func([source, result])
+        text = str(patterns.schedule(func, "reduce", targets.target("cpu")).script())
+        assert f"T.parallel({extent})" in text
+
+
 @pytest.mark.parametrize(("columns", "vectors"), [(56, None), (28, 16), (14, 8), (8, 8)])
 def test_rows_are_not_fused_with_outer_loops(columns: int, vectors: int | None) -> None:
     """Fused loops would compute indices by divisions, element by element. Short rows get vectors, because LLVM unrolls

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from benchmarks.schedules import Condition, cpu_conditions, gpu_conditions, scheduled_function
+from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
+from meta.testing.arrays import to_torch
+from meta.testing.generic import make_call
 
 LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
 
@@ -24,6 +30,22 @@ def check_calls_reach(condition: Condition, device: str) -> None:
 @pytest.mark.parametrize("condition", [c for c in cpu_conditions() if c.attribute], ids=lambda c: c.name)
 def test_calls_on_the_cpu(condition: Condition) -> None:
     check_calls_reach(condition, "cpu")
+
+
+@pytest.mark.parametrize(
+    "condition", [c for c in cpu_conditions() if c.name.startswith("rows: ") and c.attribute], ids=lambda c: c.name
+)
+def test_results_of_reductions_on_the_cpu(condition: Condition) -> None:
+    """The kernels of static sizes, which eager calls do not reach, agree with torch."""
+    for sample in condition.calls:
+        function, (out,) = scheduled_function(sample, "cpu", symbolic=False)
+        result = allocation.empty(out.shape, out.dtype, out.device)
+        call = make_call(sample)
+        run = library.compile_functions({"kernel": function}, targets.target("cpu"))["kernel"]
+        run(*(a._data for a in call.to_meta("cpu").arrays()), result)
+        expected = call.map(to_torch).apply(sample.ref)  # pyright: ignore[reportArgumentType]
+        actual = torch.from_numpy(np.from_dlpack(result).copy())
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("condition", list(gpu_conditions()), ids=lambda c: c.name)
