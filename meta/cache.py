@@ -5,6 +5,21 @@ first so that a shared library loads directly from the cache (loaders ignore byt
 written under a temporary name and renamed, so readers need no lock. Truncated, altered or renamed files and files of
 other users are removed, not used. The cache never evaluates its contents.
 
+**Trust.** Entries are loaded as code, so whoever can write them can run code as this user. The directory, every
+directory above it and every entry must therefore be private: owned by this user or root, and writable by nobody else
+(`meta.folders` checks it whenever the directory is opened). Otherwise the cache is off. The checksum finds damage, not
+malice: entries have no signature, because whoever can write into a private directory can also read the key or replace
+this package. A directory from elsewhere (an archive, an image) is to be trusted like a program from there.
+
+**Failures.** No failure of the cache stops the work: `get` misses and `put` returns None, kernels are compiled in
+memory, and one CacheWarning a process says why (`python -m meta env` too).
+
+**The bound.** The length of the file `blocks` is the sum of the sizes of the entries, in blocks of 4 KiB: each `put`
+appends that many bytes, which is atomic, and only when the sum exceeds the bound is the directory listed, the least
+recently used entries deleted and the length set to what remains. The cost of a `put` does not depend on the number of
+entries. Replaced and removed entries count until then, so the sum is rarely too small: by what other processes write in
+the moment between listing and setting the length.
+
 Environment: `META_CACHE_DIR` names the directory (default: meta-tvm in the user's cache folder, `~/.cache` on Linux).
 `META_CACHE=0` disables the cache, `META_CACHE_SIZE` bounds it in MiB (default 1024).
 """
@@ -15,12 +30,18 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
+import secrets
+import shutil
+import socket
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
+
+from meta.folders import Folder, UntrustedError, opened
 
 _MAGIC: Final = b"meta-cache-1\n\0\0\0"
 _DIGEST: Final = hashlib.sha256().digest_size
@@ -29,16 +50,35 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _TOUCH_AFTER: Final = 3600.0  # seconds; a finer order of last use would cost a system call on every hit
 _ORPHAN_AFTER: Final = 3600.0  # seconds; older than this, a file being written belongs to a process that died
 _KEEP: Final = 0.8  # fraction of the bound that an eviction keeps, so that not every write evicts
+_BLOCK: Final = 4096  # bytes; what a small file takes on most file systems
+_COUNTER: Final = "blocks"
+_WORKSPACES: Final = "work"
+_TEMPORARY: Final = ".tmp-"
+_DEFAULT_MEBIBYTES: Final = 1024
+
+
+class CacheWarning(UserWarning):
+    """The on-disk cache is off, in whole or in part; the text says why."""
 
 
 def default_directory() -> Path:
-    """The cache directory by the environment."""
+    """The cache directory by the environment.
+
+    Raises:
+        OSError: there is no such home directory.
+    """
     directory = os.environ.get("META_CACHE_DIR")
     if directory:
-        return Path(directory).expanduser()
+        try:
+            return Path(directory).expanduser()
+        except RuntimeError as error:
+            raise FileNotFoundError(f"META_CACHE_DIR={directory!r} names no home directory") from error
     from platformdirs import user_cache_path
 
-    return user_cache_path("meta-tvm", appauthor=False)
+    path = user_cache_path("meta-tvm", appauthor=False)
+    if not path.is_absolute():
+        raise FileNotFoundError("this user has no home directory")
+    return path
 
 
 def enabled() -> bool:
@@ -47,18 +87,24 @@ def enabled() -> bool:
 
 
 def default_max_bytes() -> int:
-    """The bound on the size of the cache in bytes; invalid values of `META_CACHE_SIZE` are ignored."""
+    """The bound on the size of the cache in bytes. An invalid `META_CACHE_SIZE` is ignored, with a CacheWarning."""
     text = os.environ.get("META_CACHE_SIZE", "").strip()
-    mebibytes = int(text) if text.isdecimal() and int(text) > 0 else 1024
-    return mebibytes << 20
+    if not text:
+        return _DEFAULT_MEBIBYTES << 20
+    if not text.isdecimal() or len(text) > 12 or int(text) == 0:
+        value = text if len(text) <= 20 else text[:17] + "..."
+        problem = f"META_CACHE_SIZE={value!r} is not a number of MiB from 1 to 999999999999"
+        _warn(problem, f"{problem}; {_DEFAULT_MEBIBYTES} is used")
+        return _DEFAULT_MEBIBYTES << 20
+    return int(text) << 20
 
 
 @dataclass(frozen=True, slots=True)
 class DiskCache:
     """A directory of entries named `<key><suffix>`; beyond `max_bytes` the least recently used are evicted.
 
-    If the file system fails (no space, no permission, a read-only directory), `get` misses and `put` returns None, so
-    that the work continues without a cache.
+    If the file system fails (no space, no permission, a read-only directory), or others can change the directory, `get`
+    misses and `put` returns None, so that the work continues without a cache; the first failure warns.
     """
 
     directory: Path
@@ -78,12 +124,24 @@ class DiskCache:
 
     def get(self, key: str, suffix: str = "") -> Path | None:
         """The path of a verified entry, or None. A bad entry is removed."""
-        path = self.path(key, suffix)
-        return path if self._read_verified(path) is not None else None
+        with self.library(key, suffix) as library:
+            return None if library is None else self.path(key, suffix)
 
     def read(self, key: str, suffix: str = "") -> bytes | None:
         """The payload of a verified entry, or None. A bad entry is removed."""
-        return self._read_verified(self.path(key, suffix))
+        path = self.path(key, suffix)
+        with self._bucket(path) as bucket:
+            return None if bucket is None else _read_verified(bucket, path.name)
+
+    @contextlib.contextmanager
+    def library(self, key: str, suffix: str) -> Generator[str | None, None, None]:
+        """The path by which a loader opens a verified entry, for as long as the context lasts; None if there is none.
+
+        On Linux it leads through the descriptor of the checked directory."""
+        path = self.path(key, suffix)
+        with self._bucket(path) as bucket:
+            verified = bucket is not None and _read_verified(bucket, path.name) is not None
+            yield bucket.library(path.name) if bucket is not None and verified else None
 
     def put(self, key: str, payload: bytes, suffix: str = "") -> Path | None:
         """Store `payload`, replacing an existing entry; returns its path, or None if storing failed."""
@@ -91,76 +149,233 @@ class DiskCache:
         name = hashlib.sha256(path.name.encode()).digest()
         blob = payload + name + hashlib.sha256(payload + name).digest() + _MAGIC
         try:
-            _make_private_directory(self.directory)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            _write_atomically(path, blob)
-        except OSError:
+            with opened(self.directory, create=True) as folder:
+                total = _add_to_total(folder, len(blob))
+                with folder.subfolder(path.parent.name, create=True) as bucket:
+                    _write_atomically(bucket, path.name, blob)
+                if total is None or total > self.max_bytes:
+                    self._evict(folder)
+        except OSError as error:
+            self.report(error)
             return None
-        self.evict()
         return path
+
+    def reserve(self, key: str, suffix: str = "") -> Path | None:
+        """The path of an entry that a library writes by itself, in a directory that exists; None if that fails."""
+        path = self.path(key, suffix)
+        try:
+            with opened(self.directory, create=True) as folder, folder.subfolder(path.parent.name, create=True):
+                return path
+        except OSError as error:
+            self.report(error)
+            return None
 
     def remove(self, key: str, suffix: str = "") -> None:
         """Remove the entry, if it exists."""
-        _unlink(self.path(key, suffix))
+        path = self.path(key, suffix)
+        with self._bucket(path) as bucket:
+            if bucket is not None:
+                bucket.remove(path.name)
+
+    @contextlib.contextmanager
+    def workspace(self) -> Generator[Path, None, None]:
+        """A new private folder, removed at the end. Folders of processes that died are removed by the next one.
+
+        Raises:
+            OSError: it cannot be created.
+        """
+        name = f"{os.getpid()}-{secrets.token_hex(8)}@{socket.gethostname()}"
+        with opened(self.directory, create=True) as folder, folder.subfolder(_WORKSPACES, create=True) as work:
+            for entry in work.entries():
+                if _is_abandoned(entry):
+                    shutil.rmtree(work.path / entry.name, ignore_errors=True)
+            with work.subfolder(name, create=True) as created:
+                path = created.path
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
     def evict(self) -> None:
         """Delete orphaned temporary files and, beyond `max_bytes`, the least recently used entries."""
-        entries: list[tuple[float, int, Path]] = []
+        with contextlib.suppress(OSError), opened(self.directory) as folder:
+            self._evict(folder)
+
+    def _evict(self, folder: Folder) -> None:
+        counter = folder.open_file(_COUNTER, os.O_WRONLY | os.O_CREAT)
+        try:
+            before = os.fstat(counter).st_size
+            kept = self._delete_oldest(folder)
+            written_meanwhile = os.fstat(counter).st_size - before
+            os.ftruncate(counter, kept + max(written_meanwhile, 0))
+        finally:
+            os.close(counter)
+
+    def _delete_oldest(self, folder: Folder) -> int:
+        """Delete what the bound leaves no room for; returns the blocks of the entries that remain."""
+        entries: list[tuple[float, int, str, str]] = []
         now = time.time()
-        for path, stat in self._files():
-            if not path.name.startswith(".tmp-"):
-                entries.append((stat.st_mtime, stat.st_size, path))
+        for bucket, name, stat in _files(folder):
+            if not name.startswith(_TEMPORARY):
+                entries.append((stat.st_mtime, _blocks(stat.st_size), bucket.path.name, name))
             elif now - stat.st_mtime > _ORPHAN_AFTER:
-                _unlink(path)
-        total = sum(size for _, size, _ in entries)
-        if total <= self.max_bytes:
-            return
-        for _, size, path in sorted(entries):
-            if total <= self.max_bytes * _KEEP:
-                return
-            _unlink(path)
-            total -= size
+                bucket.remove(name)
+        total = sum(blocks for _, blocks, _, _ in entries)
+        if total * _BLOCK <= self.max_bytes:
+            return total
+        for _, blocks, place, name in sorted(entries):
+            if total * _BLOCK <= self.max_bytes * _KEEP:
+                break
+            with contextlib.suppress(OSError), folder.subfolder(place) as bucket:
+                bucket.remove(name)
+                total -= blocks
+        return total
 
     def size(self) -> int:
         """The total size of the entries in bytes."""
-        return sum(stat.st_size for path, stat in self._files() if not path.name.startswith(".tmp-"))
+        with contextlib.suppress(OSError), opened(self.directory) as folder:
+            return sum(stat.st_size for _, name, stat in _files(folder) if not name.startswith(_TEMPORARY))
+        return 0
 
     def clear(self) -> None:
         """Delete every entry; other files in the directory stay."""
-        for path, _ in self._files():
-            _unlink(path)
+        with contextlib.suppress(OSError), opened(self.directory) as folder:
+            for bucket, name, _ in _files(folder):
+                bucket.remove(name)
+            folder.remove(_COUNTER)
 
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """The files in the subfolders of entries; files that vanish meanwhile are skipped."""
-        for bucket in _scan(self.directory):
-            if not bucket.is_dir(follow_symlinks=False) or len(bucket.name) > 2:
-                continue
-            for entry in _scan(Path(bucket.path)):
-                with contextlib.suppress(OSError):
-                    if entry.is_file(follow_symlinks=False):
-                        yield Path(entry.path), entry.stat(follow_symlinks=False)
+    def report(self, error: OSError) -> None:
+        """Warn, once in a process, of a failure to use this directory."""
+        _warn(
+            str(self.directory),
+            f"the kernel cache in {self.directory} is off: {_reason(error)}; expected a directory that you own, that "
+            "others cannot write to, with space; set META_CACHE_DIR to one, or META_CACHE=0",
+        )
 
-    def _read_verified(self, path: Path) -> bytes | None:
-        """The payload of a file, or None; an invalid file is removed, and the time of use is updated."""
+    def failure(self) -> str | None:
+        """Why nothing can be stored, None if it can."""
         try:
-            with open(path, "rb") as file:
-                stat = os.fstat(file.fileno())
-                blob = file.read()
-        except OSError:
-            return None
-        payload = _payload(blob, path.name) if _is_trusted(stat) else None
-        if payload is None:
-            _unlink(path)
-            return None
-        if time.time() - stat.st_mtime > _TOUCH_AFTER:
-            with contextlib.suppress(OSError):
-                os.utime(path)
-        return payload
+            with self.workspace():
+                return None
+        except OSError as error:
+            return _reason(error)
+
+    @contextlib.contextmanager
+    def _bucket(self, path: Path) -> Generator[Folder | None, None, None]:
+        """The folder of an entry; None if it does not exist or is not private, of which a warning tells."""
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(opened(self.directory))
+                bucket = stack.enter_context(folder.subfolder(path.parent.name))
+            except FileNotFoundError:
+                bucket = None
+            except OSError as error:
+                self.report(error)
+                bucket = None
+            yield bucket
 
 
 def default_cache() -> DiskCache | None:
-    """The cache by the environment, or None if it is disabled."""
-    return DiskCache(default_directory(), default_max_bytes()) if enabled() else None
+    """The cache by the environment; None if it is disabled or, with a CacheWarning, if there is no home directory."""
+    if not enabled():
+        return None
+    try:
+        return DiskCache(default_directory(), default_max_bytes())
+    except OSError as error:
+        _warn("home", f"the kernel cache is off: {_reason(error)}; set META_CACHE_DIR to a directory that you own")
+        return None
+
+
+def describe() -> str:
+    """The state of the cache by the environment, in one line."""
+    if not enabled():
+        return "off: META_CACHE is 0"
+    try:
+        cache = DiskCache(default_directory(), default_max_bytes())
+    except OSError as error:
+        return f"off: {_reason(error)}"
+    failure = cache.failure()
+    if failure:
+        return f"off: {failure}"
+    return f"{cache.directory}, {cache.size() / (1 << 20):.1f} of {cache.max_bytes >> 20} MiB"
+
+
+_warned: set[str] = set()
+
+
+def _warn(subject: str, text: str) -> None:
+    """Warn once in a process of each subject."""
+    if subject not in _warned:
+        _warned.add(subject)
+        warnings.warn(text, CacheWarning, stacklevel=3)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror.lower() + (f": {error.filename}" if error.filename else "") if error.strerror else str(error)
+
+
+def _blocks(size: int) -> int:
+    return -(-size // _BLOCK)
+
+
+def _add_to_total(folder: Folder, size: int) -> int | None:
+    """Count an entry; returns the bytes of all entries, None if they have not been counted."""
+    try:
+        counter = folder.open_file(_COUNTER, os.O_WRONLY | os.O_APPEND)
+    except FileNotFoundError:
+        return None
+    try:
+        os.write(counter, b"." * _blocks(size))
+        return os.fstat(counter).st_size * _BLOCK
+    finally:
+        os.close(counter)
+
+
+def _is_abandoned(workspace: os.DirEntry[str]) -> bool:
+    """Whether the process that made a workspace has died; on other machines, whether that is likely."""
+    pid, _, rest = workspace.name.partition("-")
+    if os.name == "posix" and pid.isdecimal() and rest.partition("@")[2] == socket.gethostname():
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            pass
+    with contextlib.suppress(OSError):
+        return time.time() - workspace.stat(follow_symlinks=False).st_mtime > _ORPHAN_AFTER
+    return False
+
+
+def _files(folder: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
+    """The files in the subfolders of entries; files that vanish meanwhile are skipped."""
+    for place in folder.entries():
+        if len(place.name) > 2:
+            continue
+        with contextlib.suppress(OSError), folder.subfolder(place.name) as bucket:
+            for entry in bucket.entries():
+                with contextlib.suppress(OSError):
+                    stat = os.stat(bucket.name(entry.name), dir_fd=bucket.descriptor, follow_symlinks=False)
+                    if S_ISREG(stat.st_mode):
+                        yield bucket, entry.name, stat
+
+
+def _read_verified(bucket: Folder, name: str) -> bytes | None:
+    """The payload of a file, or None; an invalid file is removed, and the time of use is updated."""
+    try:
+        with os.fdopen(bucket.open_file(name, os.O_RDONLY), "rb") as file:
+            modified = os.fstat(file.fileno()).st_mtime
+            payload = _payload(file.read(), name)
+    except UntrustedError:
+        payload, modified = None, 0.0
+    except OSError:
+        return None
+    if payload is None:
+        bucket.remove(name)
+        return None
+    if time.time() - modified > _TOUCH_AFTER:
+        with contextlib.suppress(OSError):
+            os.utime(bucket.name(name), dir_fd=bucket.descriptor)
+    return payload
 
 
 def _payload(blob: bytes, name: str) -> bytes | None:
@@ -173,38 +388,15 @@ def _payload(blob: bytes, name: str) -> bytes | None:
     return body[:-_DIGEST]
 
 
-def _is_trusted(stat: os.stat_result) -> bool:
-    """Whether only this user and root can write the file: entries may be loaded as code."""
-    return not hasattr(os, "getuid") or (stat.st_uid in (os.getuid(), 0) and not stat.st_mode & 0o022)
-
-
-def _make_private_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _write_atomically(path: Path, blob: bytes) -> None:
-    """Write a temporary file and rename it to `path`, so that readers see the old or the new file, never a part.
+def _write_atomically(folder: Folder, name: str, blob: bytes) -> None:
+    """Write a temporary file and rename it, so that readers see the old or the new file, never a part.
 
     It skips fsync: after a power cut the checksum fails and the entry is built again."""
-    handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(folder.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(blob)
-        os.replace(temporary, path)
+        folder.replace(temporary, name)
     except BaseException:
-        _unlink(Path(temporary))
+        folder.remove(temporary)
         raise
-
-
-def _scan(directory: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(directory) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()

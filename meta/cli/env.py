@@ -1,4 +1,4 @@
-"""`python -m meta env`: versions, devices and dialects of this machine."""
+"""`python -m meta env`: versions, devices, dialects and kernel cache of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 
-from meta import __version__
+from meta import __version__, cache
 from meta.device import KINDS
 from meta.errors import install_hint
 from meta.op import plugins
@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     print("dialects")
     for name in dialect_names():
         print(f"  {name:24} {_dialect_state(name, missing)}")
+    print(f"kernel cache\n  {cache.describe()}")
     _print_plugins()
     return 0
 

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from meta import cache
-from meta.cache import DiskCache
+from meta.cache import CacheWarning, DiskCache
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_warned", set())
 
 
 @pytest.fixture
@@ -90,15 +95,58 @@ def test_creates_a_private_directory(disk: DiskCache) -> None:
 
 
 def test_evicts_the_least_recently_used_entries(tmp_path: Path) -> None:
-    disk = DiskCache(tmp_path, max_bytes=5000)
+    disk = DiskCache(tmp_path, max_bytes=40_960)  # five entries of two blocks
     old = time.time() - 1000
     for i in range(5):
-        path = disk.put(f"k{i}", b"x" * 800)
+        path = disk.put(f"k{i}", b"x" * 8000)
         assert path is not None
         os.utime(path, (old + i, old + i))
-    disk.put("k5", b"x" * 800)
-    assert disk.size() <= 4000
+    disk.put("k5", b"x" * 8000)
     assert [i for i in range(6) if disk.read(f"k{i}") is not None] == [2, 3, 4, 5]
+
+
+def test_the_bound_holds_while_processes_write(tmp_path: Path) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", _FILLER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True)
+        for letter in "abc"
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=120)
+        assert worker.returncode == 0, errors
+    # What a process writes between the listing and the new sum of another is the slack.
+    assert DiskCache(tmp_path).size() <= 400_000 + 3 * 5000
+
+
+_FILLER = """
+import sys
+from pathlib import Path
+from meta.cache import DiskCache
+disk = DiskCache(Path(sys.argv[1]), max_bytes=400_000)
+for i in range(200):
+    assert disk.put(f"{sys.argv[2]}{i}", bytes(5000))
+"""
+
+
+def test_the_sum_of_sizes_follows_replaced_and_removed_entries(tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path, max_bytes=10 * 4096)
+    disk.put("kept", b"x")
+    for i in range(100):
+        disk.put("replaced", bytes([i]))
+    assert disk.read("kept") == b"x"
+    (tmp_path / "blocks").unlink()
+    assert disk.put("again", b"y")
+    assert (tmp_path / "blocks").stat().st_size == 3
+
+
+def test_storing_does_not_list_the_directory(disk: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.put("first", b"x")  # counts what is there
+
+    def refuse(path: object) -> None:
+        raise AssertionError(f"{path} is listed")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for i in range(20):
+        assert disk.put(f"k{i}", b"x" * 5000)
 
 
 def test_reading_updates_the_time_of_use(disk: DiskCache) -> None:
@@ -116,10 +164,10 @@ def test_removes_orphaned_temporary_files(disk: DiskCache) -> None:
     for file in (stale, fresh):
         file.write_bytes(b"part")
     os.utime(stale, (1, 1))
-    disk.put("key", b"y")
+    disk.evict()
     assert not stale.exists()
     assert fresh.exists()
-    assert disk.read("key") == b"y"
+    assert disk.read("key") == b"x"
 
 
 def test_clear_keeps_other_files(disk: DiskCache) -> None:
@@ -134,7 +182,9 @@ def test_clear_keeps_other_files(disk: DiskCache) -> None:
 def test_misses_in_an_unwritable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     disk = DiskCache(tmp_path / "file")
-    assert disk.put("key", b"x") is None
+    with pytest.warns(CacheWarning, match=r"file is not a directory; .* set META_CACHE_DIR"):
+        assert disk.put("key", b"x") is None
+    assert disk.put("key", b"x") is None  # warns once
     assert disk.read("key") is None
     disk.clear()
     assert disk.size() == 0
@@ -145,9 +195,12 @@ def test_reads_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("META_CACHE_SIZE", "3")
     monkeypatch.delenv("META_CACHE", raising=False)
     assert cache.default_cache() == DiskCache(tmp_path, 3 << 20)
-    for text in ("", "-1", "0", "many"):
+    monkeypatch.setenv("META_CACHE_SIZE", "")
+    assert cache.default_max_bytes() == 1 << 30
+    for text in ("-1", "0", "many", "9" * 5000):
         monkeypatch.setenv("META_CACHE_SIZE", text)
-        assert cache.default_max_bytes() == 1 << 30
+        with pytest.warns(CacheWarning, match="is not a number of MiB from 1 to 999999999999; 1024 is used"):
+            assert cache.default_max_bytes() == 1 << 30
     monkeypatch.delenv("META_CACHE_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

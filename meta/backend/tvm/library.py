@@ -7,13 +7,16 @@ passes); TVM has no loader for plain object files.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
@@ -21,6 +24,7 @@ from meta.cache import DiskCache
 
 _LIBRARY = ".so"
 _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
+_SPACE: Final = 64 << 20  # bytes; more than any module takes
 
 
 def compile_functions(functions: dict[str, Any], target: Any) -> Any:
@@ -31,59 +35,96 @@ def compile_functions(functions: dict[str, Any], target: Any) -> Any:
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:
     """Store `module` on disk; returns the module loaded from there, or None if it was not stored as a library."""
-    with tempfile.TemporaryDirectory(prefix="meta-") as folder:
-        linked = _link(module, Path(folder))
-        if linked is not None:
-            path = cache.put(key, linked.read_bytes(), _LIBRARY)
-            return _load_library(path) if path is not None else None
-        if not module.imports:
-            bitcode = Path(folder) / "module.bc"
-            module.write_to_file(str(bitcode), "bc")
-            cache.put(key, bitcode.read_bytes(), _BITCODE)
+    try:
+        with cache.workspace() as folder:
+            linked = _link(module, folder)
+            if linked is not None:
+                return _load_library(cache, key) if cache.put(key, linked, _LIBRARY) else None
+            if not module.imports:
+                cache.put(key, _bitcode(module, folder), _BITCODE)
+    except OSError as error:
+        cache.report(error)
     return None
 
 
 def load(cache: DiskCache, key: str) -> Any | None:
     """The module stored under `key`, or None; an entry that does not load is removed."""
-    path = cache.get(key, _LIBRARY)
-    module = _load_library(path) if path is not None else None
+    module = _load_library(cache, key)
     if module is not None:
         return module
-    if path is not None:
-        cache.remove(key, _LIBRARY)
+    cache.remove(key, _LIBRARY)
     bitcode = cache.read(key, _BITCODE)
     if bitcode is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="meta-") as folder:
-        file = Path(folder) / ("module" + _BITCODE)
-        file.write_bytes(bitcode)
-        return tvm.load_module(str(file))
-
-
-def _load_library(path: Path) -> Any | None:
-    """The module of a library, or None if it does not load, for example from a file system mounted `noexec`."""
-    runtime.load()
     try:
-        return tvm.load_library(str(path))
-    except (RuntimeError, OSError, ValueError):
+        with cache.workspace() as folder, _output_file(folder / ("module" + _BITCODE)) as file:
+            file.write_bytes(bitcode)
+            return tvm.load_module(str(file))
+    except OSError as error:
+        cache.report(error)
         return None
 
 
-def _link(module: Any, folder: Path) -> Path | None:
-    """Link a module to a shared library in `folder`; None without a linker, or if linking fails."""
+def _load_library(cache: DiskCache, key: str) -> Any | None:
+    """The module of a library, or None if it does not load, for example from a file system mounted `noexec`."""
+    with cache.library(key, _LIBRARY) as path:
+        if path is None:
+            return None
+        runtime.load()
+        try:
+            return tvm.load_library(path)
+        except (RuntimeError, OSError, ValueError):
+            return None
+
+
+def _link(module: Any, folder: Path) -> bytes | None:
+    """A module as a shared library; None without a linker, or if linking fails.
+
+    Raises:
+        OSError: there is no space, or `folder` cannot be written to.
+    """
     command = linker()
     if command is None:
         return None
     output = folder / ("module" + _LIBRARY)
 
     def link(name: str, objects: list[str], **_: Any) -> None:
-        subprocess.run([*command, "-o", name, *objects], check=True, capture_output=True)
+        subprocess.run([*command, "-o", name, *objects], check=True, capture_output=True, pass_fds=descriptors)
 
+    with _output_file(folder / "lib0.o") as host, _output_file(folder / "devc.o") as imports:
+        descriptors = [int(file.readlink().name) for file in (host, imports) if file.is_symlink()]
+        try:
+            module.export_library(str(output), fcompile=link, workspace_dir=str(folder))
+            return output.read_bytes()
+        except (subprocess.CalledProcessError, FileNotFoundError):
+            return None
+
+
+def _bitcode(module: Any, folder: Path) -> bytes:
+    with _output_file(folder / "module.bc") as file:
+        module.write_to_file(str(file), "bc")
+        return file.read_bytes()
+
+
+@contextlib.contextmanager
+def _output_file(path: Path) -> Generator[Path, None, None]:
+    """A file that LLVM writes. LLVM ends the process if a write fails, so the file is in memory, behind a link at
+    `path`. Systems without files in memory write to disk, if it has space.
+
+    Raises:
+        OSError: there is no space.
+    """
+    if not hasattr(os, "memfd_create") or not Path("/proc/self/fd").is_dir():
+        if shutil.disk_usage(path.parent).free < _SPACE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent))
+        yield path
+        return
+    descriptor = os.memfd_create(path.name)
     try:
-        module.export_library(str(output), fcompile=link, workspace_dir=str(folder))
-    except (subprocess.CalledProcessError, OSError):
-        return None
-    return output
+        path.symlink_to(f"/proc/self/fd/{descriptor}")
+        yield path
+    finally:
+        os.close(descriptor)
 
 
 @cache

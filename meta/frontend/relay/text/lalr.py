@@ -7,10 +7,9 @@ import hashlib
 import json
 import sys
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from meta.cache import DiskCache, default_cache
+from meta.cache import default_cache
 
 _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_placeholders": True}
 _SUFFIX = ".relay-grammar"
@@ -30,20 +29,9 @@ def make_parser(transformer: Any) -> Any:
     facts = json.dumps([grammar, lark.__version__, sys.version_info[:2], _OPTIONS, str(cache.directory.absolute())])
     key = hashlib.sha256(facts.encode()).hexdigest()
     entry = cache.get(key, _SUFFIX)
-    path = entry or _new_entry(cache, key)
+    path = entry or cache.reserve(key, _SUFFIX)  # lark writes its tables at the final path, which its checksum covers
     parser = lark.Lark(grammar, transformer=transformer, cache=str(path.absolute()) if path else False, **_OPTIONS)
     if path and not entry:
         with contextlib.suppress(OSError):
             cache.put(key, path.read_bytes(), _SUFFIX)
     return parser
-
-
-def _new_entry(cache: DiskCache, key: str) -> Path | None:
-    """Where lark writes its tables, at the final path: its own checksum covers the path. None without permission."""
-    path = cache.path(key, _SUFFIX)
-    try:
-        cache.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return None
-    return path
