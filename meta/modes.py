@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ContextDecorator, contextmanager
-from threading import Lock, local
+from threading import local
 from typing import Any
+
+from meta.locks import new_lock
 
 
 class Scopes:
@@ -20,7 +22,7 @@ class Scopes:
 
     def __init__(self) -> None:
         self.active = 0
-        self._lock = Lock()
+        self._lock = new_lock("scopes")
 
     def change(self, difference: int) -> None:
         with self._lock:

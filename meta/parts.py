@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import weakref
 from sys import getrefcount
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from meta.errors import NotSupportedError
+from meta.locks import new_lock
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
@@ -31,7 +31,7 @@ class PartWrites(Writes):
     origin: weakref.ref[Any]
 
 
-_lock = Lock()
+_lock = new_lock("parts")
 
 
 def shared_writes(x: NDArray) -> list[int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from marshal import dumps
 from operator import is_
-from threading import Lock
 from typing import Any, cast
 
 from meta.backend.memory import allocation
@@ -23,6 +22,7 @@ from meta.eager.operands import converted, has_numpy_arrays
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
 from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
+from meta.locks import new_lock
 from meta.modes import modes, scopes
 from meta.op.dispatch import CallInfo, Kernel, choose, load_family
 from meta.op.implementation import on_change
@@ -72,7 +72,7 @@ class OpState:
 
 
 _states: dict[str, OpState] = {}
-_lock = Lock()
+_lock = new_lock("runners")
 
 
 def _forget_runners(op: str | None) -> None:

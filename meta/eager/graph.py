@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from itertools import count
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.errors import ArgumentError, GradientError
+from meta.locks import new_lock
 from meta.modes import modes
 from meta.parts import Writes
 
@@ -51,7 +51,7 @@ class Leaf(Node):
 
 
 next_order = count(0, -1).__next__
-accumulate_lock = RLock()
+accumulate_lock = new_lock("gradients")
 """Held while a gradient is added to `.grad`, so that threads that share a leaf lose none."""
 
 

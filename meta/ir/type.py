@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
 from meta.dtype import itemsize
+from meta.locks import new_lock
 from meta.tree import leaves_of
 
 
@@ -61,7 +61,7 @@ class TensorType:
 
 
 _interned: WeakValueDictionary[tuple[Shape, str, Device], TensorType] = WeakValueDictionary()
-_lock = Lock()
+_lock = new_lock("types")
 
 
 def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) -> TensorType:

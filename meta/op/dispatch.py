@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from threading import RLock
 
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
+from meta.locks import new_lock
 from meta.modes import modes, scoped
 from meta.op import plugins
 from meta.op.implementation import BUILT_IN as BUILT_IN
@@ -29,7 +29,7 @@ from meta.op.registry import Op
 _registered: dict[str, Dialect] = {}
 """Dialects from outside of this package."""
 _loaded_families: set[str] = set()
-_lock = RLock()
+_lock = new_lock("dialects")
 
 
 def load_family(family: str) -> None:

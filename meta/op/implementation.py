@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from threading import RLock
 from typing import Any, TypeVar, overload
 
 from meta.device import Device
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
 from meta.ir.type import TensorType, Type, flat_types
+from meta.locks import new_lock
 from meta.modes import modes
 from meta.op import crossover
 from meta.op.registry import Op, find
@@ -270,7 +270,7 @@ _implementations: dict[str, list[Implementation]] = {}
 """By operator, highest plevel first. The lists are replaced, never changed, because calls read them without a lock."""
 _generations: dict[tuple[str, str], int] = {}
 _listeners: list[Callable[[str | None], None]] = []
-_lock = RLock()
+_lock = new_lock("implementations")
 
 
 def on_change(listener: Callable[[str | None], None]) -> None:

@@ -16,9 +16,9 @@ import warnings
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from threading import RLock
 
 from meta.errors import add_operator_module
+from meta.locks import new_lock
 
 DIALECTS = "meta.dialects"
 """The group of plugins that register dialects."""
@@ -41,7 +41,7 @@ class Plugin:
     failure: str = ""
 
 
-_lock = RLock()
+_lock = new_lock("plugins")
 _started: set[str] = set()
 _loaded: dict[str, tuple[Plugin, ...]] = {}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from meta.device import CPU, Device
 from meta.errors import ArgumentError
+from meta.locks import new_lock
 from meta.modes import modes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Generator:
     Raises ArgumentError for a seed that is not a 64-bit int."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = Lock()
+        self._lock = new_lock("random")
         self.seed(seed)
 
     def seed(self, seed: int) -> Generator:

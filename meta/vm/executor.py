@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -15,6 +14,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
+from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped
 from meta.random.generator import default_generator
 from meta.vm import report
@@ -63,7 +63,7 @@ class Executor(Generic[P, R]):
         self._programs: dict[Any, Program] = {}
         self._containers: list[tracing.Held] = []
         self._signature: inspect.Signature | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock("program")
         self._revision = tracing.revision()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

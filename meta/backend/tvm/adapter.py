@@ -10,6 +10,7 @@ so it lists what an upgrade of TVM broke.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -191,6 +192,16 @@ def _global_function(name: str) -> Any:
     if function is None:
         raise AttributeError(f"TVM has no global function {FUNCTIONS[name]!r} (meta's name: {name!r})")
     return function
+
+
+def _run_serially() -> None:
+    """Let a forked child run parallel kernels in its one thread: its copy of TVM's thread pool has no threads."""
+    if runtime.load.cache_info().currsize:
+        _global_function("config_threadpool")(1, 1)  # affinity mode "big cores", one thread
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_run_serially)
 
 
 def load() -> None:

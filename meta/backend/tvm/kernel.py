@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache
 from meta.errors import KernelError, MetaError, line_of_function, raised
+from meta.locks import new_lock
 
 Kernel = Callable[..., None]
 """`kernel(*inputs, *outputs)` on compact tensors; it writes the outputs."""
@@ -160,7 +160,7 @@ def clear_memory() -> None:
 
 
 # One thread at a time may use TVM's compiler; the lock also makes concurrent requests for one kernel build it once.
-_building = threading.RLock()
+_building = new_lock("kernels")
 _kernels: dict[Any, Kernel] = {}
 _modules: dict[str, Any] = {}
 

@@ -57,7 +57,8 @@ def load(cache: DiskCache, key: str) -> Any | None:
     if bitcode is None:
         return None
     try:
-        with cache.workspace() as folder, _output_file(folder / ("module" + _BITCODE)) as file:
+        with cache.workspace() as folder:
+            file = folder / ("module" + _BITCODE)
             file.write_bytes(bitcode)
             return tvm.load_module(str(file))
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
+from meta.locks import new_lock
 from meta.vm import lower
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.source import Source, register_kernels
@@ -43,7 +43,7 @@ class Loaded:
     destinations: Destinations | None = None
 
 
-_lock = threading.RLock()
+_lock = new_lock("executables")
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,6 +12,7 @@ from meta.frontend.relay.text.lalr import make_parser
 from meta.frontend.relay.text.metadata import Metadata
 from meta.frontend.relay.text.preprocess import split
 from meta.frontend.relay.text.value_actions import MistakeError
+from meta.locks import new_lock
 
 if TYPE_CHECKING:
     from meta.frontend.relay.ast import Program
@@ -120,7 +120,7 @@ def _end(text: str) -> tuple[int, int]:
 
 # --- the parser: one for the process, with the actions of the current parse ---
 
-_lock = threading.Lock()
+_lock = new_lock("relay parser")
 
 
 class _Current:

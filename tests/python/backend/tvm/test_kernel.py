@@ -208,7 +208,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> _Compilations:
 
 
 def _entries(tmp_path: Path, suffix: str = "") -> list[Path]:
-    return sorted(path for path in (tmp_path / "cache").rglob(f"*{suffix}") if path.is_file())
+    return sorted((tmp_path / "cache").glob(f"??/*{suffix}"))
 
 
 def test_a_kernel_comes_from_memory_then_disk_then_the_compiler(compilations: _Compilations) -> None:

@@ -1,0 +1,87 @@
+"""Locks that are held across a fork, so that the child finds them free and what they guard complete.
+
+A child has the forking thread only: a lock that another thread held would stay locked in it for ever. `os.fork`
+therefore waits until no other thread compiles, imports implementations or changes a table, and both processes then
+release the locks. Processes started with `subprocess` or with the start method "spawn" do not need this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any, Final
+from weakref import WeakSet
+
+_ORDER: Final = (
+    "program",  # tracing and compiling for one executor
+    "relay parser",
+    "gradients",
+    "plugins",
+    "executables",
+    "kernels",
+    "dialects",
+    "implementations",
+    "runners",
+    "random",
+    "types",
+    "parts",
+    "scopes",
+)
+"""What the locks guard, in the order in which a thread may take several of them; a fork takes them in this order."""
+
+_PACKAGES: Final = frozenset(
+    ("meta", "tvm", "tvm_ffi", "numpy", "ml_dtypes", "torch", "lark", "opt_einsum", "platformdirs")
+)
+"""Packages that meta imports at their first use, with itself."""
+_IMPORT_SECONDS: Final = 60.0
+"""How long a fork waits for imports, which this package cannot hold up."""
+
+_locks: Final[dict[str, WeakSet[Any]]] = {guarded: WeakSet() for guarded in _ORDER}
+_adding = threading.RLock()
+_held: list[Any] = []
+
+
+def new_lock(guarded: str) -> threading.RLock:  # type: ignore[valid-type]
+    """A reentrant lock that forks wait for. guarded: what it guards, one of `_ORDER`.
+
+    Raises KeyError for anything else."""
+    lock = threading.RLock()
+    with _adding:
+        _locks[guarded].add(lock)
+    return lock
+
+
+def _acquire() -> None:
+    latest = time.monotonic() + _IMPORT_SECONDS
+    while True:
+        _acquire_locks()
+        if not _others_import() or time.monotonic() > latest:
+            return
+        _release()  # the imports may need the locks
+        time.sleep(0.001)
+
+
+def _acquire_locks() -> None:
+    with _adding:
+        locks = [lock for guarded in _ORDER for lock in _locks[guarded]]
+    for lock in (*locks, _adding):
+        lock.acquire()
+        _held.append(lock)
+
+
+def _others_import() -> bool:
+    """Whether another thread imports one of the packages: Python's locks of modules do not outlast a fork either."""
+    locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
+    owners = [getattr(ref(), "owner", None) for name, ref in list(locks.items()) if name.split(".")[0] in _PACKAGES]
+    return any(owner not in (None, threading.get_ident()) for owner in owners)
+
+
+def _release() -> None:
+    while _held:
+        _held.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_acquire, after_in_parent=_release, after_in_child=_release)
