@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import reduce
+from numbers import Integral
 from threading import local
 from typing import Any, TypeVar
 
-from meta.errors import IRError, TypeInferenceError
+from meta.errors import ArgumentError, IRError, TypeInferenceError
 
 T = TypeVar("T")
 
@@ -50,14 +51,26 @@ _Terms = tuple[tuple[_Monomial, int], ...]
 
 
 class SymDim:
-    """A polynomial with integer coefficients over atoms. terms: each product of atoms with its coefficient, ordered by
-    the text of the atoms."""
+    """A polynomial with integer coefficients over atoms. `SymDim(name)` is the size called `name`, and arithmetic gives
+    the others. terms: each product of atoms with its coefficient, ordered by the text of the atoms.
+
+    Raises ArgumentError for a name that is not a string, or empty."""
 
     __slots__ = ("_hash", "terms")
 
-    def __init__(self, terms: _Terms) -> None:
+    terms: _Terms
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(
+                "SymDim", f"the name of a symbolic size is {name!r}", "a string such as 'n'", 'write sym("n")'
+            )
+        self._set((((name,), 1),))
+
+    def _set(self, terms: _Terms) -> SymDim:
         self.terms = terms
         self._hash = hash(terms)
+        return self
 
     @property
     def name(self) -> str | None:
@@ -77,34 +90,42 @@ class SymDim:
         return " + ".join(_term_text(m, c) for m, c in self.terms).replace("+ -", "- ") or "0"
 
     def __reduce__(self) -> tuple[object, tuple[_Terms]]:
-        return SymDim, (self.terms,)  # hashes of strings differ between processes
+        return _polynomial, (self.terms,)  # hashes of strings differ between processes
 
     def __add__(self, other: Dim) -> Dim:
-        return _from_terms((*self.terms, *_terms(other)))
+        return _from_terms((*self.terms, *_terms(other))) if _is_size(other) else NotImplemented
 
     def __mul__(self, other: Dim) -> Dim:
+        if not _is_size(other):
+            return NotImplemented
         return _from_terms((tuple(sorted(a + b, key=str)), c * d) for a, c in self.terms for b, d in _terms(other))
 
     def __neg__(self) -> Dim:
         return self * -1
 
     def __sub__(self, other: Dim) -> Dim:
-        return self + (-other)
+        return self + (-other) if _is_size(other) else NotImplemented
 
     def __rsub__(self, other: Dim) -> Dim:
-        return -self + other
+        return -self + other if _is_size(other) else NotImplemented
 
     def __floordiv__(self, other: Dim) -> Dim:
+        if not _is_size(other):
+            return NotImplemented
         if other == 1:
             return self
         if self == other:
             return 1
-        if isinstance(other, int) and other > 1 and all(c % other == 0 for _, c in self.terms):
-            return _from_terms((m, c // other) for m, c in self.terms)
+        if isinstance(other, int) and other > 1:
+            multiple = [(m, c // other) for m, c in self.terms if c % other == 0]
+            if multiple:
+                return _from_terms(multiple) + _from_terms((m, c) for m, c in self.terms if c % other) // other
         quotient = _exact_quotient(self, other)
         return quotient if quotient is not None else _atom(Quotient(self, other))
 
     def __rfloordiv__(self, other: Dim) -> Dim:
+        if not _is_size(other):
+            return NotImplemented
         return 0 if other == 0 else _atom(Quotient(other, self))
 
     __radd__ = __add__
@@ -124,12 +145,13 @@ class SymDim:
         return True
 
     def __index__(self) -> int:
-        raise TypeInferenceError(
-            "shape",
-            f"the size {self} is symbolic where a number is needed",
-            "a static size",
-            "build or trace with static shapes",
-        )
+        raise size_error("shape", self, "a static size")
+
+
+def size_error(subject: str, size: SymDim, expected: str) -> TypeInferenceError:
+    """The error of a symbolic size in a place that needs its value."""
+    problem = f"the size {size} is symbolic where a number is needed"
+    return TypeInferenceError(subject, problem, expected, "build or trace with static shapes")
 
 
 Dim = int | SymDim
@@ -138,11 +160,20 @@ Shape = tuple[Dim, ...]
 
 def sym(name: str) -> SymDim:
     """The symbolic size called `name`."""
-    return _atom(name)
+    return SymDim(name)
+
+
+def _polynomial(terms: _Terms) -> SymDim:
+    return SymDim.__new__(SymDim)._set(terms)
 
 
 def _atom(atom: _Atom) -> SymDim:
-    return SymDim((((atom,), 1),))
+    return _polynomial((((atom,), 1),))
+
+
+def _is_size(value: object) -> bool:
+    """Whether a value is a size, also one of NumPy's integers; tensors compute with sizes themselves."""
+    return isinstance(value, (int, SymDim, Integral))
 
 
 def _terms(value: Dim) -> _Terms:
@@ -158,7 +189,7 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     kept = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
     if all(not m for m, _ in kept):
         return kept[0][1] if kept else 0
-    return SymDim(kept)
+    return _polynomial(kept)
 
 
 def _order(term: tuple[_Monomial, int]) -> tuple[str, ...]:
@@ -233,6 +264,17 @@ def compute(value: Dim, size: Callable[[str], T], number: Callable[[int], T], di
 
     terms = [term(*each) for each in _terms(value)]
     return reduce(lambda a, b: a + b, terms) if terms else number(0)
+
+
+def least(value: Dim) -> int | None:
+    """The smallest value of a size whose names are at least 0; None where its terms do not tell."""
+    constant = 0
+    for monomial, coefficient in _terms(value):
+        if not monomial:
+            constant = coefficient
+        elif coefficient < 0 or not all(isinstance(atom, str) for atom in monomial):
+            return None
+    return constant
 
 
 def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:

@@ -1920,8 +1920,8 @@ _r_arange = _s_arange.fast
 
 
 def arange(
-    start: float,
-    stop: float | None = None,
+    start: float | Dim,
+    stop: float | Dim | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
     device: DeviceLike = 'cpu',
@@ -1968,7 +1968,7 @@ _r_full = _s_full.fast
 
 def full(
     shape: int | Sequence[Dim],
-    fill_value: float,
+    fill_value: float | Dim,
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
 ) -> NDArray:
@@ -1993,7 +1993,7 @@ _s_full_like = state(get("full_like"))
 _r_full_like = _s_full_like.fast
 
 
-def full_like(x: T, fill_value: float, dtype: DTypeLike | None = None) -> T:
+def full_like(x: T, fill_value: float | Dim, dtype: DTypeLike | None = None) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.

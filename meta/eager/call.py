@@ -16,6 +16,7 @@ from typing import Any, cast
 from meta.backend.memory import allocation
 from meta.backend.tvm import devices
 from meta.device import Device
+from meta.dim import SymDim, size_error
 from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
 from meta.eager.operands import converted, has_numpy_arrays
@@ -214,6 +215,9 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
 def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any, revision: int) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
     op = op_state.op
+    for leaf in leaves_of(args):
+        if isinstance(leaf, SymDim):
+            raise size_error(op.name, leaf, "numbers, outside of tracing")
     types = tuple(map(as_type, args))
     out = op.infer(types)
     if isinstance(out, Value):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from meta import dtype as dtypes
-from meta.dim import Dim, Shape, product, same_dim
+from meta.dim import Dim, Shape, SymDim, product, same_dim
 from meta.errors import DeviceError, TypeInferenceError
 from meta.ir.promotion import ScalarOrType, promoted_dtype
 from meta.ir.type import TensorType, flat_types, tensor_type
@@ -171,8 +171,11 @@ def held_dtype(*args: ScalarOrType) -> str:
     return out
 
 
-def require_held(value: float, dtype: str) -> None:
-    """Raise TypeInferenceError unless a Python number lies in the range of `dtype`: integers do not wrap around."""
+def require_held(value: float | Dim, dtype: str) -> None:
+    """Raise TypeInferenceError unless a Python number lies in the range of `dtype`: integers do not wrap around.
+    Symbolic sizes pass."""
+    if isinstance(value, SymDim):
+        return
     bits = value.bit_length() if isinstance(value, int) else 0
     if dtypes.is_float(dtype):
         fits, allowed = bits < 1024, "up to 1.8e308"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
 from meta.interpreter.run import evaluate
@@ -46,7 +47,7 @@ def _source(atom: Atom, scope: Scope) -> Constant | Call | None:
     call = scope.definition(atom)
     if not isinstance(call, Call) or not isinstance(call.op, Op) or not _small(call.type, 0):
         return None
-    return None if any(is_atom(a) or is_atom_list(a) for a in call.args) else call
+    return None if any(is_atom(a) or is_atom_list(a) or isinstance(a, SymDim) for a in call.args) else call
 
 
 def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> Any:

@@ -15,6 +15,7 @@ from meta.schema._types import Float as Float
 from meta.schema._types import Int as Int
 from meta.schema._types import IntTuple as IntTuple
 from meta.schema._types import Number as Number
+from meta.schema._types import NumberOrSize as NumberOrSize
 from meta.schema._types import Optional as Optional
 from meta.schema._types import OptionalTensor as OptionalTensor
 from meta.schema._types import Scalar as Scalar

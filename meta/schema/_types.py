@@ -121,7 +121,7 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    if isinstance(value, (TensorLike, bool, int, float)):
+    if isinstance(value, (TensorLike, bool, int, float, SymDim)):
         return value
     if _is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float)):
         return value.item()
@@ -129,6 +129,12 @@ def _scalar(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, SymDim):
+        raise Reject("trace with a static size here")
+    return _number_or_size(value)
+
+
+def _number_or_size(value: Any) -> Any:
     if isinstance(value, TensorLike):
         raise Reject
     return _scalar(value)
@@ -193,6 +199,7 @@ OptionalTensor = Optional(Tensor)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
 Scalar = ArgType("Scalar", "Tensor | float", "scalar", "a tensor or a number", _scalar, key="class")
 Number = ArgType("Number", "float", "attr", "a number", _number, key="float")
+NumberOrSize = ArgType("NumberOrSize", "float | Dim", "attr", "a number or a size", _number_or_size, key="float")
 Int = ArgType("Int", "int", "attr", "an int", _int, key="class")
 Float = ArgType("Float", "float", "attr", "a float or an int", _float, key="float")
 Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, key="class")

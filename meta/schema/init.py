@@ -1,12 +1,12 @@
 """Schemas of operators that create tensors."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, Int, IntTuple, Number, Optional, Tensor
+from meta.schema._types import Device, DType, Int, IntTuple, Number, NumberOrSize, Optional, Tensor
 
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")
 _device = Arg("device", Device, "cpu", doc="Device of the result.")
-_fill_value = Arg("fill_value", Number, doc="Value of every element.")
+_fill_value = Arg("fill_value", NumberOrSize, doc="Value of every element.")
 _like = Arg("x", Tensor, doc="Tensor that determines shape and device of the result.")
 _like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for that of x.")
 
@@ -16,8 +16,8 @@ like = Schema("like", _like, _like_dtype)
 full_like = Schema("full_like", _like, _fill_value, _like_dtype)
 arange = Schema(
     "arange",
-    Arg("start", Number, doc="First value; without `stop`, the end, and the first value is 0."),
-    Arg("stop", Optional(Number), None, doc="End of the range, not included."),
+    Arg("start", NumberOrSize, doc="First value; without `stop`, the end, and the first value is 0."),
+    Arg("stop", Optional(NumberOrSize), None, doc="End of the range, not included."),
     Arg("step", Number, 1, doc="Difference of consecutive values, not zero."),
     Arg(
         "dtype", Optional(DType), None, doc="Dtype of the result; None for int64, or float32 when a number is a float."

@@ -6,15 +6,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from meta.dim import SymDim, size_error
 from meta.eager.ndarray import NDArray
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
-from meta.ir.type import TupleType, Value
+from meta.ir.promotion import promoted_dtype
+from meta.ir.type import TensorType, TupleType, Value
 from meta.modes import modes, scopes
-from meta.op.registry import Op
+from meta.op.registry import Op, as_type, get
 from meta.schema._types import TensorLike
 from meta.tracing.symbol import Symbol
-from meta.tree import map_leaves
+from meta.tree import leaves_of, map_leaves
 
 
 class Emitter:
@@ -25,10 +27,24 @@ class Emitter:
 
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Record a call on normalised arguments. Returns a Symbol, a tuple of them, or the value of an operator that
-        needs no kernel."""
+        needs no kernel. A size in place of a tensor is a 0-d tensor of the dtype that the operator computes in."""
+        if any(isinstance(arg, SymDim) for arg in args):
+            args = self._with_size_tensors(op, args)
         atoms = map_leaves(lambda arg: self.operand(op, arg) if isinstance(arg, TensorLike) else arg, args)
         call = self.builder.call_expr(op, atoms)
         return call.type.value if isinstance(call.type, Value) else self.result(self.builder.emit(call))
+
+    def _with_size_tensors(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        operands = op.schema.tensor_positions
+        types: list[TensorType] = [as_type(leaf) for leaf in leaves_of(args) if isinstance(leaf, TensorLike)]
+        numbers = [args[i] for i in operands if isinstance(args[i], (bool, int, float))]
+
+        def operand(size: Any) -> Any:
+            if not types:
+                raise size_error(op.name, size, "a tensor operand")
+            return self.emit(get("full"), ((), size, promoted_dtype(*types, *numbers, 1), types[0].device))
+
+        return tuple(operand(a) if i in operands and isinstance(a, SymDim) else a for i, a in enumerate(args))
 
     def operand(self, op: Op, x: Any) -> Atom:
         """A tensor argument in the program."""

@@ -1,15 +1,18 @@
 """Symbolic sizes: arithmetic, text, ties and values."""
 
+import operator
 import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from meta.dim import SymDim, compute, evaluate, is_static, names, product, same_dim, sym, unify
-from meta.errors import IRError, TypeInferenceError
+from meta.dim import Quotient, SymDim, compute, evaluate, is_static, least, names, product, same_dim, sym, unify
+from meta.errors import ArgumentError, IRError, TypeInferenceError
 from meta.ir.lexer import Cursor
 from meta.ir.literal_parser import parse_value
+from meta.ir.type import Value, tensor_type
 
 N, M = sym("n"), sym("m")
 NESTED = ((N + 1) // 2 * M + 3) // (N * M + 1) - 2 * N
@@ -37,6 +40,44 @@ def test_folds_exact_quotients():
     assert (N + 1) // 2 == (N + 1) // 2
     assert (N + 1) // M != N // M
     assert (6 * N * M) // (-2 * N) == -3 * M
+
+
+def test_separates_multiples_of_a_divisor():
+    assert (2 * N - 1) // 2 == N - 1
+    assert (4 * N + M + 7) // 2 == 2 * N + (M + 7) // 2
+    for n, m in ((0, 0), (1, 3), (5, 2)):
+        assert evaluate((4 * N + M + 7) // 2, {"n": n, "m": m}) == (4 * n + m + 7) // 2
+
+
+def test_least_values():
+    assert least(2 * N + N * M + 3) == 3
+    assert least(7) == 7
+    assert least(N) == 0
+    assert least(3 - N) is None
+    assert least((N - 9) // 2) is None
+
+
+def test_a_name_makes_a_size():
+    assert SymDim("n") == sym("n")
+    assert repr(SymDim("n")) == "n"
+
+
+@pytest.mark.parametrize("value", ["", (), ("n",), ((("n",), 1),), 3, None, N])
+def test_every_size_has_a_text(value):
+    for kind in (SymDim, sym):
+        with pytest.raises(ArgumentError, match=r"\[SymDim\] the name of a symbolic size is .*; write sym\(\"n\"\)"):
+            kind(value)
+    assert repr(Quotient(value, N))
+    assert repr(Value(value))
+    assert repr(tensor_type((value,)))
+
+
+@pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul, operator.floordiv])
+def test_other_operands_are_refused(operation):
+    for operands in ((N, 0.5), (1.5, N)):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            operation(*operands)
+    assert operation(N, np.int64(2)) == operation(N, 2)
 
 
 def test_rejects_values_and_order_of_symbolic_sizes():

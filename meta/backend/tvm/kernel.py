@@ -32,6 +32,11 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeSpec:
+    """A size that a kernel of a program takes as an int64 argument; its compute receives a TVM variable."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSpec:
     """The specification of a kernel.
 
@@ -84,10 +89,15 @@ def prim_func(spec: KernelSpec) -> Any:
         inputs.append(tvm.te.placeholder(dims(tensor), tensor.dtype, f"x{len(inputs)}"))
         return inputs[-1]
 
-    arguments = [
-        placeholder(a) if isinstance(a, TensorSpec) else [placeholder(t) for t in a] if _is_tensors(a) else a
-        for a in spec.args
-    ]
+    def argument(value: Any) -> Any:
+        if isinstance(value, SizeSpec):
+            inputs.append(tvm.te.var(f"size{len(inputs)}", "int64"))
+            return inputs[-1]
+        if isinstance(value, TensorSpec):
+            return placeholder(value)
+        return [placeholder(t) for t in value] if _is_tensors(value) else value
+
+    arguments = list(map(argument, spec.args))
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
     parameters = inspect.signature(spec.compute).parameters
     options = {"out": outs, "kind": spec.target}

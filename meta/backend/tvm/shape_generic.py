@@ -16,7 +16,7 @@ from meta import dtype as dtypes
 from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
-from meta.backend.tvm.kernel import Kernel, KernelSpec, TensorSpec, build
+from meta.backend.tvm.kernel import Kernel, KernelSpec, SizeSpec, TensorSpec, build
 from meta.backend.tvm.schedule.blocks import size_name
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
@@ -91,7 +91,11 @@ def is_large(call: CallInfo) -> bool:
 
 
 def spec(
-    payload: TEImplementation, call: CallInfo, *, symbolic: bool, numbers: Mapping[int, TensorType] | None = None
+    payload: TEImplementation,
+    call: CallInfo,
+    *,
+    symbolic: bool,
+    numbers: Mapping[int, TensorType | SizeSpec] | None = None,
 ) -> KernelSpec:
     """The specification of the kernel of `call`, with symbolic or static extents.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meta.dim import Dim
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules, windows
 from meta.op.registry import declare
@@ -18,6 +19,12 @@ def _check(rank: int, x: TensorType, method: str) -> None:
     rules.require(0 not in x.shape[1:], f"'x' has shape {shape}", "nothing but the batch may be empty")
 
 
+def _sizes(size: tuple[Dim, ...], rank: int) -> tuple[Dim, ...]:
+    """The size of each of `rank` axes, of which numbers are at least 1."""
+    windows.per_axis("size", tuple(d if isinstance(d, int) else 1 for d in size), rank)
+    return size * rank if len(size) == 1 else size
+
+
 def _declare_resize(rank: int) -> None:
     forward, backward = f"resize{rank}d", f"resize{rank}d_dx"
 
@@ -27,7 +34,7 @@ def _declare_resize(rank: int) -> None:
         four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
         1981). Positions past the edge read the edge element. "nearest" takes any dtype, the others floats."""
         _check(rank, x, method)
-        return x.with_shape((*x.shape[:2], *windows.per_axis("size", size, rank)))
+        return x.with_shape((*x.shape[:2], *_sizes(size, rank)))
 
     @declare(backward, schema=schema.resize_dx)
     def resize_dx(dy: TensorType, shape: _Ints, method: str, *_: object) -> TensorType:

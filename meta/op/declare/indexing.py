@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from meta import dtype as dtypes
-from meta.dim import Dim, same_dim, sym
+from meta.dim import Dim, SymDim, least, same_dim, sym
 from meta.ir.type import TensorType
 from meta.op import data_dependent, rules
 from meta.op.registry import declare
@@ -37,6 +37,10 @@ def _sliced(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides
 def _length(begin: int, end: int, step: int, size: Dim) -> Dim:
     if begin == 0 and step == 1 and end >= WHOLE:
         return size
+    if isinstance(size, SymDim) and step == 1 and begin >= 0 and (end < 0 or end >= WHOLE):
+        left_out = begin - min(end, 0)
+        if (least(size) or 0) >= left_out:
+            return size - left_out
     return len(range(*slice(begin, end, step).indices(size.__index__())))
 
 

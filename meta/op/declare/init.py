@@ -7,6 +7,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.device import Device
+from meta.dim import Dim, SymDim
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.op.registry import declare
@@ -65,6 +66,8 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
     rules.require(step != 0, "'step' is 0", "a step other than 0")
+    if isinstance(last, SymDim):
+        return tensor_type((_symbolic_count(first, last, step),), dtype or "int64", device)
     rules.require(
         all(map(math.isfinite, (first, last, step))),
         f"start={first}, stop={last}, step={step}",
@@ -75,6 +78,16 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     exact = all(isinstance(v, int) for v in (first, last, step))
     size = -((first - last) // step) if exact else math.ceil((last - first) / step)
     return tensor_type((max(int(size), 0),), dtype, device)
+
+
+def _symbolic_count(first: Any, last: SymDim, step: Any) -> Dim:
+    """The number of values of a range up to a symbolic size, which is taken for at least `first`."""
+    rules.require(
+        isinstance(first, int) and isinstance(step, int) and step > 0,
+        f"start={first}, stop={last}, step={step}",
+        "ints, with a positive step, beside a symbolic stop",
+    )
+    return -((first - last) // step)
 
 
 @declare("linspace", schema=init.linspace, pattern="injective", amp="never")

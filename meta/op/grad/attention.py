@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import meta
+from meta.dim import Dim, SymDim
 from meta.op.grad.support import fit
 
 
-def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
+def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tuple[Any, Any]:
     """p = exp(scale * q @ k^T - lse) in the dtype of lse, with masked keys zero, and the scale."""
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    factor = _default_scale(q.shape[-1], lse) if scale is None else scale
     scores = meta.matmul(_cast_to(q, lse), _cast_to(k, lse), transpose_b=True) * factor
     p = meta.exp(scores - meta.expand_dims(lse, -1))
     if not causal:
@@ -19,6 +20,13 @@ def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | No
     rows = meta.arange(q.shape[-2], device=q.device)
     columns = meta.arange(k.shape[-2], device=q.device)
     return meta.where(meta.expand_dims(rows, 1) >= columns, p, 0.0), factor
+
+
+def _default_scale(depth: Dim, like: Any) -> Any:
+    """1 / sqrt(depth): a number, or for a symbolic size a 0-d tensor of the dtype of `like`."""
+    if isinstance(depth, SymDim):
+        return meta.rsqrt(meta.full((), depth, like.dtype, like.device))
+    return 1 / math.sqrt(depth)
 
 
 def _cast_to(x: Any, like: Any) -> Any:

@@ -12,7 +12,7 @@ from meta.op.grad.support import fit, share_of
 
 def _divide_if_mean(value: Any, reduction: str) -> Any:
     """`value`, of one element per loss, divided by the number of losses if `reduction` is "mean"."""
-    return value * share_of(value.size) if reduction == "mean" else value
+    return value * share_of(value.size, value) if reduction == "mean" else value
 
 
 def _reduce(value: Any, reduction: str) -> Any:

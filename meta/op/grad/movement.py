@@ -6,6 +6,7 @@ from typing import Any
 
 import meta
 from meta.ir.type import TensorType
+from meta.op.declare.indexing import WHOLE
 
 
 def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Any) -> Any:
@@ -37,18 +38,17 @@ def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Any) -> A
         for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):
             if before or after:
                 shape = (*dy.shape[:axis], x.shape[axis], *dy.shape[axis + 1 :])
-                source = _source_positions(x.shape[axis].__index__(), before, after, mode, dy.device)
+                source = _source_positions(x.shape[axis], before, after, mode, dy.device)
                 dy = meta.take_dx(dy, source, shape, axis)
         return dy
-    begin = pad_width[::2]
-    return meta.strided_slice(dy, begin, tuple(b + d for b, d in zip(begin, x.shape, strict=True)))
+    return meta.strided_slice(dy, pad_width[::2], tuple(-after or WHOLE for after in pad_width[1::2]))
 
 
-def _source_positions(size: int, before: int, after: int, mode: str, device: Any) -> Any:
+def _source_positions(size: Any, before: int, after: int, mode: str, device: Any) -> Any:
     """For each element of a padded axis, the position of the element it repeats."""
     position = meta.arange(-before, size + after, 1, "int64", device)
     if mode == "edge":
-        return meta.clip(position, 0, size - 1)
+        return meta.minimum(meta.maximum(position, 0), size - 1)
     edge = int(mode == "symmetric")
     folded = meta.maximum(position, -position - edge)
     return meta.minimum(folded, -folded + (2 * (size - 1) + edge))

@@ -81,10 +81,10 @@ def batch_norm_train_grad(
     dx, dw, db = meta.batch_norm_train_dxwb(dy_0, x, w, y_3, y_4, axis)
     channel, others = _split_channel(axis, x.ndim)
     if dy_3 is not None:
-        dx = dx + _broadcast_parameter(dy_3 * share_of(product(x.shape[a] for a in others)), x.shape, channel)
+        dx = dx + _broadcast_parameter(dy_3 * share_of(product(x.shape[a] for a in others), dy_3), x.shape, channel)
     if dy_4 is not None:
         # d invstd / dx = -invstd^3 (x - mean) / number
-        factor: Any = dy_4 * y_4 * y_4 * y_4 * -share_of(product(x.shape[a] for a in others))
+        factor: Any = dy_4 * y_4 * y_4 * y_4 * -share_of(product(x.shape[a] for a in others), y_4)
         dx = dx + (x - _broadcast_parameter(y_3, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
     return fit(dx, x), _fit_parameter(dw, w), _fit_parameter(db, b)
 
@@ -96,7 +96,7 @@ def batch_norm_train_dxwb_grad(
     db = sum(dy), and dx = w invstd (dy - (db + x' dw) / n):
     <dz_0, dx> = w invstd (sum(dz_0 dy) - (db sum(dz_0) + dw sum(dz_0 x')) / n)."""
     channel, others = _split_channel(axis, x.ndim)
-    share = share_of(product(x.shape[a] for a in others))
+    share = share_of(product(x.shape[a] for a in others), invstd)
 
     def broadcast(value: Any) -> Any:
         return _broadcast_parameter(value, x.shape, channel)

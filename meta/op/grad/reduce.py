@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 import meta
+from meta.dim import Dim, product
 from meta.ir.type import TensorType
 from meta.op import rules
+from meta.op.grad.support import at_least_one
 
 
 def keep_axes(value: Any, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
@@ -24,13 +26,13 @@ def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: An
 
 def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
     """dy repeated over the reduced axes, divided by the number of reduced elements."""
-    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / _count_reduced(x, axis), x.shape)
+    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / at_least_one(_count(x, axis), dy), x.shape)
 
 
-def _count_reduced(x: TensorType, axis: tuple[int, ...] | None) -> Any:
-    """The number of elements reduced to one, at least 1."""
+def _count(x: TensorType, axis: tuple[int, ...] | None) -> Dim:
+    """The number of elements reduced to one."""
     axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
-    return math.prod(x.shape[a] for a in axes) or 1
+    return product(x.shape[a] for a in axes)
 
 
 def max_dx_dy(x: Any, y: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
@@ -47,7 +49,7 @@ def logsumexp_grad(x: Any, axis: tuple[int, ...] | None, keepdims: bool, y: Any,
 def var_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Any) -> Any:
     """dy * 2 (x - mean) / (n - correction)."""
     centred = x - meta.mean(x, axis, True)
-    return keep_axes(dy, x, axis, keepdims) * centred * _divide(2.0, _count_reduced(x, axis) - correction)
+    return keep_axes(dy, x, axis, keepdims) * centred * _per_freedom(2.0, x, axis, correction)
 
 
 def std_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, y: Any, dy: Any) -> Any:
@@ -55,12 +57,17 @@ def std_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bo
     centred = x - meta.mean(x, axis, True)
     is_zero = meta.equal(y, 0)
     slope = meta.where(is_zero, 0.0, dy / meta.where(is_zero, 1.0, y))
-    return keep_axes(slope, x, axis, keepdims) * centred * _divide(1.0, _count_reduced(x, axis) - correction)
+    return keep_axes(slope, x, axis, keepdims) * centred * _per_freedom(1.0, x, axis, correction)
 
 
-def _divide(numerator: float, divisor: Any) -> Any:
-    """numerator / divisor; NaN for a divisor of 0 or less, where Python raises."""
-    return numerator / divisor if divisor > 0 else math.nan
+def _per_freedom(numerator: float, x: Any, axis: tuple[int, ...] | None, correction: int) -> Any:
+    """numerator / (n - correction), where n is at least 1; NaN for a divisor of 0 or less. A number, or for symbolic
+    sizes a 0-d tensor."""
+    count = at_least_one(_count(x, axis), x)
+    divisor = count - correction
+    if isinstance(count, int):
+        return numerator / divisor if divisor > 0 else math.nan
+    return meta.where(meta.greater(divisor, 0), numerator / divisor, math.nan)
 
 
 def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:
@@ -71,9 +78,9 @@ def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz:
         return meta.zeros_like(x)
     kept = [a for a in range(x.ndim) if a not in axes]
     order = (*kept, *axes)
-    n = math.prod(x.shape[a] for a in axes)
+    n: Any = product(x.shape[a] for a in axes)
     lead = [x.shape[a] for a in kept]
-    rows = math.prod(lead)
+    rows = product(lead)
 
     def flat(t: Any) -> Any:
         return meta.reshape(meta.transpose(t, order), (rows, 1, n))

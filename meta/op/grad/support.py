@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.dim import Dim
+from meta.dim import Dim, SymDim
 from meta.dtype import accumulation_dtype
 from meta.ir.type import TensorType
 
@@ -27,9 +27,19 @@ def widen(x: Any) -> Any:
     return x if x.dtype == dtype else meta.cast(x, dtype)
 
 
-def share_of(count: Dim) -> float:
-    """1 / count; 1 if count is 0. Raises TypeInferenceError for a symbolic size."""
-    return 1.0 / (count.__index__() or 1)
+def share_of(count: Dim, like: TensorType) -> Any:
+    """1 / count, 1 if count is 0: a number, or for a symbolic size a 0-d tensor that tensors of the dtype of `like` are
+    multiplied by. `like` may be a tensor or its type."""
+    if isinstance(count, SymDim):
+        return meta.reciprocal(at_least_one(count, like))
+    return 1.0 / (count or 1)
+
+
+def at_least_one(count: Dim, like: TensorType) -> Any:
+    """max(count, 1): a number, or for a symbolic size a 0-d tensor of the dtype of `like`, a tensor or its type."""
+    if isinstance(count, SymDim):
+        return meta.maximum(meta.full((), count, like.dtype, like.device), 1)
+    return count or 1
 
 
 def nothing(x: TensorType) -> Any:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, identifier, prim_func
+from meta.backend.tvm.kernel import KernelSpec, SizeSpec, identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
+from meta.dim import SymDim
 from meta.errors import IRError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
@@ -160,10 +161,15 @@ class _Lowering:
         if is_open(call):
             return self.open(scope, call)
         choice = self.choices.of(call)
-        tensors = [self.atom(scope, a) for a in _tensors(call.args)]
+        sizes = _sizes(choice)
+        operands = [
+            scope.types.dim(leaf) if isinstance(leaf, SymDim) else self.atom(scope, leaf)
+            for i, arg in enumerate(call.args)
+            for leaf in ((arg,) if i in sizes else _tensors((arg,)))
+        ]
         outs = [scope.types.type(t) for t in choice.info.outputs()]
-        emit = self.tir(choice) if choice.compiled else self.library(choice)
-        result = emit(tvm.RelaxTuple(tensors), outs)
+        emit = self.tir(choice, sizes) if choice.compiled else self.library(choice)
+        result = emit(tvm.RelaxTuple(operands), outs)
         if isinstance(call.type, TupleType) and len(outs) == 1:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
         return result
@@ -199,8 +205,10 @@ class _Lowering:
         self.ops[target.name_hint] = "reshape"
         return target
 
-    def tir(self, choice: Choice) -> Callable[[Any, Any], Any]:
-        target = self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False), choice)
+    def tir(self, choice: Choice, sizes: frozenset[int]) -> Callable[[Any, Any], Any]:
+        """A call of a compiled kernel, which takes the sizes at the positions `sizes` as arguments."""
+        numbers = dict.fromkeys(sizes, SizeSpec())
+        target = self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False, numbers=numbers), choice)
         return lambda args, outs: tvm.call_tir(target, args, outs)
 
     def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
@@ -209,7 +217,8 @@ class _Lowering:
         target = self.kernels.get(key)
         if target is None:
             func = prim_func(kernel_spec).without_attr("global_symbol")
-            pattern = _OP_PATTERN.get(kernel_spec.pattern)
+            takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
+            pattern = _OP_PATTERN.get("opaque" if takes_sizes else kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
             self.ops[target.name_hint] = choice.implementation.name
@@ -219,6 +228,13 @@ class _Lowering:
         name = packed_name(choice)
         self.ops[name] = choice.implementation.name
         return lambda args, outs: tvm.call_dps_packed(name, args, outs)
+
+
+def _sizes(choice: Choice) -> frozenset[int]:
+    """The positions of the symbolic sizes that a kernel reads as numbers."""
+    lifted = choice.implementation.payload.lift if choice.compiled else ()
+    names = choice.info.op.schema.names
+    return frozenset(i for i, a in enumerate(choice.info.args) if isinstance(a, SymDim) and names[i] in lifted)
 
 
 def _tensors(args: tuple[Any, ...]) -> list[Atom]:

@@ -32,8 +32,9 @@ def _starts_and_steps(
 
 
 def _start(begin: int, end: int, step: int, size: Any) -> int:
-    """The first position of a slice. If that is 0 for every size, the size may be symbolic."""
-    return 0 if begin == 0 and step > 0 else slice(begin, end, step).indices(int(size))[0]
+    """The first position of a slice. In a symbolic size, slices of positive step lie inside."""
+    is_number = isinstance(size, (int, tirx.IntImm))
+    return begin if begin >= 0 and step > 0 and not is_number else slice(begin, end, step).indices(int(size))[0]
 
 
 def _slices(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> Slices:

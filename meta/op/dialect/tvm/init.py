@@ -39,9 +39,11 @@ def ones_like(x: Any, dtype: str | None, *, out: Any) -> Any:
 
 
 def _fill(value: Any, out: Any, name: str) -> Any:
-    """A tensor like `out` of one value: a number, or a 0-d tensor that the kernel reads at run time."""
+    """A tensor like `out` of one value: a number, or a 0-d tensor or a size that the kernel reads at run time."""
     if is_number(value):
         return _fill_constant(value, out, name)
+    if isinstance(value, tirx.Var):
+        return te.compute(out.shape, lambda *i: cast(value, out.dtype), name)
     return te.compute(out.shape, lambda *i: element(value, i, out.dtype), name)
 
 
