@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import asarray as asarray
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
+    from meta.functional.compare import allclose as allclose
+    from meta.functional.compare import array_equal as array_equal
+    from meta.functional.compare import isclose as isclose
     from meta.functional.einsum import einsum as einsum
     from meta.functional.image import affine_grid as affine_grid
     from meta.functional.image import grid_sample as grid_sample
@@ -90,10 +93,13 @@ _HOMES: dict[str, str] = {
     "unregister_dialect": "meta.op.registration",
     "with_dialect": "meta.op.dispatch",
     "affine_grid": "meta.functional.image",
+    "allclose": "meta.functional.compare",
+    "array_equal": "meta.functional.compare",
     "einsum": "meta.functional.einsum",
     "grid_sample": "meta.functional.image",
     "group_norm": "meta.functional.norm",
     "instance_norm": "meta.functional.norm",
+    "isclose": "meta.functional.compare",
     "roi_align": "meta.functional.image",
     "searchsorted": "meta.functional.select",
     "unique": "meta.functional.select",

@@ -10,10 +10,10 @@ from meta._generated.methods import TensorMethods
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import CPU, Device
 from meta.device import device as parse_device
-from meta.eager.graph import Leaf, Node, register_hook, set_requires_grad, written
+from meta.eager.graph import Leaf, register_hook, set_requires_grad, written
+from meta.eager.host import HostValues
 from meta.eager.indexing import Index, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
-from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
@@ -33,7 +33,7 @@ _UNSET: dict[str, Any] = {"_frozen": False, "_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
 
-class NDArray(TensorMethods):
+class NDArray(HostValues, TensorMethods):
     """A tensor with values, on a device, that knows how it was computed when gradients are wanted.
 
     shape: tuple of ints.  dtype: name, such as "float32".  device: a meta Device.
@@ -42,11 +42,6 @@ class NDArray(TensorMethods):
 
     __slots__ = ("__weakref__", "_data", "_frozen", "_grad", "_hooks", "_index", "_node", "_type", "_version")
 
-    __array_ufunc__ = array_ufunc
-
-    _data: Any
-    _type: TensorType
-    _node: Node | None
     _index: int
     _version: list[int] | None
     _grad: NDArray | None
@@ -69,109 +64,6 @@ class NDArray(TensorMethods):
             hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
             raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())
 
-    @property
-    def type(self) -> TensorType:
-        """Shape, dtype and device as one interned object."""
-        return self._type
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._type.shape  # type: ignore[return-value]  # arrays have static shapes
-
-    @property
-    def dtype(self) -> str:
-        return self._type.dtype
-
-    @property
-    def device(self) -> Device:
-        return self._type.device
-
-    @property
-    def ndim(self) -> int:
-        return self._type.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self._type.size  # type: ignore[return-value]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the data."""
-        return self._type.nbytes  # type: ignore[return-value]
-
-    # --- other libraries ---------------------------------------------------------------------------------------------
-
-    def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]:
-        """A NumPy array: a read-only view of the same memory on the CPU, a read-only copy from other devices.
-
-        copy: return a writable copy. The view is read-only because gradients cannot see writes of NumPy to values that
-        they saved. Raises GradientError for an array that requires gradients: use `x.detach().numpy()`."""
-        if self._node is not None:
-            raise GradientError(
-                "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
-            )
-        host: Any = self._host("numpy")
-        return host.copy() if copy else host
-
-    def _host(self, what: str) -> np.ndarray[Any, Any]:
-        """The values for `what`, read-only; raises TraceError where they may differ from call to call of a traced
-        function."""
-        if scopes.active and modes.trace is not None:
-            modes.trace.check_readable(self, what)
-        host: Any = numpy_arrays.to_numpy(self._data, self.dtype, self.shape, self.device)
-        host.flags.writeable = False
-        return host
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        out: Any = self._host("numpy")
-        same = dtype is None or out.dtype == dtype
-        if copy is False and not (same and self.device.kind == "cpu"):
-            raise ValueError("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True")
-        return out.copy() if copy and same else out if same else out.astype(dtype)
-
-    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
-        """The memory for another library, writable: in-place writes of that library are not counted, so they must not
-        reach values that a gradient saved. Raises GradientError like `numpy`."""
-        if self._node is not None:
-            raise GradientError(
-                "dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()"
-            )
-        if scopes.active and modes.trace is not None:
-            modes.trace.check_readable(self, "dlpack")
-        if self.device.kind == "cpu":
-            return self._data.__dlpack__(stream=stream, **options)
-        dlpack.make_consumer_wait(self._data, self.device, stream)
-        return self._data.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._data.__dlpack_device__()
-
-    def item(self) -> bool | int | float:
-        """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
-        if self.size != 1:
-            raise ArgumentError("item", f"the array has shape {self.shape}", "one element")
-        host: Any = self._host("item")
-        return host.reshape(()).item()
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        return self._host("tolist").tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __index__(self) -> int:
-        if dtypes.is_float(self.dtype):
-            raise ArgumentError("index", f"the array has dtype {self.dtype}", "an integer dtype")
-        return int(self.item())
-
     def __len__(self) -> int:
         if self.ndim == 0:
             raise ArgumentError("len", "the array is 0-d", "at least one dimension")
@@ -181,13 +73,6 @@ class NDArray(TensorMethods):
         return (self[i] for i in range(len(self)))
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # elementwise __eq__ would take it away
-
-    def __format__(self, spec: str) -> str:
-        """A 0-d array as its value, others as `str` writes them; with a format specification, the one element as a
-        number."""
-        if spec:
-            return format(self.item(), spec)
-        return str(self) if self.ndim else str(numpy_arrays.to_numpy(self._data, self.dtype, (), self.device))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Of an array that operators computed the values are kept, and not how they were computed.

@@ -11,6 +11,7 @@ from meta.device import Device
 from meta.dim import Dim
 from meta.dtype import is_float
 from meta.eager.indexing import Index, getitem, setitem
+from meta.eager.numpy_functions import array_function
 from meta.eager.ufuncs import array_ufunc
 from meta.errors import GradientError, TraceError
 from meta.ir.type import TensorType
@@ -29,6 +30,7 @@ class Symbol(TensorMethods):
     __slots__ = ("__weakref__", "atom", "origin")
 
     __array_ufunc__ = array_ufunc
+    __array_function__ = array_function
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom

@@ -1,0 +1,73 @@
+"""Comparisons of tensors within tolerances, and as wholes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import ArgumentError
+from meta.schema._types import TensorLike
+
+
+def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """Whether |x1 - x2| <= atol + rtol * |x2|, elementwise, as torch.isclose and numpy.isclose do: a bool tensor of the
+    broadcast shape.
+
+    x1, x2: tensors, NumPy arrays or numbers, at least one a tensor. Infinities are close to equal infinities, NaN to
+    NaN with `equal_nan`. Halves are compared in float32. Raises TypeInferenceError for shapes that do not broadcast."""
+    x1, x2 = _tensors("isclose", x1, x2)
+    same = meta.equal(x1, x2)
+    if equal_nan and dtypes.is_float(x1.dtype):
+        same = meta.logical_or(same, meta.logical_and(meta.isnan(x1), meta.isnan(x2)))
+    exact = "uint8" if x1.dtype == "bool" else dtypes.accumulation_dtype(x1.dtype)
+    x1, x2 = meta.cast(x1, exact), meta.cast(x2, exact)
+    # Unsigned integers have no negative difference. A distance of infinities is NaN or infinite: not within tolerance.
+    distance = meta.maximum(x1, x2) - meta.minimum(x1, x2)
+    wide = exact if dtypes.is_float(exact) else "float64"
+    distance, size = meta.cast(distance, wide), meta.abs(meta.cast(x2, wide))
+    near = meta.logical_and(meta.isfinite(distance), meta.less_equal(distance, size * rtol + atol))
+    return meta.logical_or(same, near)
+
+
+def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (see `isclose`), as torch.allclose and numpy.allclose do.
+
+    Raises TraceError in a traced function, where values are unknown, and TypeInferenceError as `isclose` does."""
+    return bool(meta.all(isclose(x1, x2, rtol, atol, equal_nan)))
+
+
+def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> bool:
+    """Whether two tensors have one shape and equal elements, as numpy.array_equal and torch.equal do.
+
+    Dtypes may differ. equal_nan: whether NaN equals NaN. Raises TraceError in a traced function, whose values are
+    unknown."""
+    x1, x2 = _tensors("array_equal", x1, x2)
+    if tuple(x1.shape) != tuple(x2.shape):
+        return False
+    same = meta.equal(x1, x2)
+    if equal_nan and dtypes.is_float(x1.dtype):
+        same = meta.logical_or(same, meta.logical_and(meta.isnan(x1), meta.isnan(x2)))
+    return bool(meta.all(same))
+
+
+def _tensors(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Both operands as tensors of their common dtype."""
+    tensors = [x for x in (x1, x2) if isinstance(x, TensorLike)]
+    if not tensors:
+        raise ArgumentError(
+            name,
+            f"the operands are {type(x1).__name__} and {type(x2).__name__}",
+            "at least one tensor",
+            "use meta.array(x)",
+        )
+    first: Any = tensors[0]
+
+    def tensor(x: Any) -> Any:
+        if isinstance(x, (bool, int, float)):
+            return meta.full((), x, dtypes.promote_scalar(first.dtype, x), first.device)
+        return x if isinstance(x, TensorLike) else meta.asarray(x, device=first.device)
+
+    x1, x2 = tensor(x1), tensor(x2)
+    common = dtypes.promote(x1.dtype, x2.dtype)
+    return meta.cast(x1, common), meta.cast(x2, common)
