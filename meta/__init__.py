@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from meta import amp as amp
+    from meta import array_api as array_api
     from meta import autograd as autograd
     from meta import errors as errors
     from meta import frontend as frontend
@@ -106,8 +107,8 @@ _HOMES: dict[str, str] = {
     "unregister": "meta.definition",
 }
 _MODULES = frozenset(
-    {"amp", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops", "optim",
-     "passes", "random", "testing", "vm"}
+    {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops",
+     "optim", "passes", "random", "testing", "vm"}
 )  # fmt: skip
 
 

@@ -24,6 +24,13 @@ def _number(name: str, count: Any) -> int:
 def unique(x: Any) -> tuple[Any, Any, Any]:
     """The distinct elements in ascending order, for each element of the flattened x the position of its value among
     them, and how often each occurs (int64). Raises TraceError in traced programs."""
+    values, _, inverse, counts = unique_all(x)
+    return values, inverse, counts
+
+
+def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
+    """The results of `unique`, and after the distinct elements the position in the flattened x at which each occurs
+    first (int64). Raises TraceError in traced programs."""
     flat = meta.reshape(x, (-1,))
     order = meta.argsort(flat, 0)
     ordered = meta.take(flat, order, 0)
@@ -34,7 +41,7 @@ def unique(x: Any) -> tuple[Any, Any, Any]:
     inverse = meta.scatter_elements(meta.zeros_like(group), 0, order, group)
     first = meta.reshape(meta.argwhere(new, count), (count,))
     counts = meta.scatter_add(meta.zeros((count,), "int64", x.device), 0, group, meta.ones_like(group))
-    return meta.take(ordered, first, 0), inverse, counts
+    return meta.take(ordered, first, 0), meta.take(order, first, 0), inverse, counts
 
 
 def _changes(ordered: Any, size: int) -> Any:

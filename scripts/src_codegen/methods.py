@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import meta
+from meta.errors import NotSupportedError
 from meta.parts import mark_part
 from meta.schema._types import TensorLike
 
@@ -101,6 +102,25 @@ class TensorMethods(Casts):
     def flatten(self) -> Self:
         """The elements in row-major order, with one dimension."""
         return meta.reshape(self, (-1,))
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of the array API standard (see meta.array_api).
+
+        Raises NotSupportedError for a version that it does not have."""
+        namespace = meta.array_api
+        if api_version is not None and api_version not in namespace.VERSIONS:
+            raise NotSupportedError(
+                "__array_namespace__", f"api_version is {api_version!r}", ", ".join(namespace.VERSIONS)
+            )
+        return namespace
+
+    def to_device(self, device: DeviceLike, /, *, stream: Any = None) -> Self:
+        """The tensor on `device`, as the array API has it; itself if it is there. Raises NotSupportedError for a
+        `stream`: `meta.use_stream` sets it."""
+        if stream is not None:
+            raise NotSupportedError("to_device", f"stream is {stream!r}", "None", "use meta.use_stream")
+        x: Any = self
+        return x.to(device)
 
     def dim(self) -> int:
         """The number of dimensions."""

@@ -18,12 +18,13 @@ CUDA: Final = 2
 def tvm_device(on: Device) -> Any:
     """TVM's object of a device. Raises DeviceError if this machine lacks the device."""
     handle = tvm.device(on.kind, on.index)
-    if on is not CPU and not _exists(on):
+    if on is not CPU and not exists(on):
         raise DeviceError("device", f"there is no device {on} here", '"cpu", which every machine has')
     return handle
 
 
-def _exists(on: Device) -> bool:
+def exists(on: Device) -> bool:
+    """Whether this machine has the device."""
     if on.kind == "cpu":
         return on.index == 0
     return runtime.load_cuda() and bool(tvm.device_attribute(CUDA, on.index, 0))

@@ -1,0 +1,137 @@
+"""Data types are their names; inspection of the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import count, takewhile
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.backend.tvm import devices
+from meta.device import CPU, Device, device
+from meta.errors import ArgumentError
+from meta.schema._types import TensorLike
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "bool": ("bool",),
+    "signed integer": tuple(name for name in dtypes.INTS if name.startswith("i")),
+    "unsigned integer": tuple(name for name in dtypes.INTS if name.startswith("u")),
+    "integral": dtypes.INTS,
+    "real floating": dtypes.FLOATS,
+    "complex floating": (),
+    "numeric": (*dtypes.INTS, *dtypes.FLOATS),
+}
+"""The dtypes of each kind of the standard."""
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """x in another dtype, on `device`; x itself if nothing changes and `copy` is False."""
+    out = x.to(device=device, dtype=dtype)
+    return meta.copy(x) if copy and out is x else out
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether promotion of a dtype (or of that of a tensor) with `to` gives `to`. Categories do not mix."""
+    source, target = _dtype(from_), dtypes.canonical(to)
+    return dtypes.category(source) == dtypes.category(target) and dtypes.promote(source, target) == target
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is `kind`: a dtype, the name of a kind ("real floating"), or one of a tuple of these."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(kind, str) and kind in KINDS:
+        return dtypes.canonical(dtype) in KINDS[kind]
+    return dtypes.canonical(dtype) == dtypes.canonical(kind, "isdtype")
+
+
+def result_type(*arrays_and_dtypes: Any) -> str:
+    """The dtype that tensors, dtypes and Python numbers promote to. Raises ArgumentError without a tensor or dtype."""
+    numbers = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float))]
+    names = [_dtype(x) for x in arrays_and_dtypes if not isinstance(x, (bool, int, float))]
+    if not names:
+        raise ArgumentError("result_type", "no dtypes", "at least one tensor or dtype")
+    out = names[0]
+    for name in names[1:]:
+        out = dtypes.promote(out, name)
+    for number in numbers:
+        out = dtypes.promote_scalar(out, number)
+    return out
+
+
+def _dtype(x: Any) -> str:
+    return x.dtype if isinstance(x, TensorLike) else dtypes.canonical(x)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """Facts of a floating dtype: bits, machine epsilon, range, smallest positive normal number."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntInfo:
+    """Facts of an integer dtype: bits and range."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: str
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """Facts of a floating dtype, or of that of a tensor. Raises ArgumentError for others."""
+    name = _dtype(type)
+    if not dtypes.is_float(name):
+        raise ArgumentError("finfo", f"the dtype is {name}", ", ".join(dtypes.FLOATS), "use iinfo")
+    ml_dtypes: Any = import_module("ml_dtypes")
+    info = ml_dtypes.finfo(dtypes.to_numpy(name))
+    return FloatInfo(info.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), name)
+
+
+def iinfo(type: Any, /) -> IntInfo:
+    """Facts of an integer dtype, or of that of a tensor. Raises ArgumentError for others."""
+    name = _dtype(type)
+    if not dtypes.is_int(name):
+        raise ArgumentError("iinfo", f"the dtype is {name}", ", ".join(dtypes.INTS), "use finfo")
+    low, high = dtypes.int_range(name)
+    return IntInfo(dtypes.itemsize(name) * 8, high, low, name)
+
+
+class NamespaceInfo:
+    """What the namespace can do, and its defaults."""
+
+    __slots__ = ()
+
+    def capabilities(self) -> dict[str, Any]:
+        """Indexing by masks and results whose shapes depend on values, outside of traced functions."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+
+    def default_device(self) -> Device:
+        return CPU
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, str]:
+        return {"real floating": "float32", "integral": "int64", "indexing": "int64"}
+
+    def devices(self) -> list[Device]:
+        """The CPU, and GPUs that are there."""
+        gpus = (device(f"cuda:{index}") for index in count())
+        return [CPU, *takewhile(devices.exists, gpus)]
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, str]:
+        """The dtypes by name; those of a kind, or of a tuple of kinds."""
+        return {name: name for name in dtypes.ALL if kind is None or isdtype(name, kind)}
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """Inspection of the namespace."""
+    return NamespaceInfo()

@@ -1,0 +1,37 @@
+"""Elementwise functions without an operator."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import meta
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """x between `min` and `max`, numbers or tensors that broadcast with x, in the dtype of x."""
+    numbers = (bool, int, float, type(None))
+    if isinstance(min, numbers) and isinstance(max, numbers):
+        return meta.copy(x) if min is None and max is None else meta.clip(x, min, max)
+    out = x if min is None else meta.maximum(x, min)
+    out = out if max is None else meta.minimum(out, max)
+    return meta.cast(out, x.dtype)
+
+
+def signbit(x: Any, /) -> Any:
+    """Whether the sign bit is set: negative numbers and -0.0. NaN counts as positive."""
+    return meta.where(meta.equal(x, 0.0), meta.less(meta.reciprocal(x), 0.0), meta.less(x, 0.0))
+
+
+def copysign(x1: Any, x2: Any, /) -> Any:
+    """The magnitude of x1 with the sign of x2 (see `signbit`)."""
+    size = meta.abs(x1)
+    return meta.where(signbit(x2), meta.negative(size), size)
+
+
+def logaddexp(x1: Any, x2: Any, /) -> Any:
+    """log(exp(x1) + exp(x2)), without overflow."""
+    distance = meta.negative(meta.abs(meta.subtract(x1, x2)))
+    # The distance of equal infinities is NaN.
+    rest = meta.where(meta.equal(x1, x2), math.log(2.0), meta.log1p(meta.exp(distance)))
+    return meta.maximum(x1, x2) + rest

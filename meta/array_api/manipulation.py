@@ -1,0 +1,95 @@
+"""Manipulation of shapes, and selection by positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import meta
+from meta.array_api.linear import promoted
+from meta.errors import TypeInferenceError
+from meta.op import rules
+from meta.schema._types import TensorLike
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[Any, ...]:
+    """The shape that shapes broadcast to. Raises TypeInferenceError if there is none."""
+    return rules.broadcast_shapes(*map(tuple, shapes))
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+    """Tensors broadcast to their common shape."""
+    shape = broadcast_shapes(*(x.shape for x in arrays))
+    return tuple(meta.broadcast_to(x, shape) for x in arrays)
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """Tensors joined along an axis; flattened first if it is None. Dtypes promote."""
+    xs = promoted(*arrays)
+    return meta.concatenate(xs, axis) if axis is not None else meta.concatenate([_flat(x) for x in xs], 0)
+
+
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+    """Tensors joined along a new axis. Dtypes promote."""
+    return meta.stack(promoted(*arrays), axis)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices along an axis, without it."""
+    parts = meta.split(x, x.shape[axis], axis) if x.shape[axis] else ()
+    return tuple(meta.squeeze(part, axis) for part in parts)
+
+
+def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+    """The elements in another shape; the same memory, or a copy with `copy=True`."""
+    return meta.reshape(meta.copy(x) if copy else x, shape)
+
+
+def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+    """Elements moved along axes, and in at the other end; in row-major order without an axis."""
+    if axis is None:
+        return meta.reshape(meta.roll(_flat(x), shift, 0), x.shape)
+    if isinstance(shift, int) and not isinstance(axis, int):
+        shift = (shift,) * len(axis)
+    return meta.roll(x, shift, axis)
+
+
+def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+    """Each element `repeats` times along an axis; of the flattened tensor without one.
+
+    `repeats` may be a tensor with a number for each element, whose values are needed: not in traced functions."""
+    if axis is None:
+        x, axis = _flat(x), 0
+    if not isinstance(repeats, TensorLike):
+        return meta.repeat(x, repeats, axis)
+    counts: Any = repeats
+    size = x.shape[axis]
+    if counts.ndim > 1 or counts.size not in (1, size):
+        raise TypeInferenceError("repeat", f"repeats of shape {counts.shape}", f"one for each of {size} elements")
+    np: Any = import_module("numpy")
+    positions = np.repeat(np.arange(size), np.broadcast_to(counts.detach().numpy(), (size,)))
+    return meta.take(x, meta.asarray(positions, device=x.device), axis)
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    """The slices at positions along an axis, which a 1-D tensor may leave out. Negative positions count from the end.
+
+    Raises PositionError for positions out of range, outside of traced functions."""
+    if axis is None and x.ndim != 1:
+        raise TypeInferenceError("take", f"no axis for shape {x.shape}", "an axis", "pass axis=0")
+    return x[(*(slice(None),) * ((axis or 0) % x.ndim), indices)]
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """For each element of `indices` the element of x at that position along `axis`; the other axes broadcast."""
+    axis %= x.ndim
+    size = x.shape[axis]
+    others = broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)))
+    x = meta.broadcast_to(x, (*others[:axis], size, *others[axis + 1 :]))
+    indices = meta.broadcast_to(indices, (*others[:axis], indices.shape[axis], *others[axis + 1 :]))
+    return meta.gather(x, axis, meta.where(indices < 0, indices + size, indices))
+
+
+def _flat(x: Any) -> Any:
+    return meta.reshape(x, (-1,))

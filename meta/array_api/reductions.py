@@ -1,0 +1,82 @@
+"""Statistical functions. Sums and products of integers are int64, also those of uint8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import meta
+from meta.errors import TypeInferenceError
+
+
+def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum along axes, computed in `dtype` if it is given."""
+    return _typed(meta.sum(_typed(x, dtype), axis, keepdims), dtype)
+
+
+def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product along axes, computed in `dtype` if it is given."""
+    return _typed(meta.prod(_typed(x, dtype), axis, keepdims), dtype)
+
+
+def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The sum of squared distances from the mean divided by the number of elements less `correction`."""
+    if correction == int(correction):
+        return meta.var(x, axis, int(correction), keepdims)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    count = math.prod(x.shape[a] for a in axes)
+    return meta.var(x, axis, 0, keepdims) * (count / (count - correction))
+
+
+def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    """The square root of `var`."""
+    if correction == int(correction):
+        return meta.std(x, axis, int(correction), keepdims)
+    return meta.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Sums of the elements up to each along an axis, which a 1-D tensor may leave out; with a 0 in front for
+    `include_initial`."""
+    return _cumulative(meta.cumsum, "cumulative_sum", x, axis, dtype, 0 if include_initial else None)
+
+
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Products of the elements up to each along an axis, which a 1-D tensor may leave out; with a 1 in front for
+    `include_initial`."""
+    return _cumulative(meta.cumprod, "cumulative_prod", x, axis, dtype, 1 if include_initial else None)
+
+
+def _cumulative(
+    operator: Callable[..., Any], name: str, x: Any, axis: int | None, dtype: Any, initial: int | None
+) -> Any:
+    if axis is None and x.ndim != 1:
+        raise TypeInferenceError(name, f"no axis for shape {x.shape}", "an axis", "pass axis=0")
+    along: int = (axis or 0) % x.ndim
+    out = _typed(operator(_typed(x, dtype), along), dtype)
+    if initial is None:
+        return out
+    first = meta.full((*out.shape[:along], 1, *out.shape[along + 1 :]), initial, out.dtype, out.device)
+    return meta.concatenate([first, out], along)
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The number of elements that are not 0, as int64."""
+    return meta.sum(x if x.dtype == "bool" else meta.not_equal(x, 0), axis, keepdims)
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """The differences of neighbours along an axis, n times."""
+    axis %= x.ndim
+    parts = [part for part in (prepend, x, append) if part is not None]
+    out = x if len(parts) == 1 else meta.concatenate(parts, axis)
+    for _ in range(n):
+        begin, end = (0,) * axis, (2**62,) * axis
+        later = meta.strided_slice(out, (*begin, 1), (*end, 2**62))
+        out = later - meta.strided_slice(out, (*begin, 0), (*end, -1))
+    return out
+
+
+def _typed(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else x.to(dtype=dtype)

@@ -1,0 +1,82 @@
+"""Sorting, searching and sets. Results whose shape depends on values are not available in traced functions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import meta
+from meta.functional.select import unique_all as _unique_all
+
+
+class UniqueAll(NamedTuple):
+    """Distinct elements, where each occurs first, which of them each element of x is, and how often each occurs."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """Distinct elements, and how often each occurs."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """Distinct elements, and for each element of x which of them it is."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """The distinct elements, ascending; every NaN is distinct. Positions and counts are int64."""
+    values, indices, inverse, counts = _unique_all(x)
+    return UniqueAll(values, indices, meta.reshape(inverse, x.shape), counts)
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The distinct elements, ascending, and how often each occurs."""
+    out = unique_all(x)
+    return UniqueCounts(out.values, out.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The distinct elements, ascending, and for each element of x the position of its value among them."""
+    out = unique_all(x)
+    return UniqueInverse(out.values, out.inverse_indices)
+
+
+def unique_values(x: Any, /) -> Any:
+    """The distinct elements, ascending."""
+    return unique_all(x).values
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """Whether each element of x1 is in x2."""
+    x1, x2 = (meta.asarray(x) if isinstance(x, int) else x for x in (x1, x2))
+    found = meta.any(meta.equal(meta.expand_dims(x1, -1), meta.reshape(x2, (-1,))), -1)
+    return meta.logical_not(found) if invert else found
+
+
+def nonzero(x: Any, /) -> tuple[Any, ...]:
+    """The positions of the elements that are not 0: one int64 vector an axis."""
+    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(x), x.ndim, 1))
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+    """Where elements of x2 would be put into the ascending vector x1: before equal elements, or behind them."""
+    ordered = x1 if sorter is None else meta.take(x1, sorter, 0)
+    return meta.searchsorted(ordered, x2, right=side == "right")
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The elements sorted along an axis, always in a stable way."""
+    return meta.sort(x, axis, descending)
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The positions that sort the elements along an axis, always in a stable way."""
+    return meta.argsort(x, axis, descending)
