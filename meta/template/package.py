@@ -212,11 +212,11 @@ def _definition(op: Op, name: str, module: str, entry: str) -> str:
         f"    reference=reference.{name},\n{shown})\n{function}"
     )
     parts = ["compute", "reference", *(["gradient"] if "gradient." in entry else [])]
-    types = "from meta.schema import Arg, Bool, Choice, Device, DType, Float, Int, IntTuple, Number, Optional, Scalar, "
+    types = "from meta.schema import Arg, Bool, Choice, Device, DType, Float, Int, IntTuple, Number, "
     heads = [
         "import meta",
         f"from {module} import {', '.join(parts)}",
-        types + "Schema, Str, Tensor, TensorList",
+        types + "NumberOrSize, Optional, Scalar, Schema, Str, Tensor, TensorList",
         *imports,
     ]
     return _module(

@@ -42,7 +42,8 @@ _SHAPES = ((2, 3), (2, 3, 4), (3, 3), (4,), (2, 3, 5, 5))
 """Shapes that samples from a schema are tried with."""
 _RANGES: tuple[dict[str, Any], ...] = ({"avoid": (0.0,)}, {"low": 0.2, "high": 0.9}, {"low": 1.1, "high": 2.0})
 """Ranges of their values; the first one in which all results are finite is taken."""
-_VALUES: dict[str, Any] = {"Int": 1, "Float": 0.5, "Number": 0.5, "Bool": False, "DType": "float32", "Device": "cpu"}
+_VALUES: dict[str, Any] = {"Int": 1, "Float": 0.5, "Number": 0.5, "NumberOrSize": 0.5, "Bool": False,
+                           "DType": "float32", "Device": "cpu"}  # fmt: skip
 """Values of attributes without defaults, by the type of the argument."""
 
 
