@@ -1,11 +1,12 @@
 """Algebraic simplification: one small rule an identity, in a table by operator.
 
-Every rule keeps the type of the value. Values stay exactly the same, but for the sign of zero in x + 0. Identities of
-real numbers that floats break (x * 0, x / x, reordered sums, a cast back from a narrower dtype) are not applied.
+Every rule keeps the type of the value, and every bit of it: identities of real numbers that floats break (x * 0, x / x,
+x + 0.0 for -0.0, reordered sums, a cast back from a narrower dtype) are not applied.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from meta import dtype as dtypes
@@ -33,20 +34,26 @@ def producer(scope: Scope, atom: Any, *ops: str) -> Call | None:
 
 
 def _is_number(scope: Scope, value: Any, number: float) -> bool:
-    """Whether an operand is `number` everywhere: a Python scalar, a tensor full of it, or a small constant."""
+    """Whether an operand is `number` everywhere, with its sign: a Python scalar, a tensor full of it, or a small
+    constant."""
     if isinstance(value, (int, float)):
-        return value == number
+        return _same_number(value, number)
     if isinstance(value, Constant):
         size = value.type.size
-        return isinstance(size, int) and 0 < size <= 64 and bool((_host(value) == number).all())
+        return isinstance(size, int) and 0 < size <= 64 and all(_same_number(v, number) for v in _host(value).flat)
     fill = scope.definition(value)
     if not isinstance(fill, Call) or not isinstance(fill.op, Op):
         return False
     if fill.op.name in ("full", "full_like"):
-        return fill.args[fill.op.schema.index["fill_value"]] == number
-    return (fill.op.name in ("zeros", "zeros_like") and number == 0) or (
-        fill.op.name in ("ones", "ones_like") and number == 1
-    )
+        filled = fill.args[fill.op.schema.index["fill_value"]]
+        return isinstance(filled, (int, float)) and _same_number(filled, number)
+    if fill.op.name in ("zeros", "zeros_like"):
+        return _same_number(0.0, number)
+    return fill.op.name in ("ones", "ones_like") and number == 1
+
+
+def _same_number(value: float, number: float) -> bool:
+    return bool(value == number) and math.copysign(1.0, value) == math.copysign(1.0, number)
 
 
 def _host(constant: Constant) -> Any:
@@ -63,6 +70,18 @@ def _identity_operand(number: float, *, left: bool) -> Rule:
             if getattr(x, "type", None) == binding.var.type and _is_number(scope, other, number):
                 return x
         return None
+
+    return rule
+
+
+def _zero_operand(number: float, *, left: bool) -> Rule:
+    """x + 0 and x - 0 are x for integers; for floats x + -0.0 and x - 0.0 are, `number` being that zero."""
+    of_floats, of_integers = _identity_operand(number, left=left), _identity_operand(0, left=left)
+
+    def rule(binding: Binding, scope: Scope) -> Answer:
+        kind = binding.var.type
+        is_float = isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
+        return (of_floats if is_float else of_integers)(binding, scope)
 
     return rule
 
@@ -244,8 +263,8 @@ _ELEMENTWISE = (
 )  # fmt: skip
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_identity_operand(0, left=True),),
-    "subtract": (_identity_operand(0, left=False),),
+    "add": (_zero_operand(-0.0, left=True),),
+    "subtract": (_zero_operand(0.0, left=False),),
     "multiply": (_identity_operand(1, left=True),),
     "divide": (_identity_operand(1, left=False),),
     "power": (_identity_operand(1, left=False),),

@@ -22,7 +22,7 @@ X = (2, 3)
 
 
 def sample() -> Module:
-    return program(lambda x: (x + 0) * 1 - meta.negative(-x) + meta.relu(x * 1.0), X)
+    return program(lambda x: (x - 0) * 1 - meta.negative(-x) + meta.relu(x * 1.0), X)
 
 
 def test_report_has_a_line_per_pass():
@@ -111,7 +111,7 @@ def wrong_exp(binding, scope):
 
 def test_bisect_names_the_wrong_rewrite():
     bad = rewrite_pass("fast_math", "exp is not tanh.", [by_op({"exp": wrong_exp})])
-    program_ = program(lambda x: meta.exp(meta.relu(x * 1.0) + 0.0) * 1.0, X)
+    program_ = program(lambda x: meta.exp(meta.relu(x * 1.0) - 0.0) * 1.0, X)
     x = inputs(program_)[0]
     from meta.interpreter.run import run
 

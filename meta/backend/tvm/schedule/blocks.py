@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te.exact import LITERAL
 
 SPATIAL: Final = 0
 REDUCE: Final = 2
 
 # Calls that take a few instructions. Every other call is computed once instead of once per consumer.
-_CHEAP_CALLS: Final = frozenset(
+_CHEAP_CALLS: Final = frozenset((LITERAL, *(
     f"tirx.{name}"
     for name in ("if_then_else", "likely", "reinterpret", "fabs", "abs", "bitwise_and", "bitwise_or", "bitwise_xor",
                  "bitwise_not", "shift_left", "shift_right", "floor", "ceil", "trunc", "round", "nearbyint", "sqrt",
                  "isnan", "isfinite", "isinf", "min_value", "max_value", "infinity", "copysign")
-)  # fmt: skip
+)))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

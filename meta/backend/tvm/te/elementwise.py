@@ -11,6 +11,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.exact import constant, opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.ir.promotion import promoted_dtype
@@ -50,7 +51,7 @@ def is_number(x: Any) -> bool:
 def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
     """The operand's element that broadcasting reads at `index`, or the number, in `dtype`."""
     if is_number(x):
-        return tirx.const(x, dtype)
+        return constant(x, dtype)
     own_index = index[len(index) - len(x.shape) :]
     return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, own_index, strict=True))), dtype)
 
@@ -75,7 +76,7 @@ def unequal(a: Expr, b: Expr) -> Expr:
 
 def const(x: Expr, value: float) -> Expr:
     """`value` in the dtype of `x`."""
-    return tirx.const(value, dtype_of(x))
+    return constant(value, dtype_of(x))
 
 
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
@@ -97,9 +98,9 @@ def is_nan(x: Expr) -> Expr:
 
 
 def safe_divisor(number: Expr) -> Expr:
-    """A divisor of floats that may be 0: TVM rejects the constant 0 as a divisor, but accepts its square root."""
-    zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
-    return tirx.sqrt(number) if zero else number
+    """A divisor of floats that may be 0: TVM rejects the literal 0 as a divisor."""
+    is_zero = isinstance(number, tirx.FloatImm) and float(number.value) == 0
+    return opaque(number) if is_zero else number
 
 
 def select(condition: Expr, x: Expr, y: Expr) -> Expr:

@@ -6,6 +6,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
+from meta.backend.tvm.te.exact import constant, fill
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
@@ -15,7 +16,7 @@ Expr = Any
 
 
 def _fill_constant(value: float, out: Any, name: str) -> Any:
-    return te.compute(out.shape, lambda *i: tirx.const(value, out.dtype), name)
+    return te.compute(out.shape, lambda *i: fill(value, out.dtype), name)
 
 
 @compute("zeros", sizes=("shape",))
@@ -64,7 +65,7 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     return te.compute(
         out[0].shape,
         lambda i: cast(
-            tirx.const(first, value_dtype) + i.astype(value_dtype) * tirx.const(step, value_dtype), out[0].dtype
+            constant(first, value_dtype) + i.astype(value_dtype) * constant(step, value_dtype), out[0].dtype
         ),
         "arange",
     )

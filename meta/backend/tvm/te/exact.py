@@ -1,0 +1,195 @@
+"""Arithmetic that TVM does not simplify.
+
+TVM's simplifier treats floats as real numbers: x * 0, x - x and 0 / x become 0, x == x becomes true, (x + y) - x
+becomes y, not (x < y) becomes y <= x. For NaN, infinities, -0.0 and rounded sums these are other values. `exact`
+replaces the arithmetic and the comparisons of a function by operators of meta, and the end of lowering, after the last
+simplification, turns those back. LLVM and NVRTC see what they saw before. TVM also computes bfloat16 in float32 without
+rounding in between, which `exact` adds, and casts literals without rounding, unless they are opaque.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from meta import dtype as dtypes
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+
+_BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
+"""TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
+_PREFIX: Final = "meta.exact_"
+LITERAL: Final = "meta.exact_literal"
+"""The operator of opaque literals."""
+
+
+def constant(value: float, dtype: str) -> Expr:
+    """`value` as a scalar of `dtype`. A zero of a floating dtype is opaque: expressions with a literal 0 are simplified
+    as soon as they are built."""
+    literal = tvm.tirx.const(value, dtype)
+    return opaque(literal).astype(dtype) if dtype in dtypes.FLOATS and value == 0 else literal
+
+
+def fill(value: float, dtype: str) -> Expr:
+    """`value` as an opaque scalar of `dtype`, for tensors of one value: a fused kernel applies any operator to it."""
+    literal = tvm.tirx.const(value, dtype)
+    return literal if dtype == "bool" else opaque(literal).astype(dtype)
+
+
+def opaque(literal: Expr) -> Expr:
+    """A literal that the simplifier does not see; those of 16 bits in float32, because TVM rewrites bfloat16 later."""
+    wide = _widened(literal)
+    return tvm.tirx.call_intrin(dtype_of(wide), _literal_operator(), wide)
+
+
+def _widened(literal: Any) -> Any:
+    """A literal of 16 bits as the float32 that has its value."""
+    dtype = dtype_of(literal)
+    return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", _rounded(literal.value, dtype))
+
+
+def _rounded(value: float, dtype: str) -> float:
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return float(np.asarray(value).astype(dtypes.to_numpy(dtype)))
+
+
+def exact(func: Any) -> Any:
+    """`func`, scheduled, with floating arithmetic and comparisons as operators that the simplifier does not know.
+
+    Sums over a reduction stay, because TVM recognises reductions and LLVM's fused multiply-adds by their form."""
+    names = {getattr(tvm.tirx, name): name for name in _BINARY}
+
+    def replace(x: Any) -> Any:
+        return _protected(names[type(x)], x)
+
+    return tvm.structural_map(
+        func,
+        [
+            (tuple(names), replace),
+            (tvm.tirx.Cast, _rounding),
+            (tvm.BufferStore, lambda store: _plain_sum(_stored_once_rounded(store))),
+            (tvm.SBlock, _plain_reduction),
+        ],
+    )
+
+
+def _protected(name: str, x: Any) -> Any:
+    dtype = dtype_of(x.a)
+    if dtype not in dtypes.FLOATS:
+        return x
+    call = tvm.tirx.call_intrin
+    if dtype == "bfloat16":  # as TVM's legalisation does, after which it simplifies again
+        a, b = (_rounding(tvm.tirx.Cast("float32", operand)) for operand in (x.a, x.b))
+        wide = call(_result(name, "float32"), _operators()[name], a, b)
+        return wide if _result(name, dtype) == "bool" else _rounding(tvm.tirx.Cast(dtype, wide))
+    return call(_result(name, dtype), _operators()[name], x.a, x.b)
+
+
+def _result(name: str, dtype: str) -> str:
+    return dtype if name in ("Add", "Sub", "Mul", "Div") else "bool"
+
+
+def _rounding(x: Any) -> Any:
+    """A cast that rounds even if it is cast back: TVM casts bfloat16 back without, and literals."""
+    dtype, value = dtype_of(x), x.value
+    literal = opaque(value) if isinstance(value, tvm.FloatImm) else value
+    if _is_opaque(literal):
+        source = dtype_of(literal)
+        if dtype in dtypes.HALVES:
+            return tvm.FloatImm(dtype, _rounded(_rounded(literal.args[0].value, source), dtype))
+        return literal if source == dtype else tvm.tirx.Cast(dtype, literal)
+    if dtype != "bfloat16" or dtype_of(value) == "bool":
+        return x
+    wide = value if dtype_of(value) == "float32" else tvm.tirx.Cast("float32", value)
+    return tvm.tirx.Cast("bfloat16", tvm.tirx.call_intrin("float32", _rounding_operator(), wide))
+
+
+def _stored_once_rounded(store: Any) -> Any:
+    """A store of a cast to bfloat16 without `_rounding`: the store itself rounds."""
+    cast = store.value
+    is_rounded = isinstance(cast, tvm.tirx.Cast) and isinstance(cast.value, tvm.Call)
+    if not is_rounded or not cast.value.op.same_as(_rounding_operator()):
+        return store
+    return tvm.BufferStore(store.buffer, tvm.tirx.Cast("bfloat16", cast.value.args[0]), store.indices)
+
+
+def _plain_sum(store: Any) -> Any:
+    """A store of `buffer[i] + x` to `buffer[i]` with TVM's own addition, and multiplication in x."""
+    call = store.value
+    if _operation(call) != "Add" or isinstance(call.args[1], tvm.FloatImm):
+        return store
+    target, addend = call.args
+    if not isinstance(target, tvm.TensorLoad) or not _reads(target, [store.buffer]):
+        return store
+    if _operation(addend) == "Mul" and not any(map(_is_literal, addend.args)):
+        addend = tvm.tirx.Mul(*addend.args)
+    return tvm.BufferStore(store.buffer, tvm.tirx.Add(target, addend), store.indices)
+
+
+def _plain_reduction(block: Any) -> Any:
+    """A block of a reduction with TVM's own operators where they read what it writes."""
+    if block.init is None:
+        return block
+    written = [region.source for region in block.writes]
+
+    def restore(call: Any) -> Any:
+        return _expand(call) if _operation(call) and _reads(call, written) else call
+
+    return tvm.structural_map(block, (tvm.Call, restore))
+
+
+def _operation(x: Any) -> str:
+    name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
+    name = name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+    return name if name in _BINARY else ""
+
+
+def _is_literal(x: Any) -> bool:
+    return isinstance(x, tvm.FloatImm) or _is_opaque(x)
+
+
+def _is_opaque(x: Any) -> bool:
+    return isinstance(x, tvm.Call) and x.op.same_as(_literal_operator()) and isinstance(x.args[0], tvm.FloatImm)
+
+
+def _reads(x: Any, buffers: list[Any]) -> bool:
+    found: list[bool] = []
+    tvm.structural_walk(x, (tvm.TensorLoad, lambda load: found.append(any(map(load.source.same_as, buffers)))))
+    return any(found)
+
+
+@cache
+def _operators() -> dict[str, Any]:
+    """The operators by name, registered with TVM on first use."""
+    return {name: operator(f"exact_{name}", 2, default=_expand) for name in _BINARY}
+
+
+@cache
+def _literal_operator() -> Any:
+    return operator(LITERAL.removeprefix("meta."), 1, default=lambda call: call.args[0])
+
+
+@cache
+def _rounding_operator() -> Any:
+    return operator("exact_bfloat16", 1, llvm=lambda call: te_math.bind(call.args[0], _round), default=_cast_twice)
+
+
+def _cast_twice(call: Any) -> Expr:
+    narrow, wide = (dtype_of(call).replace("float32", kind) for kind in ("bfloat16", "float32"))
+    return tvm.tirx.Cast(wide, tvm.tirx.Cast(narrow, call.args[0]))
+
+
+def _round(x: Expr) -> Expr:
+    """A float32 rounded to the nearest bfloat16, to even if two are equally near."""
+    integer = dtype_of(x).replace("float32", "int32")
+    one, half, mask = (tvm.tirx.const(value, integer) for value in (1, 0x7FFF, -0x10000))
+    bits = tvm.tirx.reinterpret(integer, x)
+    rounded = (bits + half + ((bits >> tvm.tirx.const(16, integer)) & one)) & mask
+    return tvm.tirx.Select(tvm.tirx.EQ(x, x), tvm.tirx.reinterpret(dtype_of(x), rounded), x)
+
+
+def _expand(call: Any) -> Expr:
+    return getattr(tvm.tirx, call.op.name.removeprefix(_PREFIX))(*call.args)
