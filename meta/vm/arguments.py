@@ -9,17 +9,21 @@ from typing import Any
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
-from meta.errors import ArgumentError, NotSupportedError
+from meta.errors import ArgumentError, IRError, NotSupportedError
 from meta.interpreter.run import check_inputs
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.verifier import verify
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, named_leaves
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:
-    """The `record` method of a Module: all parameters of "main" are inputs, by their names."""
+    """The `record` method of a Module: all parameters of "main" are inputs, by their names.
+
+    Raises IRError for a module that is not well-formed: code compiled for false types would read foreign memory."""
+    verify(module)
     main = module.main
     names = tuple(p.name if p.name.isidentifier() else f"input{i}" for i, p in enumerate(main.params))
     for p in main.params:
@@ -52,6 +56,15 @@ def check_call(record: tracing.Record, inputs: Sequence[NDArray]) -> None:
     """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program."""
     types = [p.type for p in record.main.params[: len(record.inputs)]]
     check_inputs("vm", record.inputs, types, inputs)
+
+
+def check_rewritten(record: tracing.Record, module: Module) -> None:
+    """Raise IRError for a module of the user's passes that is not well-formed or takes other parameters."""
+    verify(module)
+    before, after = ([p.type for p in main.params] for main in (record.main, module.main))
+    if before != after:
+        raise IRError("vm", f"a pass changed the parameters of main from {before} to {after}",
+                      "passes that keep the parameters")  # fmt: skip
 
 
 def flatten_call(

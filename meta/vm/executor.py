@@ -18,7 +18,15 @@ from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped
 from meta.random.generator import default_generator
 from meta.vm import report
-from meta.vm.arguments import check_call, flatten_call, module_record, refuse_foreign, refuse_writes, with_arrays
+from meta.vm.arguments import (
+    check_call,
+    check_rewritten,
+    flatten_call,
+    module_record,
+    refuse_foreign,
+    refuse_writes,
+    with_arrays,
+)
 from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.gradient import Recorder, finisher, with_left_gradients
 from meta.vm.lower.source import Source, output_types, prepare
@@ -169,6 +177,8 @@ class Executor(Generic[P, R]):
         module = record.module
         for each in self._passes:
             module = each(module)
+        if self._passes:
+            check_rewritten(record, module)
         program = self._compile(record, module)
         finish = finisher(traced, indices)
         plain = program.run

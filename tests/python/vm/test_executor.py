@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import meta
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, IRError
 from meta.interpreter.run import run
 from meta.ir.module import Module
+from meta.ir.parser import parse
 
 from .programs import assert_same, copies, program, randoms
 
@@ -105,3 +106,32 @@ def test_interpreter_and_vm_agree_on_copies_of_state() -> None:
     square, new = run(module, *copies([w]))
     executor = meta.vm.compile(module)
     assert_same(executor(w), (square, new))
+
+
+def test_refuses_modules_with_false_types() -> None:
+    text = str(meta.trace(lambda x: meta.transpose(x) * 2.0).record(meta.ones((2, 3))).module)
+    module = parse(text.replace("(3, 2)", "(300, 200)"))
+    with pytest.raises(IRError, match=r"inferred is .*look in '%0 = transpose\(%x\)' of @main .*py:\d+"):
+        meta.vm.compile(module)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [("(3, 2)", "(300, 200)", "inferred is"), ("(2, 3)", "(2, 4)", "inferred is")],
+)
+def test_refuses_false_types_from_passes(old: str, new: str, problem: str) -> None:
+    def change(module: Module) -> Module:
+        return parse(str(module).replace(old, new))
+
+    executor = meta.vm.compile(meta.trace(lambda x: meta.transpose(x) * 2.0), passes=change)
+    with pytest.raises(IRError, match=problem):
+        executor(meta.ones((2, 3)))
+
+
+def test_refuses_other_parameters_from_passes() -> None:
+    def change(module: Module) -> Module:
+        return parse(str(module).replace("(2, 3)", "(20, 30)"))
+
+    executor = meta.vm.compile(meta.trace(lambda x: x * 2.0), passes=change)
+    with pytest.raises(IRError, match="a pass changed the parameters of main"):
+        executor(meta.ones((2, 3)))
