@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     folder = _folder(package)
     path = _output(package, folder, options.output)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    if before and MARK not in before:
+    if path.exists() and MARK not in before:
         problem = f"{shown(path)} exists and was not generated"
         raise ArgumentError("codegen", problem, "a new file, or one that codegen wrote", "pass --output FILE")
     with _placeholder(_module_name(package, folder, path)):
