@@ -120,7 +120,9 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     raw_args = args
     if run is None:
         if raw is None and has_numpy_arrays(args):
-            return invoke(op_state, *converted(op, args))
+            arrays = converted(op, args)
+            if not all(map(is_, arrays, args)):  # NumPy arrays in place of attributes are refused below
+                return invoke(op_state, *arrays)
         args = op.schema.bind(op.name, args, {})
         if any(_is_symbol(leaf) for leaf in leaves_of(args)):
             raise TraceError(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from meta import dim
 from meta.dtype import canonical
 from meta.errors import MetaError
 from meta.ir.builder import applied_type
@@ -33,7 +34,7 @@ from meta.ir.expr import (
 )
 from meta.ir.literal import attr_text, to_array
 from meta.ir.module import Module
-from meta.ir.type import TensorType, tensor_type
+from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 
 
 @dataclass(slots=True)
@@ -107,14 +108,14 @@ def arguments_normal(binding: Binding, _: Context) -> Iterator[str]:
             yield f"argument '{arg.name}' is {value!r}, its normal form is {normal!r}"
 
 
-def type_agrees(binding: Binding, _: Context) -> Iterator[str]:
+def type_agrees(binding: Binding, context: Context) -> Iterator[str]:
     try:
         kind = _inferred(binding.value)
     except MetaError as error:
         yield f"it cannot be typed: {error.summary}"
         return
     for what, declared in (("value", binding.value.type), ("variable", binding.var.type)):
-        if declared != kind:
+        if declared != kind and not _differs_in_new_sizes(declared, kind, binding, context):
             yield f"the {what} has type {declared!r}, inferred is {kind!r}"
 
 
@@ -208,6 +209,34 @@ def _inferred(value: Expr) -> Any:
     if isinstance(value.op, (Var, GlobalVar)):
         return applied_type(value.op, value.args)
     return value.op.infer(arg_types(value.args))
+
+
+def _differs_in_new_sizes(declared: Type, inferred: Type, binding: Binding, context: Context) -> bool:
+    """Whether two types differ only in the names of sizes that the binding introduces, which depend on values: each
+    inference names them anew. No variable before may have a size of that name."""
+    pairs = list(zip(leaf_types(declared), leaf_types(inferred), strict=False))
+    same_form = len(leaf_types(declared)) == len(leaf_types(inferred)) == len(pairs)
+    tensors = [(a, b) for a, b in pairs if isinstance(a, TensorType) and isinstance(b, TensorType)]
+    if not same_form or len(tensors) != len(pairs) or any(a.ndim != b.ndim for a, b in tensors):
+        return False
+    before = _size_names(var.type for var in context.bound)
+    renamed: dict[str, str] = {}
+    for a, b in tensors:
+        if a.with_shape(b.shape) is not b:
+            return False
+        for size, new in zip(a.shape, b.shape, strict=True):
+            if size == new:
+                continue
+            names = [d.name for d in (size, new) if isinstance(d, dim.SymDim) and d.name and d.name not in before]
+            if len(names) != 2 or renamed.setdefault(names[1], names[0]) != names[0]:
+                return False
+    return len(set(renamed.values())) == len(renamed)
+
+
+def _size_names(types: Iterable[Type]) -> set[str]:
+    """The names of the symbolic sizes in types."""
+    tensors = (leaf for kind in types for leaf in leaf_types(kind) if isinstance(leaf, TensorType))
+    return {name for t in tensors for size in t.shape for name in dim.names(size)}
 
 
 def _is_index(value: Any, size: int) -> bool:

@@ -32,10 +32,12 @@ class _Constructor(ABCMeta):
 
     An ABCMeta, so that a model may also inherit from an abstract base class."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        model = super().__call__(*args, **kwargs)
-        model._set_requires_grad()
-        return model
+    if not TYPE_CHECKING:  # a call of a class has the type of an instance
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            model = super().__call__(*args, **kwargs)
+            model._set_requires_grad()
+            return model
 
 
 class Model(metaclass=_Constructor):

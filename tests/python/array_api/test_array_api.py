@@ -103,10 +103,11 @@ CASES: dict[str, list[Case]] = {
         V, np.argsort(V), calls=[lambda x, a, b: x.searchsorted(a, a, sorter=b)]),
     "where": [(lambda x, c, a, b: x.where(c, a, b), (BOOLS["bool"], X, FLOATS["float64"])),
               (lambda x, c, a: x.where(c, a, a), (BOOLS["bool"], N))],
-    **{name: [(lambda x, a, name=name: tuple(getattr(x, name)(a)), (host,)) for host in (N, INTS["uint8"], LEFT)]
-       for name in ("unique_all", "unique_counts", "unique_inverse")},
+    **{name: [(lambda x, a, name=name: tuple(getattr(x, name)(a)), (host,)) for host in hosts]
+       for name, hosts in {"unique_all": (N, INTS["uint8"], LEFT), "unique_counts": (N, INTS["uint8"], LEFT),
+                           "unique_inverse": (N, INTS["uint8"])}.items()},  # which of several NaN is which is open
     "unique_values": one("unique_values", N32, {"float32": RIGHT}),
-    "isin": on(N, V.astype("int32"), calls=[lambda x, a, b: x.isin(a, b), lambda x, a, b: x.isin(a, b, invert=True)]),
+    "isin": on(N, V.astype("int32"), calls=[lambda x, a, b: x.isin(a, b)]),  # the judge ignores `invert`
     "take": on(X, np.array([1, 0, 1]), calls=[
         lambda x, a, i: x.take(a, i, axis=1), lambda x, a, i: x.take(a, i, axis=0),
                                               lambda x, a, i: x.take(a[0, :], i)]),
@@ -142,7 +143,7 @@ CASES: dict[str, list[Case]] = {
         lambda x, a, b: x.tensordot(a, b.T, axes=1), lambda x, a, b: x.tensordot(a, b, axes=((1,), (1,))),
         lambda x, a, b: x.tensordot(a, b, axes=([0, 1], [-2, -1]))]),
     "vecdot": on(X, OTHER["float32"], calls=[
-        lambda x, a, b: x.vecdot(a, b), lambda x, a, b: x.vecdot(a, b, axis=0)]) + on(
+        lambda x, a, b: x.vecdot(a, b), lambda x, a, b: x.vecdot(a, b, axis=-2)]) + on(
         N, N, calls=[lambda x, a, b: x.vecdot(a, b)]),
     # creation
     "arange": [(lambda x: x.arange(5), ()), (lambda x: x.arange(1, 8, 3, dtype=x.int32), ()),
@@ -192,7 +193,8 @@ def check(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_functions(name: str) -> None:
     for call, hosts in CASES[name]:
-        expected = call(strict, *map(strict.asarray, hosts))
+        with np.errstate(invalid="ignore"):  # NumPy warns of infinities that cancel
+            expected = call(strict, *map(strict.asarray, hosts))
         check(call(xp, *map(meta.array, hosts)), expected)
 
 
@@ -304,3 +306,13 @@ def test_sharing_and_copies() -> None:
 def test_errors(call: Callable[[Any], Any], text: str) -> None:
     with pytest.raises(MetaError, match=text):
         call(meta.array(X))
+
+
+def test_isin_inverted() -> None:
+    inverted = xp.isin(meta.array(N), meta.array(V.astype("int32")), invert=True)
+    np.testing.assert_array_equal(inverted.numpy(), np.isin(N, V.astype("int32"), invert=True))
+
+
+def test_unique_inverse_reconstructs() -> None:
+    values, inverse = xp.unique_inverse(meta.array(LEFT))
+    np.testing.assert_array_equal(values.numpy()[inverse.numpy()], LEFT)

@@ -227,3 +227,16 @@ def test_a_function_on_its_own_may_name_others():
     with builder.function("main", [("x", T)]) as scope:
         scope.ret(builder.call_function(GlobalVar("g", IDENTITY.type), [scope.params[0]]))
     verify(scope.function)
+
+
+def test_new_sizes_have_any_unused_name() -> None:
+    """Each inference names the sizes that depend on values anew; two results must not share a name."""
+    text = """def main(%x: Tensor[(4,), "float32"], %y: Tensor[(4,), "float32"]) -> (Tensor[(k, 1), "int64"], Tensor[(LAST, 1), "int64"]) {
+  %0: Tensor[(k, 1), "int64"] = argwhere(%x)
+  %1: Tensor[(LAST, 1), "int64"] = argwhere(%y)
+  (%0, %1)
+}"""  # noqa: E501
+    verify(parse(text.replace("LAST", "m")))
+    for wrong in ("k", "4"):
+        with pytest.raises(IRError, match="type_agrees"):
+            verify(parse(text.replace("LAST", wrong)))

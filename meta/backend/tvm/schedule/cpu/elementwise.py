@@ -101,7 +101,8 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
     vector_lanes = choose_vector_lanes(block, inner_extent) if is_flat or is_contiguous(block) else None
     if vector_lanes is None and not is_flat and shared_loops == 0 and is_contiguous(block):
         vector_lanes = _choose_short_row_lanes(block, inner_extent)
-    if vector_lanes is not None and not _has_wide_tail(block, inner_extent, vector_lanes):
+    is_vectorised = vector_lanes is not None and not _has_wide_tail(block, inner_extent, vector_lanes)
+    if is_vectorised and not _binds_variables_of_bfloat16(block):
         outer, inner = sch.split(loops[-1], factors=[None, vector_lanes])
         sch.vectorize(inner)
         sch.annotate(outer, PARTITION_HINT, 1)
@@ -170,6 +171,16 @@ def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:
     if not isinstance(extent, int) or not _MIN_ROW_LENGTH <= extent < _UNROLL_LIMIT:
         return None
     return min(targets.lanes(block.element_bits), 1 << (extent.bit_length() - 1))
+
+
+def _binds_variables_of_bfloat16(block: Block) -> bool:
+    """Whether the block stores bfloat16 of expressions with variables, such as random bits. TVM stores a bfloat16 by an
+    expression that has its operand several times, and does not vectorise a variable that is bound twice."""
+    if all(str(buffer.dtype) != "bfloat16" for buffer in block.written_buffers):
+        return False
+    found: list[Any] = []
+    tvm.structural_walk(block.node, (tvm.tirx.Let, found.append))
+    return bool(found)
 
 
 def _has_wide_tail(block: Block, extent: Any, vector_lanes: int) -> bool:
