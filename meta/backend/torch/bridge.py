@@ -8,8 +8,10 @@ per kernel), so other dialects run tiny problems. Torch records no gradients, be
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,8 +91,32 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+_retired: list[torch.cuda.MemPool] = []
+"""Pools whose graphs are freed. Torch aborts the process if one is destroyed while it allocates from another, which the
+garbage collector could do at any time; so they live until no scope is open."""
+_open_scopes = [0]
+_lock = threading.Lock()
+
+
 def private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
     """A function that opens a scope in which torch allocates from a new private pool."""
+    with _lock:
+        freed = [] if _open_scopes[0] else _retired[:]
+        del _retired[: len(freed)]
+    freed.clear()
     pool = torch.cuda.MemPool()
     torch_device = torch.device(on.kind, on.index)
-    return lambda: torch.cuda.use_mem_pool(pool, torch_device)
+
+    @contextmanager
+    def scope() -> Generator[None, None, None]:
+        with _lock:
+            _open_scopes[0] += 1
+        try:
+            with torch.cuda.use_mem_pool(pool, torch_device):
+                yield
+        finally:
+            with _lock:
+                _open_scopes[0] -= 1
+
+    weakref.finalize(scope, _retired.append, pool).atexit = False
+    return scope
