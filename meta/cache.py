@@ -18,10 +18,7 @@ memory, and one CacheWarning a process says why (`python -m meta env` too).
 appends that many bytes, which is atomic, and only when the sum exceeds the bound is the directory listed, the least
 recently used entries deleted and the length set to what remains. The cost of a `put` does not depend on the number of
 entries. Replaced and removed entries count until then, so the sum is rarely too small: by what other processes write in
-the moment between listing and setting the length.
-
-Environment: `META_CACHE_DIR` names the directory (default: meta-tvm in the user's cache folder, `~/.cache` on Linux).
-`META_CACHE=0` disables the cache, `META_CACHE_SIZE` bounds it in MiB (default 1024).
+the moment between listing and setting the length. docs/semantics.md lists the environment variables.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The general path of an operator call, and the runners that the generated fast path finds in a dictionary.
 
-A generated function looks up `run = cache[argument types and attributes]` and calls it. Everything that happens once -
-binding and normalising arguments, type inference, dispatch, building the kernel - happens here, and ends by putting a
-runner into that dictionary, which every change of the operator's implementations empties. Traced symbols, active scopes
-(dialect preference, autocast, observers) and scalar operands also come here.
+A generated function looks up `run = cache[argument types and attributes]` and calls it. What happens once (binding,
+type inference, dispatch, building the kernel) happens here, and ends by putting a runner into that dictionary, which
+changes of the operator's implementations empty. Traced symbols, active scopes and scalar operands also come here.
 """
 
 from __future__ import annotations
@@ -119,10 +118,9 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     run = op_state.scoped.get(raw) if raw is not None and not modes.observers else None
     raw_args = args
     if run is None:
-        if raw is None and has_numpy_arrays(args):
-            arrays = converted(op, args)
-            if not all(map(is_, arrays, args)):  # NumPy arrays in place of attributes are refused below
-                return invoke(op_state, *arrays)
+        # NumPy arrays in place of attributes stay, and are refused below.
+        if raw is None and has_numpy_arrays(args) and not all(map(is_, arrays := converted(op, args), args)):
+            return invoke(op_state, *arrays)
         args = op.schema.bind(op.name, args, {})
         if any(_is_symbol(leaf) for leaf in leaves_of(args)):
             raise TraceError(
