@@ -6,7 +6,7 @@ written under a temporary name and renamed, so readers need no lock. Truncated, 
 other users are removed, not used. The cache never evaluates its contents.
 
 **Trust.** Entries are loaded as code, so whoever can write them can run code as this user. The directory, every
-directory above it and every entry must therefore be private: owned by this user or root, and writable by nobody else
+directory above it and every entry must therefore be private: owned by this user or root, and not writable by others
 (`meta.folders` checks it whenever the directory is opened). Otherwise the cache is off. The checksum finds damage, not
 malice: entries have no signature, because whoever can write into a private directory can also read the key or replace
 this package. A directory from elsewhere (an archive, an image) is to be trusted like a program from there.

@@ -1,6 +1,6 @@
 """Directories that only this user and the superuser can change, since code is loaded from them.
 
-A directory is private if the user or root owns it and nobody else can write to it, and if the same holds for every
+A directory is private if the user or root owns it and no other user can write to it, and if the same holds for every
 directory above it and every symbolic link on the way. Above it, directories with the sticky bit (`/tmp`) may be
 writable by all, because in them only the owner of an entry can replace it. A group may write if it is the user's own
 (`alice:alice`, as systems with umask 002 set up). Access control lists count: their mask shows in the group's bits.

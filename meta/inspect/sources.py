@@ -124,7 +124,7 @@ def _callee(node: ast.AST) -> str:
 
 
 def _pattern(node: ast.AST | None, variables: Mapping[str, ast.expr]) -> tuple[str, int]:
-    """A regular expression of what a string can be, and how many characters it states; ("", 0) for what is no string.
+    """A regular expression of what a string can be, and how many characters it states; ("", 0) for other values.
     An f-string has the patterns of its variables, and any letters in place of other expressions."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return re.escape(node.value), len(node.value)

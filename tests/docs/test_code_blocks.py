@@ -16,7 +16,7 @@ RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read
 
 def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests, in an
-    environment of its own, so that packages it installs do not either."""
+    separate environment, so that packages it installs do not either."""
     python = sandbox.make(directory / ".venv")
     command = [str(python), "-W", "error", str(RUNNER), str(page)]
     return subprocess.run(

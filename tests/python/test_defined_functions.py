@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -21,14 +20,7 @@ from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorLi
 _numbers = count()
 SCALE = Schema("scale", Arg("x", Tensor, doc="Input of any shape."), Arg("by", Float, 2, doc="The factor."))
 
-
-@pytest.fixture(autouse=True)
-def _remove_operators() -> Iterator[None]:
-    before = {op.name for op in registry.all_ops()}
-    yield
-    for name in {op.name for op in registry.all_ops()} - before:
-        registry.remove(name)
-        meta.__dict__.pop(name, None)
+pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def define(schema: Schema = SCALE, declare: Any = lambda x, *_: x, **facts: Any) -> Any:

@@ -46,7 +46,7 @@ class Choice:
 
 def packed_name(choice: Choice) -> str:
     """The name that a library kernel is called by: equal names mean equal kernels. An implementation that replaced
-    others in this process has names of its own, because TVM keeps the kernels of those for existing programs."""
+    others in this process has distinct names, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
     facts = repr((info.args, info.out, info.device, choice.implementation.generation))
     return f"meta.{choice.implementation.name}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import pickle
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 import meta
 from meta.errors import ArgumentError, RegistryError
-from meta.op import registry, rules
+from meta.op import rules
 from meta.op.dialect.tvm import Registrar
 from meta.op.registry import get
 from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorList
@@ -28,15 +27,6 @@ _numbers = count()
 SCALE = Schema("scale", Arg("x", Tensor, doc="Input."), Arg("by", Float, 2.0, doc="Factor."))
 
 pytestmark = pytest.mark.usefixtures("remove_operators")
-
-
-@pytest.fixture(autouse=True)
-def _remove_operators() -> Iterator[None]:
-    before = {op.name for op in registry.all_ops()}
-    yield
-    for name in {op.name for op in registry.all_ops()} - before:
-        registry.remove(name)
-        meta.__dict__.pop(name, None)
 
 
 def type_of_x(x: Any, by: Any) -> Any:

@@ -8,7 +8,7 @@
 
     triton_dialect.implement("celu", pointwise(celu_of_a_number))    # from a @triton.jit function of numbers
 
-It has no kernels of its own. They run on the current stream of the thread, eagerly, in programs and in CUDA graphs.
+Users register all of its kernels, which run on the current stream of the thread, eagerly, in programs and CUDA graphs.
 With TRITON_INTERPRET=1 in the environment, kernels run in Triton's interpreter, on the CPU too: for tests. Optional.
 """
 
