@@ -35,6 +35,7 @@ from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
+from meta.tracing.function_op import FunctionOp
 from meta.tree import map_leaves
 
 MAX_CALLS = 100_000
@@ -226,6 +227,8 @@ class _Interpreter:
         if not isinstance(op, Op):
             raise IRError("interpreter", f"{call.op_name} is not registered", "operators of the registry")
         args = [self.argument(a, frame) for a in call.args]
+        if isinstance(op, FunctionOp):
+            return op.run(*args)
         for name in op.inplace.values():
             args[op.schema.index[name]] = copy_of(args[op.schema.index[name]])
         if call.dialect is None:

@@ -59,7 +59,7 @@ def value_key(value: Expr) -> Hashable | None:
     blocks. Large constants are equal only when they are one object."""
     match value:
         case Call():
-            op = _arg_key(value.callee) if value.callee is not None else value.op_name
+            op = _arg_key(value.callee) if value.callee is not None else (value.op, value.dialect)
             return op, tuple(map(_arg_key, value.args)), attr_text(value.attrs)
         case Tuple():
             return "tuple", tuple(map(_arg_key, value.fields))

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import local
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean
-from meta.ir.analysis import op_counts
-from meta.ir.expr import Atom, Binding, Expr, FunctionExpr
+from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.verifier import verify
-from meta.ir.visitor import Rule, Scope, rewrite
+from meta.ir.visitor import Rule, Scope, rewrite, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -144,14 +143,16 @@ def function_pass(name: str) -> Callable[[Callable[[FunctionExpr], FunctionExpr]
     return make
 
 
-def rewrite_pass(name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4, only: str = "") -> Pass:
+def rewrite_pass(
+    name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4, only: Callable[[Any], bool] | None = None
+) -> Pass:
     """A Pass that applies `rules` to every binding until nothing changes, at most `rounds` times.
 
-    only: the one operator that the rules are about; functions without it are passed over."""
+    only: whether the rules are about an operator; functions without calls of such operators are passed over."""
     limited = tuple(counted(name, rule) for rule in rules)
 
     def run(function: FunctionExpr) -> FunctionExpr:
-        if only and only not in op_counts(function):
+        if only is not None and not any(isinstance(b.value, Call) and only(b.value.op) for b in walk(function)):
             return function
         for _ in range(rounds):
             new = rewrite(function, *limited)

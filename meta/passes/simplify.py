@@ -13,11 +13,12 @@ from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
 from meta.ir.literal import to_array
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import Rule, Scope, by_op
 from meta.op.axes import moved, swapped
 from meta.op.registry import Op, get
 from meta.passes.manager import rewrite_pass
+from meta.tracing.function_op import FunctionOp, forward_results
 
 Answer = Expr | Atom | None
 
@@ -299,9 +300,21 @@ simplify = rewrite_pass(
     [by_op(TABLE), _field_of_tuple],
 )
 
+
+def _forward_results(binding: Binding, scope: Scope) -> Answer:
+    """A call of an autograd.Function is what its `forward` computed."""
+    del scope
+    call = binding.value
+    if not isinstance(call, Call) or not isinstance(call.op, FunctionOp):
+        return None
+    results = forward_results(call)
+    return Tuple(tuple(results), call.span) if isinstance(call.type, TupleType) else results[0]
+
+
 drop_stop_gradient = rewrite_pass(
     "drop_stop_gradient",
-    "Put operands in place of their stop_gradient. For programs whose gradients are all taken.",
-    [by_op({"stop_gradient": _base_level(_same_type)})],
-    only="stop_gradient",
+    "Put operands in place of their stop_gradient, and results of `forward` in place of calls of autograd.Functions. "
+    "For programs whose gradients are all taken.",
+    [by_op({"stop_gradient": _base_level(_same_type)}), _forward_results, _field_of_tuple],
+    only=lambda op: isinstance(op, FunctionOp) or getattr(op, "name", "") == "stop_gradient",
 )

@@ -24,6 +24,7 @@ from meta.ir.expr import Atom, Call, Var
 from meta.modes import GradMode
 from meta.schema._types import TensorLike
 from meta.tracing.differentiate import Sweep, run_sweep
+from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def _run(
     if again:
         call = again[0].value
         assert isinstance(call, Call)
-        raise freed(call.op_name)
+        rule = rule_of(call.op)
+        assert rule is not None
+        raise freed(rule.op)
     if not retain:
         trace.freed.update(b.var for b in sweep.visited)
     return sweep

@@ -31,9 +31,9 @@ from meta.ir.expr import (
 )
 from meta.ir.type import TensorType, TupleType, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
-from meta.op.grad.rule import GradRule, gradient_rules
-from meta.op.registry import check_registered
+from meta.op.grad.rule import GradRule
 from meta.tracing.emitter import recording
+from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, map_leaves
 
@@ -114,8 +114,7 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
     def passes(value: Any) -> bool:
         read = operands(value)
         if isinstance(value, Call) and value.callee is None:
-            check_registered(value.op)
-            rule = gradient_rules().get(value.op.name)  # type: ignore[union-attr]
+            rule = rule_of(value.op)
             read = leaves_of([value.args[p] for p in rule.differentiable]) if rule else ()
         elif isinstance(value, (If, FunctionExpr)):
             read = free_vars(value)
@@ -159,7 +158,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
             GradientError("autodiff", wrong, "calls of operators", "inline it first; recursion has none")
         )
         return
-    rule = gradient_rules()[value.op.name]  # type: ignore[union-attr]  # active, so there is one
+    rule = rule_of(value.op)
+    assert rule is not None  # the variable is active
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
     missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
     if missing:

@@ -21,7 +21,7 @@ from meta.eager.graph import Edges, Node, accumulate_lock, next_order
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import add_up, zeros_of
 from meta.eager.tape import link, versions_of
-from meta.errors import GradientError
+from meta.errors import GradientError, MetaError
 from meta.ir.expr import MUTATES, Block, Tuple
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -169,7 +169,7 @@ class Recorder:
         self.floating = [i for i, p in enumerate(params) if is_floating(p.type)]
         self.differentiable = bool(differentiable_results(module.main, self.floating, record.constant, count))
         self._watched = [self.state[i - self.first] for i in self.floating if i >= self.first]
-        self._recorded: dict[tuple[int, ...], RecordedProgram | GradientError | None] = {}
+        self._recorded: dict[tuple[int, ...], RecordedProgram | MetaError | None] = {}
 
     def runner(self) -> Runner:
         """The call: plain where nothing can require gradients."""
@@ -198,7 +198,7 @@ class Recorder:
         if recorded is None:
             return self.plain(inputs)
         edges: Any = tuple([(arrays[i]._node, arrays[i]._index) for i in wanted])
-        if isinstance(recorded, GradientError):
+        if isinstance(recorded, MetaError):
             return self._without_gradient(inputs, wanted, edges, recorded)
         results = recorded.forward.run(inputs)
         parts = recorded.split
@@ -208,7 +208,7 @@ class Recorder:
         return self.finish(inputs, results[: len(results) - parts.extra])
 
     def _without_gradient(
-        self, inputs: Sequence[NDArray], wanted: Sequence[int], edges: Edges, error: GradientError
+        self, inputs: Sequence[NDArray], wanted: Sequence[int], edges: Edges, error: MetaError
     ) -> Any:
         """A call of a program that has no gradient, which matters only if `backward` asks for it."""
         result = self.plain(inputs)
@@ -221,10 +221,10 @@ class Recorder:
         _link([results[i] for i in flows], edges, (), refuse)
         return result
 
-    def _prepare(self, wanted: tuple[int, ...]) -> RecordedProgram | GradientError | None:
+    def _prepare(self, wanted: tuple[int, ...]) -> RecordedProgram | MetaError | None:
         try:
             parts = split(self.module, wanted, self.record.constant, self.count)
-        except GradientError as error:
+        except MetaError as error:  # a user's `backward` may raise any
             return error
         if parts is None:
             return None
