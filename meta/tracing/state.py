@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,6 +193,18 @@ class Trace(Emitter):
             return
         self._values[id(x)] = value.atom
         self._leaves[value.atom] = x
+
+    def write_where(self, condition: Symbol, function: Callable[[], Any]) -> None:
+        """Run `function`. What it overwrites has its new values if `condition`, a 0-d bool tensor, is true, and keeps
+        the old ones otherwise."""
+        values, inputs = dict(self._values), [s.atom for s, _ in self.inputs]
+        function()
+        pairs: list[tuple[Any, Atom]] = [(s.array, values.get(key, s.var)) for key, s in self.state.items()]
+        pairs += zip((s for s, _ in self.inputs), inputs, strict=True)
+        for x, old in pairs:
+            new = self.current(x)
+            if new is not old:
+                self.update(x, meta.where(condition, Symbol(new), Symbol(old)))  # type: ignore[arg-type]
 
     def written(self) -> list[tuple[Var, Atom]]:
         """The parameters that the program writes, each with its last value: inputs, then state."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
+import torch
 
 import meta
+from meta import tracing
 from meta.errors import ArgumentError
 from meta.optim import SGD
-from tests.python.recorded import array, assert_equal
+from tests.python.recorded import array, assert_equal, execute
 
 
 def optimizer_of(w):
@@ -94,8 +98,30 @@ def test_saves_and_restores_state():
     other = meta.amp.GradScaler(interval=3)
     other.load_state_dict(scaler.state_dict())
     assert (other.factor, other.good_steps) == (2.0, 1)
-    with pytest.raises(ArgumentError, match=r"the state has \['factor'\]; expected factor and good_steps"):
-        other.load_state_dict({"factor": 1.0})
+    with pytest.raises(
+        ArgumentError, match=r"the state has \['scale'\]; expected scale, growth_factor, .*_growth_tracker"
+    ):
+        other.load_state_dict({"scale": 1.0})
+    with pytest.raises(ArgumentError, match=r"\[GradScaler\] scale=-2.0"):
+        other.load_state_dict(scaler.state_dict() | {"scale": -2.0})
+    assert other.factor == 2.0
+
+
+def test_exchanges_states_with_torch():
+    theirs = torch.amp.GradScaler("cpu", init_scale=8.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=7)
+    ours = meta.amp.GradScaler()
+    state = theirs.state_dict()
+    ours.load_state_dict(state)
+    assert (ours.factor, ours.growth, ours.backoff, ours.interval) == (8.0, 3.0, 0.25, 7)
+    ours.step(optimizer_of(array(3, grad=True)))
+    theirs.load_state_dict(ours.state_dict())
+    assert theirs.state_dict() == state | {"_growth_tracker": 1}
+
+
+def test_a_factor_that_would_overflow_stays():
+    scaler = meta.amp.GradScaler(scale=2.0**127, interval=1)
+    scaler.step(optimizer_of(array(3, grad=True)))
+    assert scaler.factor == 2.0**127
 
 
 @pytest.mark.parametrize("options", [{"scale": 0}, {"growth": 0.5}, {"backoff": 1.0}, {"backoff": 0}, {"interval": 0}])
@@ -125,3 +151,85 @@ def test_float16_training_matches_float32():
     low, factor = train("float16")
     assert low < max(1e-3, 10 * exact)
     assert factor > 0
+
+
+def training(clip=False):
+    """A step of two layers with momentum in float16, whose argument `factor` can make the gradients infinite, with the
+    scaler and all arrays that the step writes."""
+    w, v = array(8, 16, seed=1, grad=True), array(16, 1, seed=2, grad=True)
+    optimizer = SGD([("w", w), ("v", v)], learning_rate=0.01, momentum=0.9, weight_decay=1e-3)
+    scaler = meta.amp.GradScaler(scale=16.0, interval=3)
+    seen = meta.zeros((), dtype="int64")
+
+    def step(x, target, factor):
+        optimizer.zero_grad()
+        with meta.amp.autocast("float16"):
+            loss = meta.mse_loss(meta.relu(x @ w) @ v, target)
+        scaler.scale(loss * factor).backward()
+        if clip:
+            scaler.unscale(optimizer)
+            for parameter in (w, v):
+                parameter.grad = meta.clip(parameter.grad, -0.5, 0.5)
+        updated = scaler.step(optimizer)
+        seen.update(seen + 1)
+        return loss.detach(), updated
+
+    return step, scaler, [*dict(optimizer.named_state()).values(), *dict(scaler.named_state()).values(), seen]
+
+
+def run_steps(run, state):
+    x, target = array(6, 8, seed=3), array(6, 1, seed=4)
+    infinite = {3: np.inf, 4: -np.inf, 9: np.nan}
+    results = [run(x, target, meta.array(infinite.get(i, 1.0))) for i in range(20)]
+    return [[loss.item(), updated.item()] for loss, updated in results], [x.detach().numpy().copy() for x in state]
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_traced_steps_skip_and_adapt_as_eager_ones(clip):
+    step, scaler, state = training(clip)
+    expected = run_steps(step, state)
+    assert [updated for _, updated in expected[0]].count(False) == 3
+    assert scaler.factor != 16.0
+    for how in ("interpreter", "vm"):
+        step, scaler, state = training(clip)
+        run = meta.vm.compile(meta.trace(step))
+        if how == "interpreter":
+            record = tracing.record(step, (array(6, 8), array(6, 1), array()), {})
+            run = functools.partial(execute, record)
+        results, arrays = run_steps(run, state)
+        np.testing.assert_allclose(results, expected[0], rtol=1e-5, err_msg=how)
+        for a, b in zip(arrays, expected[1], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=how)
+
+
+def test_names_of_the_state_in_a_program():
+    step, _, _ = training()
+    main = tracing.record(step, (array(6, 8), array(6, 1), array()), {}).main
+    written = {main.params[at].name for at in main.attrs["mutates"].values()}
+    assert {"scaler.factor", "scaler.good_steps", "optimizer.w", "optimizer.w.velocity", "seen"} <= written
+    assert "optimizer.learning_rate" not in written
+
+
+def test_a_new_interval_reaches_compiled_steps():
+    step, scaler, _ = training()
+    run, batch = meta.vm.compile(meta.trace(step)), (array(6, 8, seed=3), array(6, 1, seed=4), meta.array(1.0))
+    run(*batch)
+    scaler.interval = 2
+    run(*batch)
+    assert (scaler.factor, scaler.good_steps) == (32.0, 0)
+
+
+def test_an_unfinished_trace_leaves_nothing():
+    w = array(3, grad=True)
+    optimizer, scaler = optimizer_of(w), meta.amp.GradScaler()
+
+    def broken(x):
+        (w * x).sum().backward()
+        scaler.unscale(optimizer)
+        raise ValueError("stop")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="stop"):
+            tracing.record(broken, (array(3),), {})
+    w.grad = meta.ones((3,))
+    assert scaler.step(optimizer)
