@@ -13,11 +13,23 @@ from contextlib import contextmanager
 from functools import reduce
 from numbers import Integral
 from threading import local
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from meta.errors import ArgumentError, IRError, TypeInferenceError
 
 T = TypeVar("T")
+
+
+class Count(int):
+    """The number of elements of a tensor: an int that says, when it is called as in torch, what to use."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        raise ArgumentError(
+            "size",
+            "x.size is called; it is the number of elements, as in NumPy",
+            "x.size, x.shape or x.shape[axis]",
+            "write x.shape for x.size(), x.shape[axis] for x.size(axis)",
+        )
 
 
 class Quotient:

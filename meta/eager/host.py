@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.device import Device
+from meta.dim import Count
 from meta.eager.graph import Node
 from meta.eager.numpy_functions import array_function
 from meta.eager.ufuncs import array_ufunc
@@ -54,7 +55,7 @@ class HostValues:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._type.size  # type: ignore[return-value]
+        return Count(self._type.size)  # type: ignore[arg-type]
 
     @property
     def nbytes(self) -> int:

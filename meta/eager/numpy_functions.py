@@ -1,8 +1,8 @@
 """NumPy's functions on arrays and symbols other than the universal ones: `np.sum(x)` runs the operator `sum`.
 
 A row of FUNCTIONS has the target, an operator or a function of this file, and NumPy's parameters in their order: `a:x`
-is passed as `x`, `-out` is refused unless it has NumPy's default, and `ddof:correction=0` is always passed. Keywords
-that a row lacks are refused.
+is passed as `x`, `-out` is refused unless it has NumPy's default, and `ddof:correction=0` is always passed. `x` and the
+result are cast to `dtype:~any`; `~float` takes floating dtypes only. Keywords that a row lacks are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
 from meta.errors import ArgumentError, NotSupportedError
 from meta.schema._types import TensorLike
 
@@ -127,7 +128,7 @@ def _ndim(x: Any) -> int:
 
 
 def _size(x: Any, axis: int | None = None) -> Any:
-    return x.size if axis is None else x.shape[axis]
+    return int(x.size) if axis is None else x.shape[axis]
 
 
 FUNCTIONS: Mapping[str, tuple[Target, str]] = {
@@ -146,8 +147,8 @@ FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "clip": ("clip", "a:x a_min:min a_max:max -out min max"),
     "concatenate": (_concatenate, "arrays:xs axis -out"),
     "copy": ("copy", "a:x -order=K"),
-    "cumprod": (_cumprod, "a:x axis -dtype -out"),
-    "cumsum": (_cumsum, "a:x axis -dtype -out"),
+    "cumprod": (_cumprod, "a:x axis dtype:~any -out"),
+    "cumsum": (_cumsum, "a:x axis dtype:~any -out"),
     "dot": (_dot, "a:x1 b:x2 -out"),
     "einsum": ("einsum", "*operands"),
     "empty_like": ("zeros_like", "prototype:x dtype -order=K"),
@@ -161,14 +162,14 @@ FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "isclose": ("isclose", "a:x1 b:x2 rtol atol equal_nan"),
     "matrix_transpose": (_matrix_transpose, "x"),
     "max": ("max", "a:x axis -out keepdims"),
-    "mean": ("mean", "a:x axis -dtype -out keepdims"),
+    "mean": ("mean", "a:x axis dtype:~float -out keepdims"),
     "min": ("min", "a:x axis -out keepdims"),
     "moveaxis": ("moveaxis", "a:x source destination"),
     "ndim": (_ndim, "a:x"),
     "nonzero": (_nonzero, "a:x"),
     "ones_like": ("ones_like", "a:x dtype -order=K"),
     "outer": (_outer, "a:x1 b:x2 -out"),
-    "prod": ("prod", "a:x axis -dtype -out keepdims"),
+    "prod": ("prod", "a:x axis dtype:~any -out keepdims"),
     "ravel": (_flat, "a:x -order=C"),
     "repeat": ("repeat", "a:x repeats axis"),
     "reshape": ("reshape", "a:x shape -order=C"),
@@ -181,15 +182,15 @@ FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "split": (_split, "ary:x indices_or_sections axis"),
     "squeeze": ("squeeze", "a:x axis"),
     "stack": ("stack", "arrays:xs axis -out"),
-    "std": ("std", "a:x axis -dtype -out ddof:correction=0 keepdims correction"),
-    "sum": ("sum", "a:x axis -dtype -out keepdims"),
+    "std": ("std", "a:x axis dtype:~float -out ddof:correction=0 keepdims correction"),
+    "sum": ("sum", "a:x axis dtype:~any -out keepdims"),
     "swapaxes": ("swap_axis", "a:x axis1 axis2"),
     "take": (_take, "a:x indices axis -out -mode=raise"),
     "tile": ("tile", "A:x reps"),
     "transpose": ("transpose", "a:x axes"),
     "tril": ("tril", "m:x k"),
     "triu": ("triu", "m:x k"),
-    "var": ("var", "a:x axis -dtype -out ddof:correction=0 keepdims correction"),
+    "var": ("var", "a:x axis dtype:~float -out ddof:correction=0 keepdims correction"),
     "vstack": (_vstack, "tup:xs"),
     "where": (_where, "condition x y"),
     "zeros_like": ("zeros_like", "a:x dtype -order=K"),
@@ -230,7 +231,11 @@ def array_function(
         for option in options:
             raise _refused(name, option, function)
         return target(*args)
-    return target(**_arguments(name, row[1], function, args, options))
+    arguments = _arguments(name, row[1], function, args, options)
+    dtype = arguments.pop("~any", None) or arguments.pop("~float", None)
+    if dtype is None:
+        return target(**arguments)
+    return target(**{**arguments, "x": meta.cast(_tensor(arguments["x"]), dtype)}).cast(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +262,23 @@ def _arguments(name: str, row: str, function: Any, args: Sequence[Any], options:
     import numpy as np
 
     parameters = [_parsed(text) for text in row.split()]
-    out = {p.renamed: int(p.default) for p in parameters if p.renamed and p.default}
+    out: dict[str, Any] = {p.renamed: int(p.default) for p in parameters if p.renamed and p.default}
     known = {p.name: p for p in parameters}
     for key, value in (*zip(known, args, strict=False), *options.items()):
         if value is np._NoValue:
             continue
         parameter = known.get(key)
+        if parameter is not None and parameter.renamed == "~float" and value is not None and not _is_float(value):
+            raise NotSupportedError(name, f"dtype is {value!r}", "a floating dtype", "cast the result")
         if parameter is not None and parameter.renamed:
             out[parameter.renamed] = value
         elif value is not None and (parameter is None or str(value) != parameter.default):
             raise _refused(name, key, function)
     return out
+
+
+def _is_float(dtype: Any) -> bool:
+    return dtypes.is_float(dtypes.canonical(dtype))
 
 
 def _refused(name: str, parameter: str, function: Any) -> NotSupportedError:

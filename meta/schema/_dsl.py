@@ -20,6 +20,11 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "a": "x", "dim": "axis", "dim0": "axis1", "dim1": "axis2", "dims": "axes", "input": "x", "keepdim": "keepdims",
+    "other": "x2", "tensors": "xs", "unbiased": "correction",
+}  # fmt: skip
+"""Names that torch or NumPy give to arguments, and those of the same arguments in schemas, for error texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ class Schema:
         for name, value in kwargs.items():
             position = self.index.get(name)
             if position is None:
-                hint = did_you_mean(name, self.names)
+                other = OTHER_NAMES.get(name)
+                hint = f"write {other}=" if other in self.index else did_you_mean(name, self.names)
                 raise ArgumentError(op, f"unknown argument '{name}'", f"{self!r}", hint)
             if values[position] is not REQUIRED:
                 raise ArgumentError(op, f"argument '{name}' given twice", f"{self!r}")

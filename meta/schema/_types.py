@@ -99,7 +99,7 @@ def _int(value: Any) -> Any:
     if isinstance(value, (bool, float)):
         raise Reject
     if isinstance(value, (int, SymDim)):
-        return value
+        return value if isinstance(value, SymDim) or type(value) is int else int(value)
     if hasattr(value, "__index__") and not isinstance(value, TensorLike):
         with suppress(TypeError):  # arrays of several numbers also have __index__
             return int(value.__index__())

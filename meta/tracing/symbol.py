@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta._generated.methods import TensorMethods
 from meta.device import Device
-from meta.dim import Dim
+from meta.dim import Count, Dim
 from meta.dtype import is_float
 from meta.eager.indexing import Index, getitem, setitem
 from meta.eager.numpy_functions import array_function
@@ -60,7 +60,8 @@ class Symbol(TensorMethods):
     @property
     def size(self) -> Dim:
         """Number of elements."""
-        return self.type.size
+        size = self.type.size
+        return Count(size) if isinstance(size, int) else size
 
     @property
     def nbytes(self) -> Dim:

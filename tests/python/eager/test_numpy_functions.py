@@ -166,7 +166,7 @@ def test_functions_of_values_convert() -> None:
         (np.linalg.norm, r"\[numpy.linalg.norm\] no operator .*np.linalg.norm\(x.numpy\(\)"),
         (lambda x: np.sum(x, out=HOST[0]), r"\[numpy.sum\] argument out= on arrays of meta; .*np.sum\(x.numpy\(\)"),
         (lambda x: np.sum(x, where=HOST > 0), r"\[numpy.sum\] argument where="),
-        (lambda x: np.sum(x, 0, "float64"), r"\[numpy.sum\] argument dtype="),
+        (lambda x: np.mean(x, dtype=int), r"\[numpy.mean\] dtype is <class 'int'>; expected a floating dtype"),
         (lambda x: np.concatenate([x, x], casting="unsafe"), r"\[numpy.concatenate\] argument casting="),
         (lambda x: np.ravel(x, order="F"), r"\[numpy.ravel\] argument order="),
         (lambda x: np.round(x, 2), r"\[numpy.round\] argument decimals="),
@@ -177,6 +177,38 @@ def test_functions_of_values_convert() -> None:
 def test_refusals(call: Call, text: str) -> None:
     with pytest.raises(NotSupportedError, match=text):
         call(meta.array(HOST))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod", "mean", "std", "var"])
+@pytest.mark.parametrize("host", [HOST, np.array([[1, 2, 3], [4, 5, 250]], "int32")], ids=["float32", "int32"])
+def test_dtypes_of_reductions(name: str, host: Any) -> None:
+    floats = [np.float64, "float32", np.dtype("float16")]
+    for dtype in floats if name in ("mean", "std", "var") else [*floats, "int32", "int64", "uint8", "bool"]:
+        expected = getattr(np, name)(host, axis=1, dtype=dtype)
+        result = getattr(np, name)(meta.array(host), axis=1, dtype=dtype)
+        assert result.dtype == str(expected.dtype)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=2e-3 if dtype == np.dtype("float16") else 2e-6)
+    check(np.sum(meta.array(host), 0, "float64"), np.sum(host, 0, "float64"))
+
+
+def test_a_dtype_keeps_gradients_and_precision() -> None:
+    x = meta.array(np.array([1e8, 1.0, -1e8], "float32"), requires_grad=True)
+    total = np.sum(x, dtype="float64")
+    assert total.item() == 1.0
+    total.backward()
+    assert x.grad is not None
+    assert (x.grad.dtype, x.grad.tolist()) == ("float32", [1.0, 1.0, 1.0])
+
+
+def test_dtypes_of_universal_functions() -> None:
+    x, integers = meta.array(HOST), np.array([1, 2, 3], "int32")
+    check(np.add(x, integers, dtype="float64"), np.add(HOST, integers, dtype="float64"))
+    check(np.sqrt(meta.array(integers), dtype=np.float64), np.sqrt(integers, dtype=np.float64))
+    check(np.multiply(meta.array(integers), 2, dtype="int64"), np.multiply(integers, 2, dtype="int64"))
+    with pytest.raises(NotSupportedError, match=r"\[numpy.add\] an operand is float32 and dtype is int32"):
+        np.add(x, 1, dtype="int32")
+    with pytest.raises(NotSupportedError, match=r"\[numpy.equal\] the result is bool and dtype is float32"):
+        np.equal(x, x, dtype="float32")
 
 
 def test_other_errors() -> None:

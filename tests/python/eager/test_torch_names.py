@@ -9,6 +9,7 @@ import torch
 
 import meta
 from meta._generated.table import ALIASES
+from meta.errors import ArgumentError
 
 VALUES = [[0.25, -0.5, 0.75], [1.5, -2.0, 3.0]]
 UNARY = ["absolute", "arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh", "clone", "neg"]
@@ -70,3 +71,19 @@ def test_methods_in_a_program() -> None:
 def test_aliases_are_the_functions_themselves() -> None:
     for alias, name in ALIASES.items():
         assert getattr(meta, alias) is getattr(meta, name)
+
+
+def test_sizes_are_numbers() -> None:
+    x = meta.array(VALUES)
+    assert (x.size, x.size * 2, repr(x.size)) == (6, 12, "6")
+    assert x.reshape(x.size).shape == (6,)
+    for call in (lambda x: x.size(), lambda x: x.size(0)):
+        with pytest.raises(ArgumentError, match=r"\[size\] x.size is called; .*write x.shape for x.size\(\)"):
+            call(x)
+        with pytest.raises(ArgumentError, match=r"\[size\] x.size is called"):
+            meta.trace(call).record(x)
+
+
+def test_names_of_arguments() -> None:
+    with pytest.raises(ArgumentError, match=r"\[sum\] unknown argument 'dim'; expected .*; write axis="):
+        meta.explain("sum", meta.array(VALUES), dim=1)
