@@ -40,7 +40,7 @@ def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 def bind_view(t: TensorType) -> Callable[[Any], Any]:
     """A function that views a tensor with the shape and dtype of `t`; the objects for TVM are prepared in advance."""
-    create, shape, dtype = tvm.create_view, tvm.Shape(t.shape), tvm_dtype(t.dtype)
+    create, (shape, dtype) = tvm.create_view, _prepared(t.shape, t.dtype)  # type: ignore[arg-type]
     return lambda data: create(data, shape, dtype, 0)
 
 
@@ -82,9 +82,14 @@ def _allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], A
     handle = tvm_device(on)
     if on.kind == "cpu":
         _check_memory(shape, dtype)
-        return partial(tvm.alloc_tensor, tvm.Shape(shape), tvm_dtype(dtype), handle, None)
+        return partial(tvm.alloc_tensor, *_prepared(shape, dtype), handle, None)
     stream = partial(tvm.current_stream, CUDA, on.index)
-    return pool.allocator(tvm.Shape(shape), tvm_dtype(dtype), prod(shape) * itemsize(dtype), on, stream)
+    return pool.allocator(*_prepared(shape, dtype), prod(shape) * itemsize(dtype), on, stream)
+
+
+def _prepared(shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
+    """A shape and a dtype as arguments of TVM's functions that are passed many times."""
+    return tvm.unwrapped(tvm.Shape(shape)), tvm.unwrapped(tvm_dtype(dtype))
 
 
 def _check_memory(shape: tuple[int, ...], dtype: str) -> None:

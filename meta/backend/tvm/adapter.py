@@ -177,6 +177,14 @@ def resolve(name: str) -> Any:
     return value
 
 
+def unwrapped(value: Any) -> Any:
+    """What a `Shape` or a `dtype` wraps: as an argument of TVM's functions it takes the same effect in 0.09 and 0.02 us
+    less."""
+    for name in ("_tvm_ffi_cached_object", "_tvm_ffi_dtype"):
+        value = getattr(value, name, value)
+    return value
+
+
 def _import_module(module: str) -> Any:
     runtime.ffi()  # imports `tvm_ffi` without torch, so it must come first
     return importlib.import_module(module)

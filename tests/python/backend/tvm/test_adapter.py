@@ -42,6 +42,16 @@ def test_every_used_attribute_of_a_tvm_module_exists() -> None:
     assert not broken, f"TVM {tvm.version} lacks what meta uses:\n" + "\n".join(broken)
 
 
+def test_unwrapped_arguments() -> None:
+    shape, dtype = tvm.Shape((2, 3)), tvm.dtype("float16")
+    objects = tvm.unwrapped(shape), tvm.unwrapped(dtype)
+    assert type(objects[0]) is not type(shape)
+    assert type(objects[1]) is not type(dtype)
+    out = tvm.alloc_tensor(*objects, tvm.device("cpu", 0), None)
+    assert (tuple(out.shape), str(out.dtype)) == ((2, 3), "float16")
+    assert tvm.unwrapped(4) == 4
+
+
 def _find_chains(tree: ast.AST, modules: set[str]) -> set[str]:
     """Dotted names that start with a TVM module imported from the adapter: `te.compute`, `topi.nn.dense`."""
     local: dict[str, str] = {}  # name in the file -> name in the adapter, "" for the adapter
