@@ -3298,10 +3298,10 @@ def adaptive_max_pool1d(x: T, size: int | Sequence[Dim]) -> T:
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if type(size) is int:
-        size = (size,)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool1d_with_indices(x, size)[0]
+    if type(size) is int:
+        size = (size,)
     try:
         run = _r_adaptive_max_pool1d[x._type, dumps(size, 2)]
     except Exception:
@@ -3369,10 +3369,10 @@ def adaptive_max_pool2d(x: T, size: int | Sequence[Dim]) -> T:
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if type(size) is int:
-        size = (size,)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool2d_with_indices(x, size)[0]
+    if type(size) is int:
+        size = (size,)
     try:
         run = _r_adaptive_max_pool2d[x._type, dumps(size, 2)]
     except Exception:
@@ -3440,10 +3440,10 @@ def adaptive_max_pool3d(x: T, size: int | Sequence[Dim]) -> T:
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
-    if type(size) is int:
-        size = (size,)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool3d_with_indices(x, size)[0]
+    if type(size) is int:
+        size = (size,)
     try:
         run = _r_adaptive_max_pool3d[x._type, dumps(size, 2)]
     except Exception:
@@ -3788,6 +3788,8 @@ def max_pool1d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     if type(kernel) is int:
         kernel = (kernel,)
     if type(stride) is int:
@@ -3796,8 +3798,6 @@ def max_pool1d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
-    if getattr(x, "_node", None) is not None and modes.grad_enabled:
-        return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool1d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
     except Exception:
@@ -3915,6 +3915,8 @@ def max_pool2d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     if type(kernel) is int:
         kernel = (kernel,)
     if type(stride) is int:
@@ -3923,8 +3925,6 @@ def max_pool2d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
-    if getattr(x, "_node", None) is not None and modes.grad_enabled:
-        return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool2d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
     except Exception:
@@ -4042,6 +4042,8 @@ def max_pool3d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if getattr(x, "_node", None) is not None and modes.grad_enabled:
+        return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     if type(kernel) is int:
         kernel = (kernel,)
     if type(stride) is int:
@@ -4050,8 +4052,6 @@ def max_pool3d(
         padding = (padding,)
     if type(dilation) is int:
         dilation = (dilation,)
-    if getattr(x, "_node", None) is not None and modes.grad_enabled:
-        return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         run = _r_max_pool3d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
     except Exception:

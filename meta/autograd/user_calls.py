@@ -90,8 +90,7 @@ def record_node(
         function.__name__, _rule(function, types), tuple(range(len(args))), outputs=len(results),
         differentiable_outputs=flows,
     )  # fmt: skip
-    node.out_types = tuple(r.type for r in results)
-    node.outs = node.out_types
+    node.outs = tuple(r.type for r in results)
     node.versions = versions_of(ctx._saved)
     ctx._node = weakref.ref(node)
     link(node, results, flows)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
-from meta.eager.graph import Edge, Edges, Leaf, Node, accumulate_lock, check_versions
+from meta.eager.graph import Edge, Edges, Leaf, Node, accumulate_lock, modified
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import (
     check_replacement,
@@ -21,7 +21,7 @@ from meta.eager.seeds import (
     wrong_seed,
     zeros_of,
 )
-from meta.modes import modes
+from meta.modes import modes, scopes
 from meta.op.grad.rule import GradRule
 from meta.parts import Writes
 
@@ -44,11 +44,20 @@ def backward(
         modes.trace.backward(outputs, dys, retain_graph=retain_graph, create_graph=create_graph)
         return
     if isinstance(outputs, NDArray) and (dys is None or isinstance(dys, NDArray)):
-        node, index = _root(outputs, "backward")
-        start: Pending = {node: {index: _seed("backward", outputs, dys)}}
+        backward_of(outputs, dys, retain_graph, create_graph)
     else:
-        start = _start("backward", outputs, dys)
-    _walk(start, None, retain_graph or create_graph, create_graph)
+        _walk(_start("backward", outputs, dys), None, retain_graph or create_graph, create_graph)
+
+
+def backward_of(y: NDArray, dy: NDArray | None, retain_graph: bool, create_graph: bool) -> None:
+    """`backward` of one output."""
+    if scopes.active and modes.trace is not None:
+        modes.trace.backward(y, dy, retain_graph=retain_graph, create_graph=create_graph)
+        return
+    node = y._node
+    if node is None:
+        raise no_graph("backward", "the tensor")
+    _walk({node: {y._index: _seed("backward", y, dy)}}, None, retain_graph or create_graph, create_graph)
 
 
 def grad(
@@ -112,8 +121,9 @@ def mark_shared(gradient: NDArray) -> NDArray:
 def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: bool) -> dict[Slot, NDArray]:
     """Propagate from `start`. With `wanted`, collect those gradients and leave `.grad` alone."""
     route = None if wanted is None else _route(start, wanted)
-    heap = [(node.order, node) for node in start]
-    heapify(heap)
+    heap: list[tuple[int, Node]] = []
+    for node in start:
+        heappush(heap, (node.order, node))
     collected: dict[Slot, NDArray] = {}
     before = modes.grad_enabled
     modes.grad_enabled = create
@@ -131,11 +141,9 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
                 continue
             if route is not None and node not in route.inner:
                 continue
-            for edge, gradient in _apply(node, mine, route, create):
-                target, index = edge
-                slots = start.get(target)
-                if slots is not None:
-                    _add(slots, index, gradient)
+            for (target, index), gradient in _apply(node, mine, route, create):
+                if target in start:
+                    _add(start[target], index, gradient)
                 elif wanted is None and target.__class__ is Leaf and not target.hooks:
                     _accumulate(target, gradient, create)  # type: ignore[arg-type]
                 else:
@@ -196,31 +204,43 @@ def _flat_edges(node: Node) -> list[Slot]:
 
 
 _ALL = (True,)
+_NODES = (Leaf, Node)
+"""What the edge of an argument that is no list begins with."""
 
 
-def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: bool) -> list[tuple[Slot, NDArray]]:
+def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: bool) -> Sequence[tuple[Slot, NDArray]]:
     """The gradients of a node's inputs, each with where it goes."""
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
         raise freed(rule.op)
-    if node.versions:
-        check_versions(node)
+    for x, then in node.versions:
+        count = x._version
+        if count is not None and count[0] != then:
+            raise modified(rule.op, x, then)
     edges = node.edges if route is None else _pruned(node.edges, route)
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
     if rule.unavailable:
         _check_available(rule, needs)
     if create and rule.saved_outputs:
         outs = _connected(node, outs)
-    if rule.outputs == 1:
-        gradients = rule.function(needs, *args, outs[0], mine[0])
+    if rule.absent is not None:
+        gradients = rule.function(needs, *args, *outs, mine[0], *rule.absent)
+    elif rule.outputs > 0:
+        gradients = rule.function(needs, *args, *outs, *_output_gradients(rule, outs, mine))
     else:
-        dys = [_output_gradient(node, mine, i) for i in range(len(outs))]
-        gradients = (
-            rule.function(needs, *args, outs, tuple(dys))
-            if rule.outputs < 0
-            else rule.function(needs, *args, *outs, *dys)
-        )
+        gradients = rule.function(needs, *args, outs, tuple(_output_gradients(rule, outs, mine)))
+    if needs is _ALL and gradients[0] is not None and edges[0][0].__class__ in _NODES:  # type: ignore[index]
+        return ((edges[0], gradients[0]),)  # type: ignore[return-value]
     return _paired(edges, gradients)
+
+
+def _output_gradients(rule: GradRule, outs: tuple[Any, ...], mine: dict[int, NDArray]) -> Iterable[Any]:
+    """The gradients of all results of a node. Undefined ones are zeros, but None where the rule takes that and for
+    results that no gradient flows from."""
+    flows = range(len(outs)) if rule.outputs < 0 else rule.differentiable_outputs
+    if len(mine) < len(flows):
+        mine.update({i: zeros_of(outs[i]) for i in flows if i not in mine and i not in rule.undefined})
+    return map(mine.get, range(len(outs)))
 
 
 def _paired(edges: Edges, gradients: Sequence[Any]) -> list[tuple[Slot, NDArray]]:
@@ -255,8 +275,13 @@ def _check_available(rule: GradRule, needs: tuple[bool, ...]) -> None:
 
 
 def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Saved outputs as part of the graph again, for gradients of gradients."""
-    return tuple(connected(node, i, saved) if isinstance(saved, NDArray) else saved for i, saved in enumerate(outs))
+    """Saved outputs that gradients flow from as part of the graph again, for gradients of gradients."""
+    rule = node.rule
+    flows = range(len(outs)) if rule.outputs < 0 else rule.differentiable_outputs
+    return tuple(
+        connected(node, i, saved) if isinstance(saved, NDArray) and i in flows else saved
+        for i, saved in enumerate(outs)
+    )
 
 
 def connected(node: Node, index: int, saved: NDArray) -> NDArray:
@@ -264,17 +289,6 @@ def connected(node: Node, index: int, saved: NDArray) -> NDArray:
     out = saved._alias()
     out._node, out._index = node, index
     return out
-
-
-def _output_gradient(node: Node, mine: dict[int, NDArray], index: int) -> Any:
-    """The gradient of one of several results; if undefined zeros, None where the rule takes that or none can flow."""
-    gradient = mine.get(index)
-    rule = node.rule
-    if gradient is not None or index in rule.undefined:
-        return gradient
-    if rule.outputs > 0 and index not in rule.differentiable_outputs:
-        return None
-    return zeros_of(node.out_types[index])
 
 
 def _add(slots: dict[int, NDArray], index: int, gradient: NDArray) -> None:
@@ -298,7 +312,8 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
     target = leaf.array()
     if target is None:
         return
-    with accumulate_lock:
+    accumulate_lock.acquire()  # `with` takes twice as long
+    try:
         before = target._grad
         if before is not None:
             target._grad = before + gradient
@@ -309,3 +324,5 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
             target._grad = mark_shared(gradient)
         else:
             target._grad = copy_of(gradient)
+    finally:
+        accumulate_lock.release()

@@ -15,7 +15,6 @@ from meta.parts import Writes
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
-    from meta.ir.type import TensorType
     from meta.op.grad.rule import GradRule
 
 Edge = tuple["Node", int] | None
@@ -27,7 +26,7 @@ Hook = Callable[["NDArray"], "NDArray | None"]
 class Node:
     """One recorded call, or (class Leaf) an array that gradients end in."""
 
-    __slots__ = ("__weakref__", "args", "edges", "hooks", "order", "out_types", "outs", "rule", "versions")
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "order", "outs", "rule", "versions")
 
     rule: GradRule
     edges: Edges
@@ -37,7 +36,7 @@ class Node:
     args: tuple[Any, ...] | None
     """Arguments in schema order: values that the gradient reads, types of the others. None once freed."""
     outs: tuple[Any, ...] | None
-    out_types: tuple[TensorType, ...]
+    """Results: values that the gradient reads, types of the others. None once freed."""
     versions: tuple[tuple[NDArray, int], ...]
     hooks: dict[int, list[Hook]] | None
 
@@ -61,18 +60,15 @@ def version_of(x: NDArray) -> int:
     return 0 if count is None else count[0]
 
 
-def check_versions(node: Node) -> None:
-    """Raise GradientError when a value saved for backward was written in place since."""
-    for x, then in node.versions:
-        count = x._version
-        if count is not None and count[0] != then:
-            raise GradientError(
-                node.rule.op,
-                f"a value of shape {x.shape} that its gradient needs was modified in place "
-                f"(version {version_of(x)}, saved at {then})",
-                "values saved for backward to stay unchanged",
-                "write to a copy, or call backward before the write",
-            )
+def modified(op: str, x: NDArray, then: int) -> GradientError:
+    """A value `x` that the gradient of `op` reads was written in place since `then`, its version when it was saved."""
+    return GradientError(
+        op,
+        f"a value of shape {x.shape} that its gradient needs was modified in place "
+        f"(version {version_of(x)}, saved at {then})",
+        "values saved for backward to stay unchanged",
+        "write to a copy, or call backward before the write",
+    )
 
 
 def written(op: str, x: NDArray) -> NDArray:

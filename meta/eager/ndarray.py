@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _backward: Any = None
-"""The engine's `backward`, imported at the first call: the engine computes with arrays."""
+"""The engine's `backward_of`, imported at the first call: the engine computes with arrays."""
 _UNSET: dict[str, Any] = {"_frozen": False, "_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
@@ -203,9 +203,9 @@ class NDArray(HostValues, TensorMethods):
         Raises GradientError (no graph, freed graph, dy needed) and TypeInferenceError (dy of another shape)."""
         global _backward
         if _backward is None:
-            from meta.eager.engine import backward as _backward
+            from meta.eager.engine import backward_of as _backward
 
-        _backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
+        _backward(self, dy, retain_graph, create_graph)
 
     def detach(self) -> NDArray:
         """The same memory without its history; inside a traced function, the present value."""

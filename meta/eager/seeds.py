@@ -14,8 +14,8 @@ from meta.ir.type import TensorType
 from meta.schema._types import TensorLike
 
 
-def zeros_of(kind: TensorType) -> Any:
-    """A tensor of a type, full of zeros."""
+def zeros_of(kind: Any) -> Any:
+    """A tensor full of zeros. kind: its type, or a tensor of that type."""
     return meta.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
 

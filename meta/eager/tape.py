@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
@@ -11,6 +11,7 @@ from meta.eager.ndarray import NDArray
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, gradient_rules
 from meta.op.registry import get
+from meta.parts import Writes
 
 
 def any_tracked(args: Iterable[Any]) -> bool:
@@ -32,7 +33,10 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     Nothing is recorded under `no_grad`, for operators without a gradient, or for results that are not floating."""
     if not modes.grad_enabled:
         return result
-    rule, single = _plans.get(op) or _plan(op)
+    try:
+        rule, single, pair = _plans[op]
+    except KeyError:
+        rule, single, pair = _plan(op)
     if rule is None:
         return result
     saved = rule.saved_args
@@ -40,7 +44,7 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
         x = args[0]
         edges: Any = ((x._node, x._index),)
         kept = args if saved else (x._type, *args[1:])
-        versions = ((x, version_of(x)),) if saved else ()
+        versions: tuple[tuple[NDArray, int], ...] = ((x, version_of(x)),) if saved else ()
     else:
         edges = _edges(rule, args)
         if edges is None:
@@ -53,33 +57,55 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     node.hooks = None
     node.edges = edges
     node.args = kept
-    node.versions = versions
-    if rule.outputs != 1:
+    if pair:
+        y, constant = result
+        node.outs = (y._type, constant)
+        versions += ((constant, version_of(constant)),)
+    elif rule.outputs != 1:
+        node.versions = versions
         return _record_many(node, rule, result)
-    out_type = result._type
-    if out_type.dtype not in dtypes.FLOATS:
-        return result
-    node.out_types = node.outs = (out_type,)
-    if rule.saved_outputs:
-        # An alias, because the result itself holds the node: saving it would make a cycle.
-        alias = result._alias()
-        node.outs = (alias,)
-        node.versions = (*versions, (alias, alias._version[0]))
-    result._node = node
+    else:
+        y = result
+        if rule.saved_outputs:
+            alias: Any = _alias(y)
+            node.outs = (alias,)
+            versions += ((alias, alias._version[0]),)
+        else:
+            node.outs = (y._type,)
+    node.versions = versions
+    if y._type.dtype in dtypes.FLOATS:
+        y._node = node
     return result
 
 
-_plans: dict[str, tuple[GradRule | None, bool]] = {}
+def _alias(result: NDArray) -> NDArray:
+    """What a node saves of a result that holds the node: the result itself would make a cycle."""
+    writes = result._version
+    if writes is None:  # without the lock of NDArray._alias: no other thread has the result yet
+        writes = result._version = Writes((0,))
+    out = NDArray(result._data, result._type)
+    out._version = writes
+    return out
 
 
-def _plan(op: str) -> tuple[GradRule | None, bool]:
-    """The rule of an operator, and whether its only tensor is its first argument, which makes recording cheap."""
+_plans: dict[str, tuple[GradRule | None, bool, bool]] = {}
+
+
+def _plan(op: str) -> tuple[GradRule | None, bool, bool]:
+    """The rule of an operator, and two facts that make recording cheap: whether its only tensor is its first argument,
+    and whether its results are values and a constant that the gradient reads, such as their indices or a mask."""
     rule = gradient_rules().get(op)
     args = get(op).schema.args
     single = (
         rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]
     )
-    _plans[op] = (rule, single and not args[0].type.optional)
+    pair = (
+        rule is not None
+        and rule.outputs == 2
+        and rule.differentiable_outputs == frozenset({0})
+        and rule.saved_outputs == frozenset({1})
+    )
+    _plans[op] = (rule, single and not args[0].type.optional, pair)
     return _plans[op]
 
 
@@ -105,20 +131,23 @@ def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
 
 
 def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
-    types = node.out_types = tuple([r._type for r in results])
-    # `outputs` is -1 for operators whose number of results depends on the call (split): all of them count.
-    flows = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
-    outs: list[Any] = list(types)
-    if rule.saved_outputs:
-        for i in flows if rule.outputs < 0 else rule.saved_outputs:
-            # An alias of a result that holds the node: saving that would make a cycle.
-            outs[i] = saved = results[i]._alias() if i in flows else results[i]
-            node.versions = (*node.versions, (saved, version_of(saved)))
+    flows: Collection[int] = rule.differentiable_outputs
+    saved: Collection[int] = rule.saved_outputs
+    if rule.outputs < 0:  # the number of results depends on the call (split): all of them count
+        flows = range(len(results))
+        saved = flows if saved else ()
+    outs: list[Any] = []
+    for i, y in enumerate(results):
+        out: Any = y._type
+        flowing = i in flows
+        if flowing and out.dtype in dtypes.FLOATS:
+            y._node = node
+            y._index = i
+        if i in saved:
+            out = _alias(y) if flowing else y
+            node.versions += ((out, version_of(out)),)
+        outs.append(out)
     node.outs = tuple(outs)
-    for i in flows:
-        if types[i].dtype in dtypes.FLOATS:
-            results[i]._node = node
-            results[i]._index = i
     return results
 
 

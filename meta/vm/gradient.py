@@ -240,12 +240,11 @@ def _link(outputs: Sequence[NDArray], edges: Edges, values: Sequence[NDArray], g
     node.hooks = None
     node.edges = edges
     node.args = (tuple(values),)
-    node.out_types = tuple([x.type for x in outputs])
-    node.outs = node.out_types
+    node.outs = out_types = tuple([x.type for x in outputs])
     node.versions = versions_of(values)
     indices = range(len(outputs))
     node.rule = GradRule(
-        "vm", _rule(gradients, node.out_types), tuple(range(len(edges))), outputs=len(outputs),
+        "vm", _rule(gradients, out_types), tuple(range(len(edges))), outputs=len(outputs),
         differentiable_outputs=frozenset(indices), undefined=frozenset(indices),
     )  # fmt: skip
     link(node, outputs, indices)

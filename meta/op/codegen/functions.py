@@ -52,12 +52,13 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     if op.name in VALUE_OPS:
         return f"    return {call}\n"
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
-    lines = [_wrap_int(arg, prefix) for arg in op.schema.args if arg.type.name.startswith("IntTuple")]
+    lines: list[str] = []
     if op.recorded_as:
         lines.append(
             f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'
             f"        return {prefix}{split(op.recorded_as)[1]}({names})[0]\n"
         )
+    lines += [_wrap_int(arg, prefix) for arg in op.schema.args if arg.type.name.startswith("IntTuple")]
     # The truth and the bytes of an unsuitable attribute may raise anything.
     plain = all(arg.type.key in ("value", "class") for arg in op.schema.args)
     errors = ", ".join(f"{prefix}{error}" for error in ("KeyError", "AttributeError", "TypeError"))

@@ -24,6 +24,8 @@ class GradRule:
     saved_args, saved_outputs: positions of the arguments and outputs whose values the function reads.
     outputs: number of results.  differentiable_outputs: which of them gradients flow from.
     undefined: results whose missing gradient is passed as None; other missing gradients are passed as zeros.
+    absent: the gradients of the results after the first, None for each, if gradients flow from the first alone;
+        otherwise None.
     unavailable: argument position -> the reason why it has no gradient.  remedy: what to do about those.
     """
 
@@ -37,6 +39,11 @@ class GradRule:
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
     remedy: str = "detach it: x.detach()"
+    absent: tuple[None, ...] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        first_only = self.differentiable_outputs == frozenset({0}) and self.outputs > 0
+        object.__setattr__(self, "absent", (None,) * (self.outputs - 1) if first_only else None)
 
     def unavailable_gradient(self, position: int, location: str | None = None) -> GradientError:
         """The error about the argument at `position`, which has no gradient."""

@@ -29,7 +29,13 @@ def leaf(value: float = 1.0) -> meta.NDArray:
 
 
 @pytest.mark.usefixtures("without_garbage_collection")
-@pytest.mark.parametrize("op", [meta.exp, meta.tanh, meta.softmax, lambda x: x * x, lambda x: meta.concatenate([x, x])])
+@pytest.mark.parametrize(
+    "op",
+    [
+        meta.exp, meta.tanh, meta.softmax, lambda x: x * x, lambda x: meta.concatenate([x, x]),
+        lambda x: meta.topk(x, 2)[0], lambda x: meta.split(x, 3)[1],
+    ],
+)  # fmt: skip
 def test_dropped_results_are_freed_at_once(op: object) -> None:
     x = leaf()
     y = op(x)  # type: ignore[operator]
