@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,16 @@ class TEImplementation:
 
     generic: one kernel with symbolic extents may serve every shape.
     pattern: overrides the pattern of the declaration.
-    sizes: IntTuple arguments that only repeat sizes of the result, which a generic kernel leaves symbolic; the compute
-        reads `out[0].shape` instead.
-    lift: names of numbers that eager kernels take at run time as 0-d tensors, like arguments of type Scalar.
+    sizes: IntTuple arguments, and with `vectors` ints, that only repeat sizes of the result, which a generic kernel
+        leaves symbolic; the compute reads `out[0].shape` instead.
+    lift: names of ints that eager kernels take at run time, as they take all floats; and of numbers for which programs
+        take a symbolic size.
     vectors: returns, for a call, the values of the tuples of ints that an eager kernel takes at run time: the compute
         receives an int64 vector (a te.Tensor) for each, and () for an empty tuple. All extents of such a kernel are
         independent of each other.
-    constants: values of a Scalar that are compiled in.
+    constants: values of numbers that are compiled in, because the compute treats them apart.
+    needed: what kernels that were built have shown: for the name of a number, further values that are compiled in, or
+        None if the compute needs every value.
     source: the file of this package that registers the compute, whose contents the keys of its kernels hash. "" for
         other computes, whose kernels are identified by their unscheduled functions.
     """
@@ -45,6 +48,14 @@ class TEImplementation:
     vectors: Callable[[CallInfo], Mapping[str, tuple[int, ...]]] | None = None
     constants: tuple[float, ...] = ()
     source: str = ""
+    needed: dict[str, tuple[float, ...] | None] = field(
+        default_factory=dict[str, "tuple[float, ...] | None"], compare=False
+    )
+
+
+def separate_extents(_: CallInfo) -> dict[str, tuple[int, ...]]:
+    """No run-time vectors. As `vectors` of an implementation, it separates all extents of operands and results."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

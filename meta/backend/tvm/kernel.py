@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters
 from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.locks import new_lock
 
 Kernel = Callable[..., None]
-"""`kernel(*inputs, *outputs)` on compact tensors; it writes the outputs."""
+"""`kernel(*parameters, *inputs, *outputs)` on compact tensors; it writes the outputs. parameters: the numbers that it
+takes at run time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ class KernelSpec:
     Attributes:
         name: the operator, for symbols and messages.
         compute: called as `compute(*args)` with a `te.Tensor` for each `TensorSpec`, a list for a tuple of
-            `TensorSpec`s, and other arguments unchanged; returns a `te.Tensor` or a sequence of them. A parameter
-            named `out` receives the output specs, with TVM expressions for the extents; one named `kind` receives the
-            kind of the device.
+            `TensorSpec`s, a `Number` for a `NumberSpec`, and other arguments unchanged; returns a `te.Tensor` or a
+            sequence of them. A parameter named `out` receives the output specs, with TVM expressions for the extents;
+            one named `kind` receives the kind of the device.
         args: the arguments in the order of `compute`'s parameters; attribute values must be hashable.
         outs: the results, in order.
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
@@ -66,14 +69,29 @@ class KernelSpec:
     key: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled kernel, and the parameters that it takes before its tensors."""
+
+    function: Kernel
+    parameters: tuple[Parameter, ...] = ()
+
+
 def prim_func(spec: KernelSpec) -> Any:
-    """The unscheduled TIR function of `spec`, over buffers (inputs..., outputs...).
+    """The unscheduled TIR function of `spec`, over (parameters..., inputs..., outputs...).
 
     Raises:
         KernelError: the compute fails, or its results disagree with `spec.outs` in number, rank, static extents or
             dtype.
+        NeedsValueError: the compute needs the value of an argument that is a `NumberSpec`.
     """
+    return _unscheduled(spec)[0]
+
+
+def _unscheduled(spec: KernelSpec) -> tuple[Any, tuple[Parameter, ...]]:
+    """The function and its parameters."""
     tvm.load()
+    parameters = Parameters("float64" if "float64" in _dtypes(spec) else "float32")
     extents: dict[str, Any] = {}
     inputs: list[Any] = []
 
@@ -89,7 +107,9 @@ def prim_func(spec: KernelSpec) -> Any:
         inputs.append(tvm.te.placeholder(dims(tensor), tensor.dtype, f"x{len(inputs)}"))
         return inputs[-1]
 
-    def argument(value: Any) -> Any:
+    def argument(position: int, value: Any) -> Any:
+        if isinstance(value, NumberSpec):
+            return parameters.argument(position, value)
         if isinstance(value, SizeSpec):
             inputs.append(tvm.te.var(f"size{len(inputs)}", "int64"))
             return inputs[-1]
@@ -97,36 +117,52 @@ def prim_func(spec: KernelSpec) -> Any:
             return placeholder(value)
         return [placeholder(t) for t in value] if _is_tensors(value) else value
 
-    arguments = list(map(argument, spec.args))
+    arguments = [argument(i, value) for i, value in enumerate(spec.args)]
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
-    parameters = inspect.signature(spec.compute).parameters
+    accepted = inspect.signature(spec.compute).parameters
     options = {"out": outs, "kind": spec.target}
     try:
-        results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in parameters})
-    except MetaError:
+        results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in accepted})
+    except (MetaError, NeedsValueError):
         raise
     except Exception as error:
         raise raised(KernelError, spec.name, "its TVM compute", error) from error
     results = list(results) if isinstance(results, Sequence) else [results]
     _check_results(spec, results)
     tensors = [*inputs, *_distinct_outputs(results, inputs)]
+    buffers, tensors = tensors, [*parameters.variables, *tensors]
     function = tvm.create_prim_func(tensors)
     # Extents from Python numbers are 32-bit, and functions with 64-bit indices reject buffers of such extents.
-    has_index_dtype = all(str(d.ty.dtype) == spec.index for t in tensors if hasattr(t, "shape") for d in t.shape)
-    return function if has_index_dtype else tvm.create_prim_func(tensors, index_dtype_override=spec.index)
+    has_index_dtype = all(str(d.ty.dtype) == spec.index for t in buffers if hasattr(t, "shape") for d in t.shape)
+    if not has_index_dtype:
+        function = tvm.create_prim_func(tensors, index_dtype_override=spec.index)
+    return function, parameters.all
+
+
+def _dtypes(spec: KernelSpec) -> set[str]:
+    specs = [t for arg in (*spec.args, spec.outs) for t in (arg if _is_tensors(arg) else (arg,))]
+    return {t.dtype for t in specs if isinstance(t, TensorSpec)}
 
 
 def build(spec: KernelSpec) -> Kernel:
     """The compiled kernel, from memory, from disk or newly built. Concurrent calls for one kernel build it once."""
+    return compiled(spec).function
+
+
+def compiled(spec: KernelSpec) -> Compiled:
+    """The compiled kernel with its parameters."""
     kernel = _kernels.get(spec_key(spec))
-    return kernel if kernel is not None else build_many((spec,))[0]
+    return kernel if kernel is not None else _compiled_many((spec,))[0]
 
 
 def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
     """The compiled kernels, in order. Missing kernels are built together in one module per target: fifty kernels in one
     module build in a quarter of the time of fifty modules.
     """
-    specs = list(specs)
+    return [kernel.function for kernel in _compiled_many(tuple(specs))]
+
+
+def _compiled_many(specs: Sequence[KernelSpec]) -> list[Compiled]:
     keys = [spec_key(spec) for spec in specs]
     missing = {key: spec for key, spec in zip(keys, specs, strict=True) if key not in _kernels}
     if missing:
@@ -144,7 +180,7 @@ def spec_key(spec: KernelSpec) -> Any:
 
 def disk_key(spec: KernelSpec) -> str:
     """The key of the kernel of `spec` on disk; the compute of a spec without a key is run for it."""
-    return _symbol(spec, None if spec.key else prim_func(spec))
+    return _symbol(spec, None if spec.key else _unscheduled(spec))
 
 
 def digest(ir: Any) -> str:
@@ -171,14 +207,14 @@ def clear_memory() -> None:
 
 # One thread at a time may use TVM's compiler; the lock also makes concurrent requests for one kernel build it once.
 _building = new_lock("kernels")
-_kernels: dict[Any, Kernel] = {}
+_kernels: dict[Any, Compiled] = {}
 _modules: dict[str, Any] = {}
 
 
 def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
     """Put the kernels of a device kind into memory. The caller holds the lock."""
     cache = default_cache()
-    unscheduled = {key: prim_func(spec) for key, spec in missing.items() if not spec.key}
+    unscheduled = {key: _unscheduled(spec) for key, spec in missing.items() if not spec.key}
     symbols = {key: _symbol(spec, unscheduled.get(key)) for key, spec in missing.items()}
     if cache is not None:
         for key in list(missing):
@@ -190,8 +226,9 @@ def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
         return
     target = targets.target(kind)
     functions: dict[str, Any] = {}
+    parameters: dict[str, tuple[Parameter, ...]] = {}
     for key, spec in missing.items():
-        function = unscheduled[key] if key in unscheduled else prim_func(spec)
+        function, parameters[symbols[key]] = unscheduled[key] if key in unscheduled else _unscheduled(spec)
         functions[symbols[key]] = patterns.schedule(function, spec.pattern, target)
     module = library.compile_functions(functions, target)
     if cache is not None:
@@ -199,33 +236,42 @@ def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
         stored = library.store(cache, name, module)
         module = module if stored is None else stored
         for symbol in functions:
-            cache.put(symbol, name.encode(), _ALIAS)
+            entry = [name, *([p.expression, p.dtype] for p in parameters[symbol])]
+            cache.put(symbol, json.dumps(entry).encode(), _ALIAS)
     for key in missing:
-        _kernels[key] = module[symbols[key]]
+        _kernels[key] = Compiled(module[symbols[key]], parameters[symbols[key]])
 
 
-_ALIAS = ".in"  # suffix of the entry that names the library of a kernel
+_ALIAS = ".in"  # suffix of the entry with the library of a kernel and its parameters
 
 
-def _load_kernel(cache: Any, symbol: str) -> Kernel | None:
+def _load_kernel(cache: Any, symbol: str) -> Compiled | None:
     alias = cache.read(symbol, _ALIAS)
     if alias is None:
         return None
-    name = alias.decode("ascii", "replace")
+    try:
+        name, *entries = json.loads(alias)
+        parameters = tuple(Parameter(expression, dtype) for expression, dtype in entries)
+    except (ValueError, TypeError):
+        return None
     module = _modules.get(name)
     if module is None:
         module = library.load(cache, name)
         if module is None:
             return None
         _modules[name] = module
-    return module[symbol]
+    return Compiled(module[symbol], parameters)
 
 
-def _symbol(spec: KernelSpec, unscheduled: Any | None) -> str:
-    """The kernel's symbol, also its key on disk: a digest of everything that the machine code depends on.
+def _symbol(spec: KernelSpec, unscheduled: tuple[Any, tuple[Parameter, ...]] | None) -> str:
+    """The kernel's symbol, also its key on disk: a digest of everything that the machine code and the values of its
+    parameters depend on.
 
-    unscheduled: the function of a spec without a key."""
-    compute = (spec.key, spec.args, spec.outs) if unscheduled is None else digest(unscheduled)
+    unscheduled: the function of a spec without a key, and its parameters."""
+    compute: Any = (spec.key, spec.args, spec.outs)
+    if unscheduled is not None:
+        function, parameters = unscheduled
+        compute = (digest(function), parameters) if parameters else digest(function)
     facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target))
     return f"{identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 

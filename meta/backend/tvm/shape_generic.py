@@ -1,14 +1,16 @@
-"""Kernels for eager calls: one build serves every shape of an operator, rank, dtype and attribute set.
+"""Kernels for eager calls: one build serves every shape of an operator, rank and dtype, and all values of numbers.
 
 The declaration runs once on new symbolic sizes inside `unify`: sizes that its rules compare become one extent of the
 kernel. Sizes equal to 1 stay 1, because broadcasting depends on them; on a GPU, names of extents tell which sizes are
-long. A declaration or compute that needs numbers gets a kernel for the static shapes.
+long. A declaration or compute that needs sizes as numbers gets a kernel for the static shapes. Attributes that are
+numbers are parameters of the kernel, unless the compute needs their values (see `meta.backend.tvm.numbers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +18,8 @@ from meta import dtype as dtypes
 from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
-from meta.backend.tvm.kernel import Kernel, KernelSpec, SizeSpec, TensorSpec, build
+from meta.backend.tvm.kernel import Compiled, Kernel, KernelSpec, SizeSpec, TensorSpec, compiled
+from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
 from meta.backend.tvm.schedule.blocks import size_name
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
@@ -39,19 +42,90 @@ _LENGTH_PATTERNS: Final = ("reduce", "softmax")
 
 
 def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kernel:
-    """The compiled kernel of `call`. Python scalars are its 0-d operands, so their values are not compiled in."""
+    """The compiled kernel of `call`. Python scalars are its 0-d operands and numbers its parameters, so their values
+    are not compiled in."""
     if isinstance(payload, RuntimeFunction):
         return payload.run
-    scalars = _scalar_operands(payload, call)
+    while numbers := _numbers(payload, call):
+        try:
+            return _kernel(payload, call, numbers)
+        except NeedsValueError as error:
+            for i in error.positions:
+                _compile_in(payload, call.op.schema.names[i], error.constant)
+        except ArithmeticError:  # of a parameter, as 1 / 0: the compute raises it too, or treats the value apart
+            break
+        except (MetaError, ValueError, TypeError, RuntimeError):
+            without_numbers = _kernel(payload, call, {})  # reports an error that has another cause
+            for i in numbers:
+                _compile_in(payload, call.op.schema.names[i], None)
+            return without_numbers
+    return _kernel(payload, call, {})
+
+
+_MOST_CONSTANTS: Final = 8
+"""Values of a number that a compute may treat apart."""
+
+
+def _compile_in(payload: TEImplementation, name: str, constant: float | None) -> None:
+    """From now on compile in a value of a number, None: every value."""
+    before = payload.needed.get(name, ())
+    if constant is None or before is None or len(before) == _MOST_CONSTANTS:
+        payload.needed[name] = None
+    else:
+        payload.needed[name] = (*before, constant)
+
+
+_NUMBERS: Final = ("Float", "Number", "NumberOrSize")
+"""Names of the argument types of numbers that are parameters."""
+
+
+def _numbers(payload: TEImplementation, call: CallInfo) -> dict[int, NumberSpec]:
+    """The attributes that are parameters of the kernel, by position.
+
+    Ints count if the computes of this package say so: in expressions of others, they take the dtype of a literal."""
+    floats = {t.dtype for t in (*call.tensors(), *call.outputs()) if dtypes.is_float(t.dtype)}
+    if not payload.source and "float64" in floats and len(floats) > 1:
+        return {}  # in other computes a literal takes the dtype of its other operand
+    numbers: dict[int, NumberSpec] = {}
+    for i, (arg, value) in enumerate(zip(call.op.schema.args, call.args, strict=True)):
+        if value.__class__ is not float and not (value.__class__ is int and payload.source):
+            continue
+        is_number = arg.type.role == "attr" and arg.type.name.removesuffix("?") in _NUMBERS
+        needed = payload.needed.get(arg.name, ())
+        if not (is_number or arg.name in payload.lift) or needed is None or not _is_held(value):
+            continue
+        excluded = (*payload.constants, *needed)
+        if value not in excluded:
+            numbers[i] = NumberSpec(value.__class__ is float, excluded)
+    return numbers
+
+
+def _is_held(value: float) -> bool:
+    """Whether the calling convention of kernels holds a number: a float, or an int of 64 bits."""
+    return isinstance(value, float) or -(1 << 63) <= value < 1 << 63
+
+
+def _kernel(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, NumberSpec]) -> Kernel:
+    scalars = _scalar_operands(payload, call, numbers)
     lifted = _lift_scalars(call, scalars)
     if payload.generic and payload.vectors is not None:
-        return _build_with_vectors(payload, call, lifted, scalars)
-    shared = _build(payload, call, {i: lifted.args[i] for i in scalars})
+        return _build_with_vectors(payload, call, lifted, scalars, numbers)
+    shared = _bind_numbers(_build(payload, call, {**{i: lifted.args[i] for i in scalars}, **numbers}), call)
     return _bind_constants(shared, call, lifted, scalars) if scalars else shared
 
 
+def _bind_numbers(kernel: Compiled, call: CallInfo) -> Kernel:
+    """The kernel with the parameters of `call`. They come first, because `partial` costs less than a function."""
+    values = [parameter.value(call.args) for parameter in kernel.parameters]
+    return partial(kernel.function, *values) if values else kernel.function
+
+
 def _build_with_vectors(
-    payload: TEImplementation, call: CallInfo, lifted: CallInfo, scalars: tuple[int, ...]
+    payload: TEImplementation,
+    call: CallInfo,
+    lifted: CallInfo,
+    scalars: tuple[int, ...],
+    numbers: Mapping[int, NumberSpec],
 ) -> Kernel:
     """The kernel that takes tuples of ints as operands: one build serves all their values."""
     assert payload.vectors is not None
@@ -66,22 +140,24 @@ def _build_with_vectors(
                 operands[i] = tensor_type((len(values[name]),), "int64", call.device)
                 vectors.add(i)
     symbols = _SizeSymbols(tell_length=False)
-    args = tuple(arg if i in vectors else _map_types(symbols.renamed, arg) for i, arg in enumerate(operands))
+    args = tuple(
+        numbers.get(i, arg if i in vectors else _map_types(symbols.renamed, arg)) for i, arg in enumerate(operands)
+    )
     outs = tuple(map(symbols.renamed, call.outputs()))
-    shared = build(_kernel_spec(payload, call, args, outs))
-    lifted = replace(call, args=tuple(operands))
+    shared = _bind_numbers(compiled(_kernel_spec(payload, call, args, outs)), call)
+    lifted = replace(call, args=tuple(numbers.get(i, arg) for i, arg in enumerate(operands)))
     positions = tuple(sorted(vectors.union(scalars)))
     return _bind_constants(shared, replace(call, args=tuple(constants)), lifted, positions) if positions else shared
 
 
-def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType]) -> Kernel:
+def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType | NumberSpec]) -> Compiled:
     if payload.generic and not is_large(call):
         try:
-            return build(spec(payload, call, symbolic=True, numbers=numbers))
+            return compiled(spec(payload, call, symbolic=True, numbers=numbers))
         except (MetaError, ValueError, TypeError, RuntimeError):
             # The declaration or the compute needs numbers; the static build below reports any other error.
             pass
-    return build(spec(payload, call, symbolic=False, numbers=numbers))
+    return compiled(spec(payload, call, symbolic=False, numbers=numbers))
 
 
 def is_large(call: CallInfo) -> bool:
@@ -95,7 +171,7 @@ def spec(
     call: CallInfo,
     *,
     symbolic: bool,
-    numbers: Mapping[int, TensorType | SizeSpec] | None = None,
+    numbers: Mapping[int, TensorType | NumberSpec | SizeSpec] | None = None,
 ) -> KernelSpec:
     """The specification of the kernel of `call`, with symbolic or static extents.
 
@@ -177,13 +253,14 @@ def _extent(value: Dim) -> int | str:
     return str(value) if isinstance(value, SymDim) else value
 
 
-def _scalar_operands(payload: TEImplementation, call: CallInfo) -> tuple[int, ...]:
-    """Positions of the numbers that the kernel takes at run time."""
+def _scalar_operands(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, NumberSpec]) -> tuple[int, ...]:
+    """Positions of the numbers that are 0-d operands: those in place of a tensor."""
     return tuple(
         i
         for i, (arg, value) in enumerate(zip(call.op.schema.args, call.args, strict=True))
         if isinstance(value, (bool, int, float))
-        and (arg.type.role == "scalar" or arg.name in payload.lift)
+        and arg.type.role == "scalar"
+        and i not in numbers
         and value not in payload.constants
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
@@ -45,7 +46,8 @@ def compute_dtype(operands: list[Any], result: str) -> str:
 
 
 def is_number(x: Any) -> bool:
-    return isinstance(x, (bool, int, float))
+    """Whether an argument is a number, compiled in or taken at run time."""
+    return isinstance(x, (bool, int, float, Number))
 
 
 def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
@@ -74,7 +76,7 @@ def unequal(a: Expr, b: Expr) -> Expr:
     return tirx.Or(tirx.NE(a, b), tirx.Or(is_nan(a), is_nan(b))) if is_float(a) else tirx.NE(a, b)
 
 
-def const(x: Expr, value: float) -> Expr:
+def const(x: Expr, value: float | Number) -> Expr:
     """`value` in the dtype of `x`."""
     return constant(value, dtype_of(x))
 
@@ -118,7 +120,7 @@ def libm(name: str) -> Callable[..., Expr]:
     return call
 
 
-def softplus(x: Expr, beta: float = 1.0) -> Expr:
+def softplus(x: Expr, beta: float | Number = 1.0) -> Expr:
     """log(1 + e**z) / beta with z = beta x, as max(z, 0) + log(1 + e**-|z|): no overflow, no cancellation."""
     scale = const(x, beta)
 

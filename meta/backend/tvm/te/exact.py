@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
@@ -24,15 +25,19 @@ LITERAL: Final = "meta.exact_literal"
 """The operator of opaque literals."""
 
 
-def constant(value: float, dtype: str) -> Expr:
-    """`value` as a scalar of `dtype`. A zero of a floating dtype is opaque: expressions with a literal 0 are simplified
-    as soon as they are built."""
+def constant(value: float | Number, dtype: str) -> Expr:
+    """`value`, compiled in or taken at run time, as a scalar of `dtype`. A literal zero of a floating dtype is opaque:
+    expressions with one are simplified as soon as they are built."""
+    if isinstance(value, Number):
+        return value.astype(dtype)
     literal = tvm.tirx.const(value, dtype)
     return opaque(literal).astype(dtype) if dtype in dtypes.FLOATS and value == 0 else literal
 
 
-def fill(value: float, dtype: str) -> Expr:
+def fill(value: float | Number, dtype: str) -> Expr:
     """`value` as an opaque scalar of `dtype`, for tensors of one value: a fused kernel applies any operator to it."""
+    if isinstance(value, Number):
+        return value.astype(dtype)
     literal = tvm.tirx.const(value, dtype)
     return literal if dtype == "bool" else opaque(literal).astype(dtype)
 

@@ -9,6 +9,7 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.op.dialect.tvm import Registrar
@@ -27,7 +28,7 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, Expr]:
     """scale * q @ k^T, the lowest number where a key is masked; and the scale."""
     dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
-    factor = tirx.const(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
+    factor = constant(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
     dots = _contract(
         lambda n, *i: query(*i[:-1], n), lambda n, *i: key(*i[:-2], i[-1], n), q.shape[-1],
         (*q.shape[:-1], k.shape[-2]), "dots",

@@ -8,7 +8,9 @@ from itertools import product
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.elementwise import cast
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
@@ -134,14 +136,14 @@ def _open_loops(stack: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(stack.enter_context(script_tirx.serial(0, size)) for size in shape)
 
 
-@compute("non_max_suppression")
+@compute("non_max_suppression", lift=("max_size",))
 def non_max_suppression(
     boxes: Any, scores: Any, iou_threshold: float, score_threshold: float | None, max_size: int | None
 ) -> Any:
     """Visit boxes by descending score and keep each that overlaps no kept box."""
     order, _ = sort_positions(scores, 1, True)
     batch, size = scores.shape
-    limit = size if max_size is None else tirx.min(size, _int(max(max_size, 0)))
+    limit = size if max_size is None else tirx.min(size, constant(at_least(max_size, 0), "int64"))
     dtype = accumulation_dtype(boxes.dtype)
 
     def image(index: Index, buffers: list[Any]) -> None:
@@ -160,13 +162,13 @@ def non_max_suppression(
             is_candidate = count[n] < limit
             if score_threshold is not None:
                 is_candidate = tirx.all(
-                    is_candidate, score[n, position].astype(dtype) > tirx.const(score_threshold, dtype)
+                    is_candidate, score[n, position].astype(dtype) > constant(score_threshold, dtype)
                 )
             with script_tirx.If(is_candidate), script_tirx.Then():
                 overlaps[0] = tirx.const(False, "bool")
                 with script_tirx.serial(0, count[n]) as j:
                     ratio = _overlap_ratio(box(position), box(kept[n, j]), dtype)
-                    overlaps[0] = tirx.Or(overlaps[0], ratio > tirx.const(iou_threshold, dtype))
+                    overlaps[0] = tirx.Or(overlaps[0], ratio > constant(iou_threshold, dtype))
                 with script_tirx.If(tirx.Not(overlaps[0])), script_tirx.Then():
                     kept[n, count[n]] = position
                     count[n] = count[n] + 1

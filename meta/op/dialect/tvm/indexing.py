@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
 from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.backend.tvm.te.scan import nest
@@ -122,7 +123,7 @@ def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
     return te.compute(x.shape, element, "strided_set")
 
 
-@compute("argwhere", sizes=("size",), accepts=data_dependent.refusal)
+@compute("argwhere", vectors=separate_extents, sizes=("size",), accepts=data_dependent.refusal)
 def argwhere(x: Any, size: Any, *, out: Any) -> Any:
     rows, rank = out[0].shape
     minus_one = tirx.const(-1, "int64")
@@ -202,7 +203,7 @@ def take_dx(dy: Any, indices: Any, shape: Any, axis: int | None, mode: str, *, o
     return _take_dx(dy, indices, full, axis % len(full), mode)
 
 
-@compute("embedding_dx")
+@compute("embedding_dx", vectors=separate_extents, sizes=("num_weight",))
 def embedding_dx(dy: Any, indices: Any, num_weight: int, *, out: Any) -> Any:
     return _take_dx(dy, indices, out[0].shape, 0, "clip")
 
@@ -216,12 +217,7 @@ def _take_dx(dy: Any, indices: Any, full: Any, axis: int, mode: str) -> Any:
     return scattered(full, dy, indices, target_index)
 
 
-def _separate_extents(call: CallInfo) -> dict[str, tuple[int, ...]]:
-    """No run-time vectors. Declaring them separates the extents of x and indices."""
-    return {}
-
-
-@compute("gather", vectors=_separate_extents)
+@compute("gather", vectors=separate_extents)
 def gather(x: Any, axis: int, indices: Any) -> Any:
     axis = axis % max(len(x.shape), 1)
     return te.compute(
@@ -237,12 +233,12 @@ def _index_along(axis: int, shape: Any) -> Callable[[tuple[Any, ...], Callable[.
     return lambda i, read: [*i[:axis], _bound_position(read(*i), shape[axis]), *i[axis + 1 :]] if i else []
 
 
-@compute("gather_dx", vectors=_separate_extents, sizes=("shape",))
+@compute("gather_dx", vectors=separate_extents, sizes=("shape",))
 def gather_dx(dy: Any, axis: int, indices: Any, shape: Any, *, out: Any) -> Any:
     return scattered(out[0].shape, dy, indices, _index_along(axis, out[0].shape))
 
 
-@compute("scatter_add", vectors=_separate_extents)
+@compute("scatter_add", vectors=separate_extents)
 def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
     return scattered(x.shape, src, indices, _index_along(axis, x.shape), x)
 
@@ -257,7 +253,7 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@compute("scatter_elements", vectors=_separate_extents)
+@compute("scatter_elements", vectors=separate_extents)
 def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str) -> Any:
     return scattered(x.shape, src, indices, _index_along(axis, x.shape), x, _REDUCTIONS[reduction])
 
@@ -275,19 +271,19 @@ def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, batch: in
     return target_index
 
 
-@compute("gather_nd", vectors=_separate_extents)
+@compute("gather_nd", vectors=separate_extents)
 def gather_nd(x: Any, indices: Any, batch_dims: int, *, out: Any) -> Any:
     source_index = _coordinates(len(x.shape), len(out[0].shape), indices, x.shape, batch_dims)
     return te.compute(out[0].shape, lambda *i: x(*source_index(i, indices)), "gather_nd")
 
 
-@compute("gather_nd_dx", vectors=_separate_extents, sizes=("shape",))
+@compute("gather_nd_dx", vectors=separate_extents, sizes=("shape",))
 def gather_nd_dx(dy: Any, indices: Any, shape: Any, batch_dims: int, *, out: Any) -> Any:
     full = out[0].shape
     return scattered(full, dy, indices, _coordinates(len(full), len(dy.shape), indices, full, batch_dims))
 
 
-@compute("scatter_nd", vectors=_separate_extents)
+@compute("scatter_nd", vectors=separate_extents)
 def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
     target_index = _coordinates(len(x.shape), len(src.shape), indices, x.shape)
     return scattered(x.shape, src, indices, target_index, x, _REDUCTIONS[reduction])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
+from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.numbers import at_least, is_float
+from meta.backend.tvm.te.elementwise import cast, element, is_number, select
 from meta.backend.tvm.te.exact import constant, fill
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
@@ -58,7 +60,7 @@ def full_like(x: Any, fill_value: Any, dtype: str | None, *, out: Any) -> Any:
     return _fill(fill_value, out[0], "full_like")
 
 
-@compute("arange", generic=False)
+@compute("arange", vectors=separate_extents)
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Any) -> Any:
     first = 0 if stop is None else start
     value_dtype = _arange_dtype(out[0].dtype, first, step)
@@ -71,32 +73,33 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     )
 
 
-def _arange_dtype(dtype: str, *values: float) -> str:
+def _arange_dtype(dtype: str, *values: Any) -> str:
     """The dtype that values are computed in: int64 if all are integers, else float64, rounded once."""
-    return "float64" if "float" in dtype or any(isinstance(v, float) for v in values) else "int64"
+    return "float64" if "float" in dtype or any(map(is_float, values)) else "int64"
 
 
-@compute("linspace", generic=False)
+@compute("linspace", vectors=separate_extents, lift=("num",))
 def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, out: Any) -> Any:
-    intervals = max(num - 1, 1)
+    intervals = at_least(num - 1, 1)
+    step, last = constant((stop - start) / intervals, "float64"), constant(intervals, "int64")
 
     def value(i: Any) -> Expr:
         # Computed from the nearer end: both ends are exact.
-        x = i.astype("float64")
-        step = const(x, (stop - start) / intervals)
-        upper = const(x, stop) - (const(x, intervals) - x) * step
-        return cast(select(x < const(x, (intervals + 1) / 2), const(x, start) + x * step, upper), out[0].dtype)
+        position = i.astype("int64")
+        lower = constant(start, "float64") + position.astype("float64") * step
+        upper = constant(stop, "float64") - (last - position).astype("float64") * step
+        return cast(select(position + position < last + 1, lower, upper), out[0].dtype)
 
     return te.compute(out[0].shape, value, "linspace")
 
 
-@compute("eye", generic=False)
+@compute("eye", vectors=separate_extents, sizes=("n", "m"))
 def eye(n: int, m: int | None, dtype: str, device: Any, *, out: Any) -> Any:
     one, zero = tirx.const(1, out[0].dtype), tirx.const(0, out[0].dtype)
     return te.compute(out[0].shape, lambda i, j: select(tirx.EQ(i, j), one, zero), "eye")
 
 
-@compute("one_hot")
+@compute("one_hot", vectors=separate_extents, sizes=("depth",))
 def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any:
     axis = axis % (len(indices.shape) + 1)
     one, zero = tirx.const(1, accumulation_dtype(out[0].dtype)), tirx.const(0, accumulation_dtype(out[0].dtype))

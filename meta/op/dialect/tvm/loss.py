@@ -9,6 +9,7 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element, select, softplus
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     Value,
@@ -86,12 +87,12 @@ def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[...,
         a, b = elements_of(x), elements_of(target)
         return lambda *i: a(*i) - b(*i)
 
-    @compute(name)
+    @compute(name, constants=(0,))
     def forward(x: Any, target: Any, reduction: str, *attributes: Any, out: Any) -> Any:
         d = difference(x, target)
         return _reduce_elements(lambda *i: value(d(*i), *attributes), x, reduction, out[0], name)
 
-    @compute(f"{name}_dx")
+    @compute(f"{name}_dx", constants=(0,))
     def backward(x: Any, target: Any, dy: Any, reduction: str, *attributes: Any, out: Any) -> Any:
         d, grad = difference(x, target), _element_gradient(dy, x, reduction)
         return te.compute(x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx")
@@ -155,7 +156,7 @@ class _Targets:
 
     def is_counted(self, *row: Any) -> Expr:
         """Whether a target differs from ignore_index."""
-        return tirx.NE(self.index(*row), tirx.const(self.ignore, "int64"))
+        return tirx.NE(self.index(*row), constant(self.ignore, "int64"))
 
     def is_class(self, *row: Any) -> Expr:
         return tirx.all(self.index(*row) >= tirx.const(0, "int64"), self.index(*row) < self.classes)
@@ -170,11 +171,11 @@ class _Targets:
 
     def smoothing_share(self) -> Expr:
         """The share that label smoothing gives to every class."""
-        return tirx.const(self.smoothing, self.dtype) / self.classes.astype(self.dtype)
+        return constant(self.smoothing, self.dtype) / self.classes.astype(self.dtype)
 
     def amount(self, c: Any, *row: Any) -> Expr:
         """The share of class c times its weight."""
-        target_share = tirx.const(1 - self.smoothing, self.dtype)
+        target_share = constant(1 - self.smoothing, self.dtype)
         if self.weight is not None:
             target_share = target_share * self.weight_of(c)
         share = select(tirx.EQ(self.index(*row), cast(_as_expr(c), "int64")), target_share, self.zero)
@@ -231,19 +232,19 @@ def _class_loss(
         )
         if class_total is not None:
             smoothed = class_total(*_insert_class(row, axis, 0)) * targets.smoothing_share()
-            value = value * tirx.const(1 - targets.smoothing, dtype) + smoothed
+            value = value * constant(1 - targets.smoothing, dtype) + smoothed
         return tirx.if_then_else(targets.is_counted(*row), -value, targets.zero)
 
     losses = te.compute(target.shape, row_loss, "losses")
     return _reduce(losses, options[0], lambda: _total_weight(targets), out, name)
 
 
-@compute("nll_loss")
+@compute("nll_loss", constants=(0,), lift=("ignore_index",))
 def nll_loss(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
     return _class_loss(elements_of(x), x, target, weight, options, out[0], "nll_loss")
 
 
-@compute("nll_loss_dx", sizes=("shape",))
+@compute("nll_loss_dx", sizes=("shape",), constants=(0,), lift=("ignore_index",))
 def nll_loss_dx(dy: Any, target: Any, weight: Any, shape: Any, *options: Any, out: Any) -> Any:
     dtype, axis = accumulation_dtype(dy.dtype), class_axis(len(out[0].shape))
     targets = _targets(out[0].shape, target, weight, options, dtype)
@@ -269,7 +270,7 @@ def _row_gradient(dy: Any, targets: _Targets, reduction: str) -> Callable[..., E
     return scale
 
 
-@compute("cross_entropy")
+@compute("cross_entropy", constants=(0,), lift=("ignore_index",))
 def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
     axis = class_axis(len(x.shape))
     shifted, _, total = exponentials(x, axis)
@@ -279,7 +280,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> 
     )
 
 
-@compute("cross_entropy_dx")
+@compute("cross_entropy_dx", constants=(0,), lift=("ignore_index",))
 def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, out: Any) -> Any:
     axis, dtype = class_axis(len(x.shape)), accumulation_dtype(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)

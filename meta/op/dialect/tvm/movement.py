@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.numbers import at_least
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
@@ -13,9 +16,9 @@ from meta.op.dispatch import CallInfo
 compute = Registrar(__file__).compute
 
 
-@compute("repeat")
+@compute("repeat", vectors=separate_extents, lift=("repeats",), constants=(0, 1, 2, 3, 4))
 def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
-    count = tirx.const(max(repeats, 1), "int64")
+    count = constant(at_least(repeats, 1), "int64")
     if axis is None:
         return te.compute(out[0].shape, lambda i: x(*unflattened(tirx.floordiv(i, count), x.shape)), "repeat")
     axis = axis % len(x.shape)
@@ -61,16 +64,16 @@ def _pad_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
     return {"pad_width": call.args[1]}
 
 
-@compute("pad", vectors=_pad_vector, lift=("pad_value",))
+@compute("pad", vectors=_pad_vector)
 def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
     if mode != "constant":
         return _pad_by_copies(x, pad_width, _COPY_POSITIONS[mode], out[0].shape)
-    value = pad_value() if isinstance(pad_value, te.Tensor) else tirx.const(pad_value, x.dtype)
+    value = constant(pad_value, x.dtype)
 
     def element(*i: Any) -> Any:
         inner = [j - pad_width[2 * n] for n, j in enumerate(i)]
         inside = [c for j, d in zip(inner, x.shape, strict=True) for c in (j >= 0, j < d)]
-        return tirx.if_then_else(tirx.all(*inside), x(*inner), value.astype(x.dtype)) if inside else x()
+        return tirx.if_then_else(tirx.all(*inside), x(*inner), value) if inside else x()
 
     return te.compute(out[0].shape, element, "pad")
 
@@ -100,10 +103,10 @@ _COPY_POSITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:
     def triangle(x: Any, k: int) -> Any:
-        zero = tirx.const(0, x.dtype)
-        return te.compute(x.shape, lambda *i: tirx.if_then_else(keep(i[-1] - i[-2], k), x(*i), zero), name)
+        zero, first = tirx.const(0, x.dtype), constant(k, "int64")
+        return te.compute(x.shape, lambda *i: tirx.if_then_else(keep(i[-1] - i[-2], first), x(*i), zero), name)
 
-    compute(name)(triangle)
+    compute(name, lift=("k",))(triangle)
 
 
 _triangle("tril", lambda diagonal, k: diagonal <= k)

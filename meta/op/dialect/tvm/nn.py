@@ -9,6 +9,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype, widen
 from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
 from meta.op.dialect.tvm import Registrar
@@ -79,7 +80,7 @@ def bias_add(x: Any, bias: Any, axis: int) -> Any:
 def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
     """x / (1 - p) where the mask is true, else 0."""
     dtype = accumulation_dtype(x.dtype)
-    scale, zero = tirx.const(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
+    scale, zero = constant(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
 
     def element(*i: Any) -> Expr:
         return cast(select(mask(*i), cast(x(*i), dtype) * scale, zero), str(x.dtype))
@@ -87,18 +88,18 @@ def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
     return te.compute(x.shape, element, name)
 
 
-@compute("dropout")
+@compute("dropout", constants=(0, 1))
 def dropout(x: Any, key: Any, p: float) -> Any:
     def is_kept(*i: Any) -> Expr:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
         position = philox.position(i, x.shape)
-        return philox.with_words(key, position, lambda block: philox.bernoulli(block, tirx.const(1 - p, "float32")))
+        return philox.with_words(key, position, lambda block: philox.bernoulli(block, constant(1 - p, "float32")))
 
     mask = te.compute(x.shape, is_kept, "mask")
     return _apply_mask(x, mask, p, "dropout"), mask
 
 
-@compute("dropout_dx")
+@compute("dropout_dx", constants=(0, 1))
 def dropout_dx(dy: Any, mask: Any, p: float) -> Any:
     return _apply_mask(dy, mask, p, "dropout_dx")

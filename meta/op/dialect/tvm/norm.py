@@ -193,7 +193,7 @@ def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any
 
     def element(*i: Any) -> Expr:
         c = i[channel]
-        deviation = tirx.sqrt(cast(running_var(c), dtype) + tirx.const(eps, dtype))
+        deviation = tirx.sqrt(cast(running_var(c), dtype) + const(cast(running_var(c), dtype), eps))
         normalised = (value(*i) - cast(running_mean(c), dtype)) / deviation
         return cast(_scale_and_shift(normalised, w, b, (channel,), i, dtype), str(x.dtype))
 

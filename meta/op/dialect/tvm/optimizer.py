@@ -6,10 +6,10 @@ first the states, then the parameter, computed from the new states.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.numbers import log
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element
 from meta.backend.tvm.te.precision import accumulation_dtype
@@ -20,7 +20,7 @@ compute = Registrar(__file__).compute
 Expr = Any
 
 
-@compute("sgd")
+@compute("sgd", constants=(0,))
 def sgd(
     x: Any, dx: Any, v: Any, learning_rate: Any, momentum: float, weight_decay: float, nesterov: bool, *, out: Any
 ) -> Any:
@@ -45,7 +45,7 @@ def sgd(
     return te.compute(x.shape, parameter, "sgd_x"), new_velocity
 
 
-@compute("adam")
+@compute("adam", constants=(0,))
 def adam(
     x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: float, beta2: float, eps: float,
     weight_decay: float, decoupled: bool, *, out: Any,
@@ -85,4 +85,4 @@ def _bias_correction(beta: float, step: Expr) -> Expr:
     """1 - beta**step: a running mean that started at 0 is divided by it."""
     if beta == 0:
         return const(step, 1)
-    return -te_math.expm1(step * const(step, math.log(beta)))
+    return -te_math.expm1(step * const(step, log(beta)))

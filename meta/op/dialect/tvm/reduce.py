@@ -179,7 +179,7 @@ def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 
 
 def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
-    @compute(name, pattern="softmax")
+    @compute(name, pattern="softmax", lift=("correction",))
     def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)

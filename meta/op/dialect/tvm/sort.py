@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te
+from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.te.scan import Index
 from meta.backend.tvm.te.sort import move_last, sort_positions
 from meta.op.dialect.tvm import Registrar
@@ -24,7 +25,7 @@ def sort(x: Any, axis: int, descending: bool) -> Any:
     return te.compute(x.shape, lambda *i: x(*_replace_index(i, axis, positions(*move_last(i, axis)))), "sort")
 
 
-@compute("topk")
+@compute("topk", vectors=separate_extents, sizes=("k",))
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> Any:
     positions, axis = sort_positions(x, axis, largest)
     indices = te.compute(out[1].shape, lambda *i: positions(*move_last(i, axis)), "topk_indices")

@@ -11,7 +11,7 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, prim_func
+from meta.backend.tvm.kernel import Compiled, KernelSpec, prim_func
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.gpu import checks
 from meta.device import device
@@ -69,14 +69,14 @@ def schedule_sample(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any
         return []
     functions: list[Any] = []
 
-    def build(spec: KernelSpec) -> Any:
+    def compiled(spec: KernelSpec) -> Compiled:
         func = prim_func(spec)
         if spec.index == "int32":  # TVM miscompiled reductions with loops of both widths
             assert loop_widths(func) <= {"int32"}
         functions.append(patterns.schedule(func, spec.pattern, target))
-        return lambda *_: None
+        return Compiled(lambda *_: None)
 
-    monkeypatch.setattr(shape_generic, "build", build)
+    monkeypatch.setattr(shape_generic, "compiled", compiled)
     monkeypatch.setattr(shape_generic, "_constant", lambda value, t: None)
     shape_generic.kernel(candidates[0].payload, info)
     if functions:  # programs have static sizes, and their fused functions have no declared pattern

@@ -101,10 +101,13 @@ def _load_both_sides(func: Any) -> Any:
     """`func` with both values of each selection loaded before the condition is evaluated.
 
     TVM emits a branch that loads one value after the condition's own load has arrived. Only elementwise blocks may load
-    both: their operands have an element at every position."""
+    both: their operands have an element at every position. Values without loads stay as they are, because TVM fails to
+    analyse variables bound to products of an index and a parameter."""
 
     def bind_sides(choice: Any) -> Any:
         sides = (choice.true_value, choice.false_value)
+        if not any(map(_has_load, sides)):
+            return choice
         variables = [tvm.tirx.Var("side", str(side.ty.dtype)) for side in sides]
         expr = tvm.tirx.Select(choice.condition, *variables)
         for variable, side in zip(variables, sides, strict=True):
@@ -112,3 +115,9 @@ def _load_both_sides(func: Any) -> Any:
         return expr
 
     return tvm.structural_map(func, (tvm.tirx.Select, bind_sides))
+
+
+def _has_load(value: Any) -> bool:
+    loads: list[Any] = []
+    tvm.structural_walk(value, (tvm.TensorLoad, loads.append))
+    return bool(loads)
