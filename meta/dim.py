@@ -8,6 +8,7 @@ which also knows which sizes a `unify` scope has tied together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import reduce
@@ -16,8 +17,15 @@ from threading import local
 from typing import Any, NoReturn, TypeVar
 
 from meta.errors import ArgumentError, IRError, TypeInferenceError
+from meta.limits import MAX_FACTORS, MAX_NAME, MAX_QUOTIENT
 
 T = TypeVar("T")
+
+NAME = r"[^\W\d][\w.]*"
+"""What names of sizes, variables and functions are made of in IR text."""
+VALUES: Mapping[str, Any] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
+"""Words of IR text that are values, and so are no names of sizes."""
+_WORDS = frozenset({*VALUES, "const", "device"})
 
 
 class Count(int):
@@ -41,6 +49,8 @@ class Quotient:
         self.numerator = numerator
         self.denominator = denominator
         self._text = f"(({numerator})//({denominator}))"
+        if len(self._text) > MAX_QUOTIENT:
+            raise _too_large(f"a quotient of {len(self._text)} characters", f"at most {MAX_QUOTIENT}")
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -66,16 +76,20 @@ class SymDim:
     """A polynomial with integer coefficients over atoms. `SymDim(name)` is the size called `name`, and arithmetic gives
     the others. terms: each product of atoms with its coefficient, ordered by the text of the atoms.
 
-    Raises ArgumentError for a name that is not a string, or empty."""
+    Raises ArgumentError for a name that IR text cannot hold, TypeInferenceError for arithmetic whose result has more
+    than `limits.MAX_FACTORS` factors."""
 
     __slots__ = ("_hash", "terms")
 
     terms: _Terms
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_name(name):
             raise ArgumentError(
-                "SymDim", f"the name of a symbolic size is {name!r}", "a string such as 'n'", 'write sym("n")'
+                "SymDim",
+                f"the name of a symbolic size is {repr(name)[:80]}",
+                "letters, digits, '_' and '.', a letter or '_' first, and no word of IR text such as True",
+                'write sym("n")',
             )
         self._set((((name,), 1),))
 
@@ -110,6 +124,8 @@ class SymDim:
     def __mul__(self, other: Dim) -> Dim:
         if not _is_size(other):
             return NotImplemented
+        if len(self.terms) * len(_terms(other)) > MAX_FACTORS:
+            raise _too_large(f"a product of {len(self.terms)} and {len(_terms(other))} terms", f"at most {MAX_FACTORS}")
         return _from_terms((tuple(sorted(a + b, key=str)), c * d) for a, c in self.terms for b, d in _terms(other))
 
     def __neg__(self) -> Dim:
@@ -160,6 +176,16 @@ class SymDim:
         raise size_error("shape", self, "a static size")
 
 
+def is_name(name: object) -> bool:
+    """Whether a symbolic size may be called `name`: IR text writes names without quotes."""
+    valid = isinstance(name, str) and len(name) <= MAX_NAME and re.fullmatch(NAME, name) is not None
+    return valid and name not in _WORDS
+
+
+def _too_large(problem: str, expected: str) -> TypeInferenceError:
+    return TypeInferenceError("shape", f"a symbolic size has {problem}", expected, "name the size: pass it as an input")
+
+
 def size_error(subject: str, size: SymDim, expected: str) -> TypeInferenceError:
     """The error of a symbolic size in a place that needs its value."""
     problem = f"the size {size} is symbolic where a number is needed"
@@ -199,6 +225,9 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
     kept = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
+    factors = sum(len(monomial) for monomial, _ in kept)
+    if factors > MAX_FACTORS:
+        raise _too_large(f"{factors} factors", f"at most {MAX_FACTORS}")
     if all(not m for m, _ in kept):
         return kept[0][1] if kept else 0
     return _polynomial(kept)
@@ -232,6 +261,11 @@ def _exact_quotient(value: SymDim, divisor: Dim) -> Dim | None:
             return None
         out.append((tuple(rest), c // coefficient))
     return _from_terms(out)
+
+
+def total(dims: Iterable[Dim]) -> Dim:
+    """The sum of `dims` (0 for none), in time proportional to their terms."""
+    return _from_terms(term for size in dims for term in _terms(size))
 
 
 def product(dims: Iterable[Dim]) -> Dim:

@@ -247,7 +247,15 @@ def combined(errors: Sequence[E]) -> E:
     return first
 
 
+_COMPARED, _CANDIDATES = 64, 2000  # characters of the longest name that is compared; how many names are
+
+
 def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
-    """`did you mean 'softmax'?` for a misspelt `name`, or "" if no name in `names` is similar."""
-    matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.6)
+    """`did you mean 'softmax'?` for a misspelt `name`, or "" if no name in `names` is similar.
+
+    Of many names, the last ones are compared, and long ones not at all: comparing takes time."""
+    if len(name) > _COMPARED:
+        return ""
+    near = [each for each in names if len(each) <= _COMPARED][-_CANDIDATES:]
+    matches = difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""

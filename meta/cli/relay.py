@@ -157,17 +157,15 @@ def _drawn(rng: np.random.RandomState, kind: TensorType, role: str) -> Any:
 
 def _read(path: str, name: str) -> Any:
     """The array in a .npy, or in an .npz the one called `name` (or the only one)."""
-    try:
-        loaded: Any = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ArgumentError("relay", f"cannot read {path}: {error}", "a .npy or .npz file") from None
-    if not hasattr(loaded, "files"):
-        return loaded
-    files: list[str] = list(loaded.files)
-    for each in (name, f"in_{name}", *(files if len(files) == 1 else ())):
-        if each in files:
-            return loaded[each]
-    raise ArgumentError("relay", f"{path} has no array '{name}'", f"one of {', '.join(files)}")
+    from meta.frontend.relay.params import read_npy, read_params
+
+    if not path.endswith(".npz"):
+        return read_npy(path)
+    arrays = read_params(path)
+    for each in (name, f"in_{name}", *(arrays if len(arrays) == 1 else ())):
+        if each in arrays:
+            return arrays[each]
+    raise ArgumentError("relay", f"{path} has no array '{name}'", f"one of {', '.join(arrays)}")
 
 
 def _show(name: str, value: Any) -> None:

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from meta.errors import IRError
 from meta.ir.expr import (
     ATOMS,
-    MAX_DEPTH,
     Atom,
     Binding,
     Block,
@@ -35,6 +34,7 @@ from meta.ir.expr import (
 )
 from meta.ir.span import Span, user_span
 from meta.ir.type import FunctionType, Type
+from meta.limits import MAX_DEPTH
 
 Result = Atom | Tuple | Sequence[Atom]
 

@@ -25,8 +25,6 @@ from meta.schema._types import TensorLike
 
 MUTATES = "mutates"
 """Key of `FunctionExpr.attrs`: {result index: index of the parameter whose storage that result replaces}."""
-MAX_DEPTH = 64
-"""Deepest nesting of blocks, types and attribute values. It bounds the recursion of every walk over IR."""
 
 
 class OpLike(Protocol):

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
+from meta.dim import NAME
 from meta.errors import IRError
-from meta.ir.expr import MAX_DEPTH
-from meta.ir.printer import IDENTIFIER
 from meta.ir.span import Span
+from meta.limits import MAX_DEPTH, MAX_NAME, MAX_PROGRAM, MAX_SOURCE, MAX_STRING, MAX_TOKENS, MAX_VALUE_SIZE
 
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)
     |(?P<comment>\#[^\n]*)
-    |(?P<string>"(?:[^"\\\n]|\\.)*")
+    |(?P<string>")
     |(?P<var>%[\w.]+)
-    |(?P<global>@(?:{IDENTIFIER}|"(?:[^"\\\n]|\\.)*"))
+    |(?P<global>@(?:{NAME}|"))
     |(?P<ref>\$\d+)
     |(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
-    |(?P<name>{IDENTIFIER}(?:::{IDENTIFIER})?)
+    |(?P<name>{NAME}(?:::{NAME})?)
     |(?P<mark>\.\.\.|->|//|[(){{}}\[\],:=+*-])""",
     re.VERBOSE,
 )
-_SPAN = re.compile(r"#\s*(?P<file>\S.*):(?P<line>\d+)\s*")
+_STRING_END = re.compile(r'["\\\n]')
+_SPAN = re.compile(r"#\s*(?P<file>\S.*):(?P<line>\d{1,9})\s*")
 _SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """kind: string, var, global, ref, number, name, mark or end.  start: offset in the text."""
 
     kind: str
@@ -48,27 +48,50 @@ class Cursor:
         self.source = source
         self.position = 0
         self.depth = 0
+        self.items = 0
         self.spans: dict[int, Span] = {}
-        self._starts = [0, *(m.end() for m in re.finditer("\n", text))]
+        lines = text.count("\n") if len(text) <= MAX_SOURCE else MAX_PROGRAM
+        if lines >= MAX_PROGRAM:
+            problem = f"the text has {len(text)} characters"
+            raise IRError("parse", problem, f"at most {MAX_SOURCE}, and {MAX_PROGRAM} without constants")
+        self._starts = array("q", [0])
+        self._starts.extend(m.end() for m in re.finditer("\n", text))
         self.tokens = self._scan()
 
     def _scan(self) -> list[Token]:
         tokens: list[Token] = []
-        offset = 0
+        offset = program = 0
         while offset < len(self.text):
             match = _TOKEN.match(self.text, offset)
             if match is None:
                 self.fail_at(offset, f"unexpected character {self.text[offset]!r}")
-            kind = match.lastgroup or ""
+            kind, text, end = match.lastgroup or "", match[0], match.end()
+            if kind == "string" or text == '@"':
+                end = self._string_end(end, offset)
+                text = self.text[offset:end]
+            else:
+                program += end - offset
+            if program > MAX_PROGRAM or len(tokens) >= MAX_TOKENS:
+                expected = f"at most {MAX_PROGRAM} characters without constants, and {MAX_TOKENS} tokens"
+                self.fail_at(offset, "the program is too long", expected)
             if kind == "comment":
-                self._comment(match[0], offset)
+                self._comment(text, offset)
             elif kind != "space":
-                tokens.append(Token(kind, match[0], offset))
-            offset = match.end()
+                tokens.append(Token(kind, text, offset))
+            offset = end
         return [*tokens, Token("end", "", offset)]
 
+    def _string_end(self, position: int, start: int) -> int:
+        """The offset behind the string that starts before `position`."""
+        match = _STRING_END.search(self.text, position)
+        while match and match[0] == "\\":
+            match = _STRING_END.search(self.text, match.end() + 1)
+        if match is None or match[0] == "\n":
+            self.fail_at(start, "this string does not end", 'a closing " on the same line')
+        return match.end()
+
     def _comment(self, text: str, offset: int) -> None:
-        span = _SPAN.fullmatch(text)
+        span = _SPAN.fullmatch(text) if len(text) <= MAX_NAME else None
         if span:
             self.spans[self.line(offset)] = Span(span["file"], int(span["line"]))
 
@@ -116,9 +139,25 @@ class Cursor:
             self.unexpected(what)
         return self.take()
 
-    def string(self, what: str) -> str:
-        """Take a string; its value."""
-        return self.unquoted(self.expect_kind("string", what))
+    def string(self, what: str, limit: int = MAX_STRING) -> str:
+        """Take a string; its value. Raises IRError beyond `limit` characters."""
+        token = self.expect_kind("string", what)
+        if len(token.text) > limit:
+            self.fail_at(token.start, f"a string of {len(token.text)} characters", f"at most {limit}")
+        return self.unquoted(token)
+
+    def name(self, kind: str, what: str) -> Token:
+        """Take a token of `kind` as a name; raises IRError beyond MAX_NAME characters."""
+        token = self.expect_kind(kind, what)
+        if len(token.text) > MAX_NAME:
+            self.fail_at(token.start, f"a name of {len(token.text)} characters", f"at most {MAX_NAME}")
+        return token
+
+    def count_item(self) -> None:
+        """Count an item of an attribute or type; raises IRError beyond MAX_VALUE_SIZE."""
+        self.items += 1
+        if self.items > MAX_VALUE_SIZE:
+            self.fail("a value with too many items", f"at most {MAX_VALUE_SIZE}")
 
     def unquoted(self, token: Token) -> str:
         """The value of a string token, or of the string in a `@"..."` token."""
@@ -153,10 +192,10 @@ class Cursor:
         line = self.line(offset)
         start = self._starts[line - 1]
         column = offset - start
-        shown = self.text[start:].split("\n", 1)[0]
-        left = max(0, column - _SHOWN // 2)
+        left = max(start, offset - _SHOWN // 2)
+        shown = self.text[left : left + _SHOWN].split("\n", 1)[0]
         where = f"{self.source or 'text'}:{line}:{column + 1}"
-        excerpt = f"  {shown[left : left + _SHOWN]}\n  {' ' * (column - left)}^"
+        excerpt = f"  {shown}\n  {' ' * (offset - left)}^"
         return IRError("parse", f"{where}: {problem}", expected, remedy, details=excerpt)
 
 

@@ -8,7 +8,8 @@
              | "fn" "(" [type {"," type}] ")" "->" type | "Value" "(" value ")"
     constant = "const" "(" (number | "[" [number {"," number}] "]") "," string ["," string] ")"
 
-Only polynomials in sizes are evaluated, with products of single terms, so the work is linear in the text.
+Only polynomials in sizes are evaluated, with products of single terms and bounded numbers, so the work is linear in the
+text.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from meta.device import device
-from meta.dim import Dim, Shape, SymDim, sym
+from meta.dim import VALUES, Dim, Shape, SymDim, sym, total
 from meta.dtype import canonical
 from meta.errors import MetaError
 from meta.ir.expr import Constant
 from meta.ir.lexer import Cursor
 from meta.ir.literal import decode_data, decode_items
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, tensor_type
+from meta.limits import MAX_DIGITS, MAX_SOURCE
 
 _T = TypeVar("_T")
-_NAMED: dict[str, Any] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
+_MAX_BITS = 4 * MAX_DIGITS
 
 
 def listed(cursor: Cursor, item: Callable[[Cursor], _T], close: str) -> tuple[list[_T], bool]:
@@ -37,6 +39,7 @@ def listed(cursor: Cursor, item: Callable[[Cursor], _T], close: str) -> tuple[li
         while not cursor.accept(close):
             if items and not comma:
                 cursor.unexpected(f"',' or '{close}'")
+            cursor.count_item()
             items.append(item(cursor))
             comma = cursor.accept(",")
     return items, comma
@@ -53,11 +56,16 @@ def checked(cursor: Cursor, offset: int, make: Callable[[], _T]) -> _T:
 
 def parse_value(cursor: Cursor) -> Any:
     """An attribute value."""
-    total = _product(cursor)
-    while cursor.token.text in ("+", "-") and cursor.token.kind == "mark":
+    start = cursor.token.start
+    first = _product(cursor)
+    if not (cursor.looking_at("+") or cursor.looking_at("-")):
+        return first
+    terms = [_size(cursor, first)]
+    while cursor.looking_at("+") or cursor.looking_at("-"):
         sign = 1 if cursor.take().text == "+" else -1
-        total = _size(cursor, total) + _size(cursor, _product(cursor)) * sign
-    return total
+        cursor.count_item()
+        terms.append(_size(cursor, _product(cursor)) * sign)
+    return checked(cursor, start, lambda: total(terms))
 
 
 def _product(cursor: Cursor) -> Any:
@@ -68,12 +76,21 @@ def _product(cursor: Cursor) -> Any:
         factor = _size(cursor, _factor(cursor))
         if isinstance(out, SymDim) and isinstance(factor, SymDim) and max(len(out.terms), len(factor.terms)) > 1:
             cursor.fail_at(start, "a product of sums", "products of numbers, names and quotients")
-        out = _size(cursor, out) * factor
+        out = _times(cursor, start, _size(cursor, out), factor)
     if not negative:
         return out
     if isinstance(out, bool) or not isinstance(out, (int, float, SymDim)):
         cursor.fail_at(start, "'-' before a value that is not a number")
     return -out
+
+
+def _times(cursor: Cursor, start: int, a: Dim, b: Dim) -> Dim:
+    """The product of two sizes; raises IRError beyond the limits of sizes and numbers."""
+    value = checked(cursor, start, lambda: a * b)
+    numbers = (value,) if isinstance(value, int) else (coefficient for _, coefficient in value.terms)
+    if any(number.bit_length() > _MAX_BITS for number in numbers):
+        cursor.fail_at(start, "a product with too many digits", f"at most {MAX_DIGITS}")
+    return value
 
 
 def _size(cursor: Cursor, value: Any) -> Dim:
@@ -92,12 +109,12 @@ def _factor(cursor: Cursor) -> Any:
         return parse_number(cursor)
     if token.kind == "string":
         return cursor.string("a string")
-    name = cursor.expect_kind("name", "a value").text
+    name = cursor.name("name", "a value").text
     if name == "device" and cursor.accept("("):
         where = cursor.string("the name of a device")
         cursor.expect(")")
         return checked(cursor, token.start, lambda: device(where))
-    return _NAMED[name] if name in _NAMED else sym(name)
+    return VALUES[name] if name in VALUES else checked(cursor, token.start, lambda: sym(name))
 
 
 def _parenthesized(cursor: Cursor) -> Any:
@@ -113,7 +130,7 @@ def _parenthesized(cursor: Cursor) -> Any:
     cursor.expect(")")
     if bottom == 0:
         cursor.fail_at(start, "division by zero")
-    return top // bottom
+    return checked(cursor, start, lambda: top // bottom)
 
 
 def _entry(cursor: Cursor) -> tuple[Any, Any]:
@@ -128,10 +145,9 @@ def _entry(cursor: Cursor) -> tuple[Any, Any]:
 def parse_number(cursor: Cursor) -> int | float:
     """A number without a sign."""
     token = cursor.expect_kind("number", "a number")
-    try:
-        return int(token.text) if token.text.isdigit() else float(token.text)
-    except ValueError:
-        cursor.fail_at(token.start, "a number with too many digits")
+    if len(token.text) > MAX_DIGITS:
+        cursor.fail_at(token.start, f"a number of {len(token.text)} characters", f"at most {MAX_DIGITS}")
+    return int(token.text) if token.text.isdigit() else float(token.text)
 
 
 def parse_type(cursor: Cursor) -> Type:
@@ -139,12 +155,14 @@ def parse_type(cursor: Cursor) -> Type:
     with cursor.nested():
         token = cursor.token
         if cursor.accept("("):
-            return TupleType(tuple(listed(cursor, parse_type, ")")[0]))
+            fields = tuple(listed(cursor, parse_type, ")")[0])
+            return checked(cursor, token.start, lambda: TupleType(fields))
         if cursor.accept("fn"):
             cursor.expect("(")
             params, _ = listed(cursor, parse_type, ")")
             cursor.expect("->")
-            return FunctionType(tuple(params), parse_type(cursor))
+            result = parse_type(cursor)
+            return checked(cursor, token.start, lambda: FunctionType(tuple(params), result))
         if cursor.accept("Value"):
             cursor.expect("(")
             value = parse_value(cursor)
@@ -202,7 +220,8 @@ def parse_constants(cursor: Cursor) -> dict[str, Constant]:
     out: dict[str, Constant] = {}
     cursor.expect("{")
     while not cursor.accept("}"):
-        reference = cursor.expect_kind("ref", "a constant such as $0, or '}'")
+        cursor.items = 0
+        reference = cursor.name("ref", "a constant such as $0, or '}'")
         cursor.expect(":")
         kind = parse_tensor_type(cursor)
         cursor.expect("=")
@@ -211,7 +230,7 @@ def parse_constants(cursor: Cursor) -> dict[str, Constant]:
                 "the data of this constant was left out when the text was printed", remedy="print with data=True"
             )
         place = cursor.token.start
-        data = cursor.string("the data as a base64 string")
+        data = cursor.string("the data as a base64 string", MAX_SOURCE)
         if reference.text in out:
             cursor.fail_at(reference.start, f"{reference.text} is defined twice")
         out[reference.text] = Constant(checked(cursor, place, lambda: decode_data(data, kind)), kind)  # noqa: B023

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from meta.errors import RegistryError
-
 if TYPE_CHECKING:
     from meta.ir.expr import OpLike
 
@@ -22,7 +20,10 @@ def set_op_lookup(lookup: OpLookup) -> None:
 
 
 def find_op(name: str) -> OpLike:
-    """The operator called `name` by the installed lookup; raises RegistryError without one or without such a name."""
+    """The operator called `name` by the installed lookup, that of the registry by default; raises RegistryError
+    without such a name."""
     if not _installed:
-        raise RegistryError("parse", f"no operators are loaded, so no '{name}'", remedy="import meta.op.registry")
+        import meta
+
+        meta.op.registry  # noqa: B018 - the registry installs its lookup when it is imported
     return _installed[0](name)

@@ -51,8 +51,8 @@ from meta.ir.literal_parser import (
 )
 from meta.ir.lookup import OpLookup, find_op, set_op_lookup
 from meta.ir.module import Module
-from meta.ir.type import FunctionType, Type
-from meta.schema._dsl import REQUIRED
+from meta.ir.type import FunctionType, TupleType, Type
+from meta.limits import MAX_TYPE_LEAVES
 
 __all__ = ["OpLookup", "parse", "parse_function", "set_op_lookup"]
 
@@ -88,6 +88,7 @@ class _Header:
         cursor.expect("(")
         self.params = listed(cursor, _param, ")")[0]
         cursor.expect("->")
+        cursor.items = 0
         self.result = parse_type(cursor)
         self.attrs = _facts(cursor)
         cursor.expect("{")
@@ -100,8 +101,9 @@ class _Header:
 
 
 def _param(cursor: Cursor) -> tuple[Token, Var]:
-    token = cursor.expect_kind("var", "a parameter such as %x")
+    token = cursor.name("var", "a parameter such as %x")
     cursor.expect(":")
+    cursor.items = 0
     return token, Var(_var_name(token), parse_type(cursor))
 
 
@@ -124,7 +126,7 @@ def _facts(cursor: Cursor) -> Mapping[str, Any]:
 def _function_name(cursor: Cursor) -> str:
     if cursor.token.kind == "string":
         return cursor.string("the name of a function")
-    return cursor.expect_kind("name", "the name of a function").text
+    return cursor.name("name", "the name of a function").text
 
 
 class _Parser:
@@ -134,6 +136,7 @@ class _Parser:
         self.constants: dict[str, Constant] = {}
         self.globals: dict[str, _Header] = {}
         self.scopes: list[dict[str, Var]] = []
+        self.types = 0
 
     def module(self) -> Module:
         """Headers and constants first, so that bodies may mention what comes later."""
@@ -193,18 +196,27 @@ class _Parser:
 
     def binding(self) -> Binding:
         cursor = self.cursor
-        token = cursor.take()
+        cursor.items = 0
+        token = cursor.name("var", "a variable")
         declared = parse_type(cursor) if cursor.accept(":") else None
         cursor.expect("=")
         if cursor.looking_at("fn"):
             return self.closure(token, declared)
         value = self.if_() if cursor.looking_at("if") else self.value(declared)
         kind = checked(cursor, token.start, lambda: value.type)
+        self.count_types(token, kind)
         if declared is not None and declared != kind:
             cursor.fail_at(token.start, f"the value is a {kind!r}", f"{declared!r}, as declared")
         var = Var(_var_name(token), kind, value.span)
         self.define(token, var)
         return Binding(var, value)
+
+    def count_types(self, token: Token, kind: Type) -> None:
+        """Count the leaves of a variable's type; raises IRError when those of the program are too many."""
+        self.types += kind.nodes if isinstance(kind, (TupleType, FunctionType)) else 1
+        if self.types > MAX_TYPE_LEAVES:
+            problem = "the types of the program have too many parts"
+            self.cursor.fail_at(token.start, problem, f"at most {MAX_TYPE_LEAVES}", "use fewer or smaller tuples")
 
     def closure(self, token: Token, declared: Type | None) -> Binding:
         cursor = self.cursor
@@ -212,6 +224,7 @@ class _Parser:
         header = _Header(cursor, "" if cursor.looking_at("(") else _function_name(cursor))
         if declared not in (None, header.type):
             cursor.fail_at(token.start, f"the value is a {header.type!r}", f"{declared!r}, as declared")
+        self.count_types(token, header.type)
         var = Var(_var_name(token), header.type, header.span)
         self.define(token, var)
         return Binding(var, self.function(header))
@@ -302,8 +315,10 @@ class _Parser:
 
         listed(self.cursor, argument, ")")
         for arg in args:
-            if values.setdefault(arg.name, arg.default) is REQUIRED:
-                self.cursor.fail_at(token.start, f"argument '{arg.name}' is missing", f"{op.schema!r}")
+            if arg.name not in values:
+                if arg.required:
+                    self.cursor.fail_at(token.start, f"argument '{arg.name}' is missing", f"{op.schema!r}")
+                values[arg.name] = arg.normalize(op.name, arg.default)
         return tuple(values[arg.name] for arg in args)
 
     def argument(self) -> Any:

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from meta.dim import NAME
 from meta.errors import IRError
 from meta.ir.expr import (
     ATOMS,
-    MAX_DEPTH,
     Atom,
     Binding,
     Block,
@@ -37,11 +37,10 @@ from meta.ir.expr import (
 )
 from meta.ir.literal import attr_text, encode_data, encode_inline, tuple_text
 from meta.ir.span import Span
+from meta.limits import MAX_DEPTH
 
 WIDTH = 120
 """Function headers longer than this are broken, one parameter a line."""
-IDENTIFIER = r"[^\W\d][\w.]*"
-"""What names are made of; others are quoted (functions) or changed (variables)."""
 
 
 class HasFunctions(Protocol):
@@ -74,7 +73,7 @@ def one_line(node: Binding | Expr | Atom) -> str:
 
 
 def _global_name(name: str) -> str:
-    return name if re.fullmatch(IDENTIFIER, name) else json.dumps(name, ensure_ascii=False)
+    return name if re.fullmatch(NAME, name) else json.dumps(name, ensure_ascii=False)
 
 
 def _facts(attrs: Mapping[str, Any]) -> str:
@@ -96,6 +95,7 @@ class Printer:
         self.lines: list[str] = []
         self.names: dict[Var, str] = {}
         self.taken: set[str] = set()
+        self.repeats: dict[str, int] = {}
         self.count = 0
         self.constants: dict[Constant, str] = {}
 
@@ -116,7 +116,7 @@ class Printer:
     def module(self, functions: Mapping[str, FunctionExpr]) -> None:
         for i, (name, function) in enumerate(functions.items()):
             self.lines += [""] if i else []
-            self.names, self.taken, self.count = {}, set(), 0
+            self.names, self.taken, self.repeats, self.count = {}, set(), {}, 0
             self.function(f"def {_global_name(name)}", function, 0)
 
     def put(self, depth: int, text: str, span: Span | None = None) -> None:
@@ -221,10 +221,11 @@ class Printer:
             self.count += 1
             return str(self.count - 1)
         preferred = preferred if re.match(r"[^\W\d]", preferred) else f"_{preferred}"
-        name, count = preferred, 0
+        name, count = preferred, self.repeats.get(preferred, 0)
         while name in self.taken:
             count += 1
             name = f"{preferred}_{count}"
+        self.repeats[preferred] = count
         return name
 
     def constant_section(self, data: bool) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
 from meta.dtype import itemsize
+from meta.errors import IRError, TypeInferenceError
+from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE
 from meta.locks import new_lock
 from meta.tree import leaves_of
 
@@ -65,12 +67,16 @@ _lock = new_lock("types")
 
 
 def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) -> TensorType:
-    """The one TensorType of `shape` (a tuple of ints or symbolic sizes), `dtype` and device `on`."""
+    """The one TensorType of `shape` (a tuple of ints or symbolic sizes), `dtype` and device `on`.
+
+    Raises TypeInferenceError for more than 64 dimensions."""
     where = on if isinstance(on, Device) else device(on)
     key = (shape, dtype, where)
     interned = _interned.get(key)
     if interned is not None:
         return interned
+    if len(shape) > MAX_DIMENSIONS:
+        raise TypeInferenceError("", f"a tensor of {len(shape)} dimensions", f"at most {MAX_DIMENSIONS}")
     with _lock:
         interned = _interned.get(key)
         if interned is None:
@@ -80,9 +86,17 @@ def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) ->
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """A fixed number of values."""
+    """A fixed number of values. nodes: the types in it, once for each path to them.  depth: of its nesting.
+
+    Raises IRError beyond the limits MAX_VALUE_SIZE and MAX_DEPTH: tuples share fields, and walks visit a field once
+    for each path to it."""
 
     fields: tuple[Type, ...]
+    nodes: int = field(init=False, repr=False, compare=False)
+    depth: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _measure(self, self.fields)
 
     def __repr__(self) -> str:
         return "(" + ", ".join(map(repr, self.fields)) + ("," if len(self.fields) == 1 else "") + ")"
@@ -90,10 +104,15 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
-    """A function value."""
+    """A function value. nodes, depth: as of a tuple of its parameters and its result."""
 
     params: tuple[Type, ...]
     result: Type
+    nodes: int = field(init=False, repr=False, compare=False)
+    depth: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _measure(self, (*self.params, self.result))
 
     def __repr__(self) -> str:
         return f"fn({', '.join(map(repr, self.params))}) -> {self.result!r}"
@@ -110,6 +129,23 @@ class Value:
 
 
 Type = TensorType | TupleType | FunctionType | Value
+
+
+def _measure(kind: TupleType | FunctionType, parts: tuple[Type, ...]) -> None:
+    """Set nodes and depth of a type. Raises IRError beyond the limits."""
+    nodes = depth = 1
+    for part in parts:
+        if isinstance(part, (TupleType, FunctionType)):
+            nodes += part.nodes
+            depth = max(depth, part.depth + 1)
+        else:
+            nodes += 1
+    if nodes > MAX_VALUE_SIZE or depth > MAX_DEPTH:
+        what = "tuple" if isinstance(kind, TupleType) else "function"
+        problem = f"a {what} type of {nodes} types, nested {depth} deep"
+        raise IRError("types", problem, f"at most {MAX_VALUE_SIZE} and {MAX_DEPTH}", "use fewer or smaller tuples")
+    object.__setattr__(kind, "nodes", nodes)
+    object.__setattr__(kind, "depth", depth)
 
 
 def leaf_types(kind: Type) -> tuple[Type, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.errors import IRError
-from meta.ir.expr import MAX_DEPTH, Binding, Block, FunctionExpr, Var
+from meta.ir.expr import Binding, Block, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.printer import one_line
 from meta.ir.verifier_rules import (
@@ -26,6 +26,7 @@ from meta.ir.verifier_rules import (
     type_agrees,
 )
 from meta.ir.visitor import nested_blocks
+from meta.limits import MAX_DEPTH
 
 BINDING_RULES: dict[BindingRule, str] = {
     atoms_only: "operands are variables, constants or functions of the module",

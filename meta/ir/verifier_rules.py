@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +164,10 @@ def parameters_distinct(context: Context) -> Iterator[str]:
 
 def mutations_fit(context: Context) -> Iterator[str]:
     function = context.function
-    mutates: dict[Any, Any] = function.attrs.get(MUTATES, {})
+    mutates: Any = function.attrs.get(MUTATES, {})
+    if not isinstance(mutates, Mapping):
+        yield f"'{MUTATES}' is a {type(mutates).__name__}, not a mapping of results to parameters"
+        return
     results = [atom.type for atom in function.body.results]
     params = [param.type for param in function.params]
     for result, param in mutates.items():

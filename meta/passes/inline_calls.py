@@ -2,43 +2,86 @@
 
 from __future__ import annotations
 
-from meta.ir.analysis import reachable
+from collections.abc import Mapping, Set
+
+from meta.ir.analysis import call_graph
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
-from meta.ir.visitor import Scope, called_globals, free_vars, inline, rewrite, walk
+from meta.ir.visitor import Scope, free_vars, inline, rewrite, walk
+from meta.limits import MAX_INLINED
 from meta.passes.manager import Pass
 
 
 def _inline(module: Module) -> Module:
-    """Put the bodies of functions in place of their calls, except those that (also indirectly) call themselves."""
-    recursive = {name for name in module if any(name in reachable(module, f) for f in _called(module, name))}
+    """Put the bodies of functions in place of their calls, except those that (also indirectly) call themselves. Calls
+    stay where the program would grow by more than `limits.MAX_INLINED` bindings."""
+    calls = {name: called & module.functions.keys() for name, called in call_graph(module).items()}
+    recursive = _recursive(calls)
+    room = _Room()
     done: dict[str, FunctionExpr] = {}
-    for name in _callees_first(module):
-        done[name] = _inlined(module[name], {n: f for n, f in done.items() if n not in recursive})
+    for name in _callees_first(calls):
+        done[name] = _inlined(module[name], {n: f for n, f in done.items() if n in calls[name] - recursive}, room)
     same = all(done[n] is f for n, f in module.functions.items())
     return module if same else Module({n: done[n] for n in module.functions})
 
 
-def _called(module: Module, name: str) -> list[str]:
-    return sorted(n for n in called_globals(module[name]) if n in module)
+class _Room:
+    """The bindings that a module may still grow by, and the sizes of functions."""
+
+    def __init__(self) -> None:
+        self.bindings = MAX_INLINED
+        self.sizes: dict[FunctionExpr, int] = {}
+
+    def take(self, function: FunctionExpr) -> bool:
+        """Whether `function` may be inlined once more; if so, its bindings are counted."""
+        size = self.sizes.get(function)
+        if size is None:
+            size = self.sizes[function] = sum(1 for _ in walk(function)) + 1
+        if size > self.bindings:
+            return False
+        self.bindings -= size
+        return True
 
 
-def _callees_first(module: Module) -> list[str]:
+def _recursive(calls: Mapping[str, Set[str]]) -> set[str]:
+    """The functions on cycles of calls, and those on paths between cycles."""
+    callers: dict[str, set[str]] = {name: set() for name in calls}
+    for name, called in calls.items():
+        for each in called:
+            callers[each].add(name)
+    return _trimmed(_trimmed(set(calls), calls, callers), callers, calls)
+
+
+def _trimmed(names: set[str], after: Mapping[str, Set[str]], before: Mapping[str, Set[str]]) -> set[str]:
+    """`names` without those from which every path along `after` ends."""
+    left = {name: len(after[name] & names) for name in names}
+    pending = [name for name, count in left.items() if not count]
+    while pending:
+        name = pending.pop()
+        del left[name]
+        for each in before[name]:
+            if each in left:
+                left[each] -= 1
+                pending += [each] if not left[each] else []
+    return set(left)
+
+
+def _callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
     """The names of the functions, each after those that it calls; recursive ones in any order."""
     order: dict[str, None] = {}
     opened: set[str] = set()
-    stack = list(reversed(tuple(module)))
+    stack = list(reversed(tuple(calls)))
     while stack:
         name = stack[-1]
         if name in opened:
             order.setdefault(stack.pop())
             continue
         opened.add(name)
-        stack += [n for n in _called(module, name) if n not in opened]
+        stack += sorted(n for n in calls[name] if n not in opened)
     return list(order)
 
 
-def _inlined(function: FunctionExpr, inlinable: dict[str, FunctionExpr]) -> FunctionExpr:
+def _inlined(function: FunctionExpr, inlinable: dict[str, FunctionExpr], room: _Room) -> FunctionExpr:
     """`function` with the bodies of `inlinable` functions and local closures in place of their calls, until no call is
     left that can be replaced."""
 
@@ -47,7 +90,7 @@ def _inlined(function: FunctionExpr, inlinable: dict[str, FunctionExpr]) -> Func
         if not isinstance(value, Call) or value.callee is None:
             return None
         target = _target(value.callee, scope, inlinable)
-        return None if target is None else inline(scope, target, value.args)
+        return None if target is None or not room.take(target) else inline(scope, target, value.args)
 
     while any(isinstance(b.value, Call) and b.value.callee is not None for b in walk(function)):
         new = rewrite(function, rule)

@@ -16,7 +16,6 @@ from meta.eager.seeds import add_up, zeros_of
 from meta.errors import GradientError, combined
 from meta.ir.builder import Builder
 from meta.ir.expr import (
-    MAX_DEPTH,
     MUTATES,
     Atom,
     Binding,
@@ -31,6 +30,7 @@ from meta.ir.expr import (
 )
 from meta.ir.type import TensorType, TupleType, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
+from meta.limits import MAX_DEPTH
 from meta.op.grad.rule import GradRule
 from meta.tracing.emitter import recording
 from meta.tracing.function_op import rule_of

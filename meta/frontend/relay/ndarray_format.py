@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from meta.frontend.relay.dtypes import NUMPY_DTYPES
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_DIMENSIONS
+from meta.limits import MAX_DIMENSIONS, array_bytes
 
 _MAGIC = 0xDD5E40F096B4A13F
 _HEADER = struct.Struct("<QQiiiBBH")
@@ -44,10 +44,7 @@ def read_array(data: memoryview, start: int, source: str) -> tuple[NDArray[Any],
     (length,) = _INT64.unpack_from(data, position)
     position += 8
     kind = np.dtype(NUMPY_DTYPES[dtype])
-    expected = kind.itemsize
-    for size in shape:
-        expected *= size
-    if min(shape, default=0) < 0 or expected != length:
+    if array_bytes(shape, kind.itemsize) != length:
         raise _invalid(source, f"an array of shape {shape} and {dtype} has {length} bytes of data")
     if length > len(data) - position:
         raise _invalid(source, f"an array of {length} bytes is cut off after {len(data) - position}")

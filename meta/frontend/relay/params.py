@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from meta.errors import ArgumentError
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_EXPANSION, MAX_EXPANSION_FREE
 from meta.frontend.relay.ndarray_format import read_array
+from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE, array_bytes
 
 _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
@@ -175,6 +175,17 @@ def _check_sizes(archive: zipfile.ZipFile, size: int, source: str) -> None:
         )
 
 
+def read_npy(path: str) -> NDArray[Any]:
+    """The array in a `.npy`. Raises RelayError for truncated and invalid files."""
+    data = _contents(path)
+    try:
+        return _npy(io.BytesIO(data), len(data), path)
+    except _BAD_FILE as error:
+        if isinstance(error, RelayError):
+            raise
+        raise _invalid(path, f"{type(error).__name__}: {error}"[:200], "an array written by numpy.save") from error
+
+
 def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
     """One array, whose header is checked first: NumPy allocates the shape in the header."""
     from numpy.lib import format as npy
@@ -185,10 +196,8 @@ def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
     dtype: np.dtype[Any] = header[2]
     if dtype.kind not in "biuf" or dtype.itemsize == 0:
         raise _invalid(source, f"dtype {dtype}", "integers, floats and bool; save bfloat16 as float32")
-    expected = dtype.itemsize
-    for each in shape:
-        expected *= each
-    if min(shape, default=0) < 0 or expected > size:
+    expected = array_bytes(shape, dtype.itemsize)
+    if expected is None or expected > size:
         raise _invalid(source, f"an array of shape {shape} and {dtype} in {size} bytes"[:200])
     read = file.read(expected)
     if len(read) != expected:

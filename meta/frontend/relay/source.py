@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from meta.errors import ArgumentError
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_SOURCE
+from meta.limits import MAX_SOURCE
 
 if TYPE_CHECKING:
     from meta.frontend.relay.ast import Program

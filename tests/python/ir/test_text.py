@@ -6,7 +6,7 @@ import pytest
 from meta.dim import sym
 from meta.errors import IRError
 from meta.ir.compare import structural_equal
-from meta.ir.expr import MAX_DEPTH, Constant, If
+from meta.ir.expr import Constant, If
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.parser import parse, parse_function
@@ -15,6 +15,7 @@ from meta.ir.span import Span
 from meta.ir.type import tensor_type
 from meta.ir.verifier import verify
 from meta.ir.visitor import renamed, rewrite
+from meta.limits import MAX_DEPTH
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, Program, T, build, constant, lookup
 
 

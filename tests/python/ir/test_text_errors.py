@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from meta.errors import IRError, MetaError
-from meta.ir.expr import MAX_DEPTH
 from meta.ir.parser import parse, parse_function
+from meta.limits import MAX_DEPTH
 from tests.python.ir.programs import EXAMPLE, HEAD, lookup
 
 
@@ -81,7 +81,10 @@ ERRORS = {
     "product": ('def main(%x: Tensor[((n + 1)*(m + 1),), "int8"]) -> () { () }', "a product of sums"),
     "arithmetic": ('def main(%x: Tensor[(n + "a",), "int8"]) -> () { () }', "arithmetic on a value that is not a size"),
     "minus": (inside('  %0 = softmax(%x, axis=-"a")\n  %0'), "'-' before a value that is not a number"),
-    "digits": (HEAD + f"  %0 = softmax(%x, axis={'9' * 5000})\n  %0\n}}", "too many digits"),
+    "digits": (
+        HEAD + f"  %0 = softmax(%x, axis={'9' * 5000})\n  %0\n}}",
+        "5000 characters; expected at most 400",
+    ),
     "type": ("def main(%x: int) -> () { () }", "text:1:14: found 'int'; expected a type .*"),
     "top level": ("%x = 3", "text:1:1: found '%x'; expected 'def' or 'constants'"),
     "function twice": ("def a() -> () { () } def a() -> () { () }", "the function 'a' is defined twice"),

@@ -5,7 +5,6 @@ import pytest
 from meta.errors import IRError
 from meta.ir.builder import Builder
 from meta.ir.expr import (
-    MAX_DEPTH,
     MUTATES,
     Binding,
     Block,
@@ -23,6 +22,7 @@ from meta.ir.parser import parse
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, tensor_type
 from meta.ir.verifier import BINDING_RULES, BLOCK_RULES, FUNCTION_RULES, verify
+from meta.limits import MAX_DEPTH
 from tests.python.ir.programs import EXAMPLE, OPS, T, build, constant, lookup
 
 X = Var("x", T)

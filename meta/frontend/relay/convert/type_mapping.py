@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.dim import Dim, sym
+from meta.dim import Dim, is_name, sym
 from meta.frontend.relay import ast
-from meta.frontend.relay.convert.values import OpaqueError, Value
+from meta.frontend.relay.convert.values import OpaqueError, Value, identifier
 from meta.frontend.relay.errors import UnsupportedError, located
 from meta.ir.type import TensorType, TupleType, Type, tensor_type
 from meta.tracing.symbol import Symbol
@@ -53,9 +54,19 @@ def _dim(size: int | str | None, name: str, bound: Bindings) -> Dim:
     if isinstance(size, int):
         return size
     if size is None:
-        return sym("".join(c if c.isalnum() or c == "_" else "_" for c in name))
+        return sym(size_name("".join(c if c.isalnum() or c == "_" else "_" for c in name)))
     dim = bound.get(size)
-    return sym(size) if dim is None or isinstance(dim, (TensorType, TupleType)) else dim  # type: ignore[return-value]
+    if dim is None or isinstance(dim, (TensorType, TupleType)):
+        return sym(size_name(size))
+    return dim  # type: ignore[return-value]
+
+
+def size_name(name: str) -> str:
+    """The name of a size: that of the program, or one that IR text can hold, distinct for distinct names."""
+    if is_name(name):
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{identifier(name)[:64]}_{digest}"
 
 
 def _description(kind: ast.Type) -> str:

@@ -13,7 +13,7 @@ from meta.frontend.relay.attributes import none_if_empty, plain_attribute
 from meta.frontend.relay.json.attribute_fields import BOOLS, FLOATS, STRINGS, holds_object
 from meta.frontend.relay.json.graph import NodeGraph
 from meta.frontend.relay.json.nodes import NODES, Node
-from meta.frontend.relay.limits import MAX_NESTING, MAX_VALUE_SIZE
+from meta.limits import MAX_NESTING, MAX_VALUE_SIZE
 
 _NEW, _OPEN, _DONE = 0, 1, 2
 _CONTAINERS = ("Array", "Map", "StrMap")

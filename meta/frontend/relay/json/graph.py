@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.json.attribute_fields import holds_object
-from meta.frontend.relay.limits import MAX_SOURCE
 from meta.frontend.relay.ndarray_format import read_array
+from meta.limits import MAX_SOURCE
 
 # Fields, other than attributes, whose numbers never refer to a node.
 _LITERALS = frozenset(

@@ -10,7 +10,7 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.attributes import none_if_empty, plain_attribute
 from meta.frontend.relay.dtypes import is_dtype
 from meta.frontend.relay.json.graph import NodeGraph
-from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS
+from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS
 
 _UNKNOWN = ast.UnknownType()
 _Exprs: TypeAlias = "tuple[ast.Expr, ...]"

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from meta.errors import did_you_mean
 from meta.frontend.relay import ast
-from meta.frontend.relay.limits import MAX_NESTING
 from meta.frontend.relay.text import literal
 from meta.frontend.relay.text.symbol_table import SymbolTable
 from meta.frontend.relay.text.value_actions import Metadata, Pair, Token, ValueActions, token_place
+from meta.limits import MAX_NESTING
 
 _MAX_NAME = 4096
 _MAX_SUGGESTIONS = 500

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meta.frontend.relay.dtypes import NUMPY_DTYPES
-from meta.frontend.relay.limits import MAX_DIGITS
+from meta.limits import MAX_DIGITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

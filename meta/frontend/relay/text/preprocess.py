@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from meta.frontend.relay.errors import syntax_error
-from meta.frontend.relay.limits import MAX_NESTING, MAX_PROGRAM
+from meta.limits import MAX_NESTING, MAX_PROGRAM
 
 # The characters that matter to preprocessing; the regex engine skips everything between them.
 _MARK = re.compile(r"""["(){}\[\]]|/\*|//[^\n]*|#\[\s*metadata\s*\]|^METADATA:|'[^'\n]*'""", re.MULTILINE)

@@ -10,8 +10,8 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.attributes import none_if_empty, plain_attribute
 from meta.frontend.relay.dtypes import NUMPY_DTYPES, is_dtype
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_DIMENSION, MAX_DIMENSIONS, MAX_NESTING
 from meta.frontend.relay.text import literal
+from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS, MAX_NESTING
 
 Token = Any
 """lark.Token: a str with type, line and column."""

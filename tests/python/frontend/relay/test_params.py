@@ -152,6 +152,17 @@ BROKEN = {
     "record": (npz(a=np.zeros(2, "i4,f4")), "dtype "),
     "claimed shape": (zipped(("a.npy", npy("(1099511627776,)"))), r"shape \(1099511627776,\) and float32 in 128 bytes"),
     "negative shape": (zipped(("a.npy", npy("(-1,)"))), r"shape \(-1,\)"),
+    "empty but too large": (zipped(("a.npy", npy(f"(0, {2**62}, {2**62})"))), r"shape \(0, 46116"),
+    "sizes of the wrong class": (zipped(("a.npy", npy("(True, True)"))), r"shape \(True, True\)"),
+    "axes": (zipped(("a.npy", npy(f"({'1,' * 70})"))), r"shape \(1, 1, "),
+    "empty but too large in the binary": (
+        binary({})[:16]
+        + struct.pack("<QQ", 1, 1)
+        + b"w"
+        + struct.pack("<Q", 1)
+        + struct.pack("<QQiiiBBHqqqq", 0xDD5E40F096B4A13F, 0, 1, 0, 3, 2, 32, 1, 0, 2**62, 2**62, 0),
+        r"shape \(0, 46116\d+, 46116\d+\) and float32 has 0 bytes",
+    ),
     "header": (zipped(("a.npy", npy("__import__('os')"))), "parameter 'a'|ValueError"),
     "no npy": (zipped(("a.npy", b"hello")), "ValueError"),
     "method": (zipped(("a", b"\0"), compression=zipfile.ZIP_LZMA), "a compression that NumPy does not write"),

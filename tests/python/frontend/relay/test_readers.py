@@ -12,8 +12,8 @@ import pytest
 from meta.errors import ArgumentError
 from meta.frontend.relay import ast
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.limits import MAX_NESTING
 from meta.frontend.relay.source import read
+from meta.limits import MAX_NESTING
 from meta.testing.relay import differences, left_out
 from tests.python.frontend.relay.programs import DATA, body, graph, lets, main
 

@@ -56,9 +56,20 @@ def test_draws_inputs_and_takes_shapes(network: Path, capsys: pytest.CaptureFixt
         (["--input", "x"], "--input NAME=VALUE"),
         (["--shape", "x=a"], "--shape NAME=1,3,224,224"),
         (["--input", "x=missing.npz"], "cannot read missing.npz"),
+        (["--input", "x=huge.npy"], "shape (1000000, 1000000, 1000000) and float32 in 128 bytes"),
     ],
 )
-def test_mistakes_are_said(network: Path, options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_said(
+    network: Path,
+    options: list[str],
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6, 10**6)}
+    with (network.parent / "huge.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    monkeypatch.chdir(network.parent)
     assert run(network, *options) == 1
     assert text in capsys.readouterr().err
 

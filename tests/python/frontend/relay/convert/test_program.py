@@ -10,12 +10,15 @@ import pytest
 import meta
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend import relay
+from meta.frontend.relay import ast
 from meta.frontend.relay.convert.program import convert
 from meta.frontend.relay.convert.table import converter, find
+from meta.frontend.relay.convert.type_mapping import convert_type
 from meta.frontend.relay.ops.one_to_one import OPERATORS
 from meta.frontend.relay.source import read
 from meta.interpreter.run import run
 from meta.ir.analysis import op_counts
+from meta.ir.parser import parse
 from meta.op.registry import get
 from scripts.relay_operators import operator_table
 
@@ -340,3 +343,12 @@ def test_sizes_that_no_operand_has_reach_fused_kernels() -> None:
     module = relay.from_relay(program(body, "%x: Tensor[(3), float32], %y: Tensor[(?, 3), float32]"))
     found = meta.vm.compile(module)(meta.array([1.0, 2.0, -3.0]), meta.ones((4, 3)))
     np.testing.assert_array_equal(found.numpy(), np.full(4, 3, "float32"))
+
+
+@pytest.mark.parametrize("name", ["n", "a b", "1n", "True", "device", "ñ", 'q"', "\ud800", ""])
+def test_names_of_sizes_read_back(name: str) -> None:
+    """JSON may call a size anything."""
+    kind = convert_type(ast.TensorType((name, None, 3), "float32"), ast.NOWHERE, "2x.y")
+    text = f"def main(%x: {kind!r}) -> {kind!r} {{ %x }}"
+    assert parse(text).main.params[0].type == kind
+    assert kind != convert_type(ast.TensorType((name + "_", None, 3), "float32"), ast.NOWHERE, "2x.y")
