@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from meta import dim
 from meta.dtype import canonical
@@ -164,10 +164,11 @@ def parameters_distinct(context: Context) -> Iterator[str]:
 
 def mutations_fit(context: Context) -> Iterator[str]:
     function = context.function
-    mutates: Any = function.attrs.get(MUTATES, {})
-    if not isinstance(mutates, Mapping):
-        yield f"'{MUTATES}' is a {type(mutates).__name__}, not a mapping of results to parameters"
+    given: Any = function.attrs.get(MUTATES, {})
+    if not isinstance(given, Mapping):
+        yield f"'{MUTATES}' is a {type(given).__name__}, not a mapping of results to parameters"
         return
+    mutates = cast("Mapping[Any, Any]", given)
     results = [atom.type for atom in function.body.results]
     params = [param.type for param in function.params]
     for result, param in mutates.items():
