@@ -66,7 +66,7 @@ FORMULAS: dict[str, Any] = {
     "gather_dx": {'dy': 'gather(dz, axis, indices)', 'indices': 'non_differentiable'},
     "gather_nd": {'x': 'gather_nd_dx(dy, indices, x.shape, batch_dims)', 'indices': 'non_differentiable'},
     "gather_nd_dx": {'dy': 'gather_nd(dz, indices, batch_dims)', 'indices': 'non_differentiable'},
-    "index_select": {'x': "take_dx(dy, indices, x.shape, axis, 'clip')", 'indices': 'non_differentiable'},
+    "index_select": {'x': 'index_select_grad', 'indices': 'non_differentiable'},
     "scatter_add": {'x': 'dy', 'indices': 'non_differentiable', 'src': 'gather(dy, axis, indices)'},
     "scatter_elements": {'x, src': 'scatter_elements_grad', 'indices': 'non_differentiable'},
     "scatter_nd": {'x, src': 'scatter_nd_grad', 'indices': 'non_differentiable'},

@@ -1513,8 +1513,7 @@ _r_embedding = _s_embedding.fast
 
 
 def embedding(weight: T, indices: T) -> T:
-    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]. Positions outside are
-    moved to the nearest inside.
+    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
     weight: Table of n rows, (n, ...).
     indices: Positions, of an integer dtype.
     """
@@ -1559,7 +1558,6 @@ _r_gather = _s_gather.fast
 def gather(x: T, axis: int, indices: T) -> T:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
-    Positions outside are moved to the nearest inside.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1607,8 +1605,7 @@ _r_gather_nd = _s_gather_nd.fast
 
 def gather_nd(x: T, indices: T, batch_dims: int = 0) -> T:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
-    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i. Coordinates outside
-    are moved to the nearest inside.
+    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
@@ -1655,7 +1652,7 @@ _r_index_select = _s_index_select.fast
 
 
 def index_select(x: T, axis: int, indices: T) -> T:
-    """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside.
+    """The slices of x at the given positions of an axis.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1678,7 +1675,6 @@ _r_scatter_add = _s_scatter_add.fast
 
 def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
     """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
-    Positions outside are moved to the nearest inside.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1709,7 +1705,7 @@ def scatter_elements(
 ) -> T:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
-    present value. Positions outside are moved to the nearest inside.
+    present value.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
@@ -1735,7 +1731,6 @@ _r_scatter_nd = _s_scatter_nd.fast
 def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update') -> T:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ...,
     indices[m-1, i...]] = src[i...] for reduction "update"; other reductions combine it with the present value.
-    Coordinates outside are moved to the nearest inside.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
     src: Values to write: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
@@ -1860,14 +1855,15 @@ _s_take = state(get("take"))
 _r_take = _s_take.fast
 
 
-def take(x: T, indices: T, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> T:
+def take(x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise') -> T:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
-    replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode "wrap" takes them
-    modulo the size.
+    replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others outside
+    are out of range; "clip" moves them to the nearest inside, "wrap" takes them modulo the size.
     x: Input.
     indices: Positions, of an integer dtype.
     axis: The axis to index; None for the flattened input.
-    mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
+    mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
+        or taken modulo the size.
     """
     try:
         run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
@@ -1890,14 +1886,15 @@ def take_dx(
     indices: T,
     shape: int | Sequence[Dim],
     axis: int | None = None,
-    mode: Literal['clip', 'wrap'] = 'clip',
+    mode: Literal['raise', 'clip', 'wrap'] = 'raise',
 ) -> T:
     """Gradient of take: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     axis: The axis to index; None for the flattened input.
-    mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
+    mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
+        or taken modulo the size.
     """
     if type(shape) is int:
         shape = (shape,)
@@ -2260,7 +2257,8 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. An invalid target other than ignore_index gives NaN.
+    "Rethinking the Inception Architecture", 2016. Targets of ignore_index do not count; others that are no class
+    are out of range.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.
@@ -2417,7 +2415,7 @@ def nll_loss(
     label_smoothing: float = 0.0,
 ) -> T:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
-    the sum of these weights. An invalid target other than ignore_index gives NaN.
+    the sum of these weights. Targets of ignore_index do not count; others that are no class are out of range.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.

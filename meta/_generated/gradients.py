@@ -198,7 +198,7 @@ def _gather_nd_dx(needs: Any, dy: Any, indices: Any, shape: Any, batch_dims: Any
 
 
 def _index_select(needs: Any, x: Any, axis: Any, indices: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.take_dx(dy, indices, x.shape, axis, 'clip'),)
+    return (grad_indexing.index_select_grad(x, axis, indices, dy),)
 
 
 def _scatter_add(needs: Any, x: Any, axis: Any, indices: Any, src: Any, y: Any, dy: Any) -> tuple[Any, ...]:

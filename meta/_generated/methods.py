@@ -462,14 +462,14 @@ class TensorMethods(Casts):
     def gather(self, axis: int, indices: Self) -> Self:
         """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
         result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
-        than x. Positions outside are moved to the nearest inside.
+        than x.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
         return meta.gather(self, axis, indices)
 
     def index_select(self, axis: int, indices: Self) -> Self:
-        """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside.
+        """The slices of x at the given positions of an axis.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         """
@@ -477,7 +477,7 @@ class TensorMethods(Casts):
 
     def scatter_add(self, axis: int, indices: Self, src: Self) -> Self:
         """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add
-        does. Positions outside are moved to the nearest inside.
+        does.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         src: Values to add, of the shape of indices.
@@ -493,7 +493,7 @@ class TensorMethods(Casts):
     ) -> Self:
         """x with each element of src written at its position along `axis`, given by `indices`, in order.
         y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with
-        the present value. Positions outside are moved to the nearest inside.
+        the present value.
         axis: The axis to index.
         indices: Positions, of an integer dtype.
         src: Values to write, of the shape of indices.
@@ -514,13 +514,14 @@ class TensorMethods(Casts):
         """
         return meta.strided_slice(self, begin, end, strides)
 
-    def take(self, indices: Self, axis: int | None = None, mode: Literal['clip', 'wrap'] = 'clip') -> Self:
+    def take(self, indices: Self, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise') -> Self:
         """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
-        replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode "wrap" takes
-        them modulo the size.
+        replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others
+        outside are out of range; "clip" moves them to the nearest inside, "wrap" takes them modulo the size.
         indices: Positions, of an integer dtype.
         axis: The axis to index; None for the flattened input.
-        mode: Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.
+        mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one
+            inside; or taken modulo the size.
         """
         return meta.take(self, indices, axis, mode)
 

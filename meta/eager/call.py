@@ -265,7 +265,7 @@ def runner(call: CallInfo) -> Runner:
         return _view_runner(call)
     devices.require(call.device)
     chosen = choose(call)
-    kernel = chosen.dialect.kernel(chosen, call)
+    kernel = chosen.checked_kernel(call)
     if call.op.inplace:
         return _inplace_runner(call, kernel)
     if isinstance(call.out, TupleType):

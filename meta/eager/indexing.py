@@ -324,19 +324,19 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     return _gathered(x, axes, positions)
 
 
-Positions = list[tuple[Any, Literal["clip", "wrap"]]]
-"""Arrays as indices, each with what take does with negative ones."""
+Positions = list[tuple[Any, Literal["clip", "raise"]]]
+"""Arrays as indices, each with the mode of take: "clip" for those known to be inside, which need no check."""
 
 
-def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "wrap"]]:
-    """Positions and how take treats negative ones; those with values at hand are checked and become non-negative."""
+def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "raise"]]:
+    """Positions, and the mode of take; those with values at hand are checked and become non-negative."""
     import numpy as np
 
     if _is_tensor(item) and not _at_hand(item):
-        return item, "wrap"
+        return item, "raise"
     index = np.asarray(item)
     if not isinstance(size, int):
-        return index.astype(np.int64), "wrap"
+        return index.astype(np.int64), "raise"
     if index.size and index.min() >= 0 and index.max() < size:
         return item if _is_tensor(item) else index.astype(np.int64), "clip"
     index = index.astype(np.int64)
@@ -374,7 +374,7 @@ def _gathered(x: Any, axes: list[int], positions: Positions) -> Any:
 
 
 def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
-    """The arrays broadcast and stacked, (number of arrays, ...), with no negative positions."""
+    """The arrays broadcast and stacked, (number of arrays, ...), with negative positions counted from the end."""
     import numpy as np
 
     shape = _broadcast_shape([tuple(index.shape) for index, _ in positions])
@@ -382,8 +382,8 @@ def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
         host = [np.broadcast_to(np.asarray(index, np.int64), shape) for index, _ in positions]
         return meta.array(np.stack(host), device=x.device)
     parts = [_as_tensor(index, x).cast("int64") for index, _ in positions]
-    wrapped = [meta.mod(part, size) for part, size in zip(parts, sizes, strict=True)]
-    return meta.stack([meta.broadcast_to(part, shape) for part in wrapped])
+    counted = [meta.where(part < 0, part + size, part) for part, size in zip(parts, sizes, strict=True)]
+    return meta.stack([meta.broadcast_to(part, shape) for part in counted])
 
 
 def _broadcast_shape(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -116,7 +116,7 @@ def _mirrored(at: Any, low: float, high: float) -> Any:
 
 def _at(x: Any, at: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
     """The pixels (n, *places, c) of x (n, *spatial, c) at whole coordinates."""
-    found = meta.gather_nd(x, meta.stack([meta.cast(a, "int64") for a in at], 0), 1)
+    found = meta.gather_nd(x, meta.stack(nearest_inside(at, spatial), 0), 1)
     if padding_mode != "zeros":
         return found
     inside: Any = None
@@ -124,6 +124,11 @@ def _at(x: Any, at: list[Any], spatial: tuple[int, ...], padding_mode: str) -> A
         here = meta.logical_and(a >= 0, a <= size - 1)
         inside = here if inside is None else meta.logical_and(inside, here)
     return meta.where(meta.expand_dims(inside, -1), found, 0)
+
+
+def nearest_inside(at: list[Any], spatial: Sequence[Any]) -> list[Any]:
+    """Whole coordinates as positions, those outside moved to the nearest inside."""
+    return [meta.clip(meta.cast(a, "int64"), 0, d - 1) for a, d in zip(at, spatial, strict=True)]
 
 
 def roi_align(
@@ -151,7 +156,7 @@ def roi_align(
     clamped = [meta.clip(a, 0, d - 1) for a, d in zip(at, x.shape[2:], strict=True)]
 
     def pick(corner: list[Any]) -> Any:
-        return meta.gather_nd(moved, meta.stack([example, *(meta.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(moved, meta.stack([example, *nearest_inside(corner, x.shape[2:])], 0))
 
     total = meta.where(meta.expand_dims(inside, -1), interpolated(clamped, pick), 0)
     bins = meta.reshape(total, (places[0], size[0], sample_ratio, size[1], sample_ratio, x.shape[1]))

@@ -18,6 +18,7 @@ from meta.ir.type import TensorType, Type, flat_types
 from meta.locks import new_lock
 from meta.modes import modes
 from meta.op import crossover
+from meta.op.positions import checked
 from meta.op.registry import Op, find
 
 Kernel = Callable[..., Any]
@@ -96,6 +97,10 @@ class Implementation:
         if reason is None and modes.dialects is None:
             reason = crossover.refusal(self.dialect.name, call)
         return reason or self._ask(self.confirm, call)
+
+    def checked_kernel(self, call: CallInfo) -> Kernel:
+        """The kernel of a call, which refuses positions out of range where eager calls do (see meta.op.positions)."""
+        return checked(self.dialect.kernel(self, call), self, call)
 
     def _ask(self, checker: Checker | None, call: CallInfo) -> str | None:
         if checker is None:

@@ -21,6 +21,7 @@ from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import TensorType, Type
 from meta.op.namespaces import SEPARATOR, split
+from meta.op.positions import Rule
 from meta.schema._dsl import Schema
 from meta.tree import map_leaves
 
@@ -49,6 +50,7 @@ class Op:
     view: the result shares the storage of the first tensor; only the shape differs.
     part: the results are copies of elements of the first tensor in another order, which NumPy would return as views;
         as methods' results they refuse writes (see meta.parts).
+    positions: the values that tensors of positions may have (see meta.op.positions).
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
     revision: how many operators of this name the process had before, which distinguishes their kernels.
@@ -71,6 +73,7 @@ class Op:
     operator: str = ""
     view: bool = False
     part: bool = False
+    positions: Rule | None = None
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None
     recorded_as: str = ""

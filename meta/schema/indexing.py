@@ -9,8 +9,9 @@ _shape = Arg("shape", IntTuple, doc="Shape of the forward input.")
 _indices = Arg("indices", Tensor, doc="Positions, of an integer dtype.")
 _axis = Arg("axis", Int, doc="The axis to index.")
 _along = Arg("axis", Optional(Int), None, doc="The axis to index; None for the flattened input.")
-_mode = Arg("mode", Choice("clip", "wrap"), "clip",
-            doc="Out-of-range positions: clipped to the nearest valid one, or taken modulo the size.")  # fmt: skip
+_mode = Arg("mode", Choice("raise", "clip", "wrap"), "raise",
+            doc="Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one "
+                "inside; or taken modulo the size.")  # fmt: skip
 _slice = (
     Arg("begin", IntTuple, doc="First index of each axis; negative ones count from the end."),
     Arg("end", IntTuple, doc="Index after the last one of each axis; clipped to the size."),

@@ -199,7 +199,7 @@ class Executor(Generic[P, R]):
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
         source = prepare(module, self.device)
-        loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static)
+        loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.checked)
         if loaded.destinations is not None and not repays(source, loaded.destinations):
             loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)

@@ -12,7 +12,9 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters
+from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache
 from meta.errors import KernelError, MetaError, line_of_function, raised
@@ -48,7 +50,8 @@ class KernelSpec:
         compute: called as `compute(*args)` with a `te.Tensor` for each `TensorSpec`, a list for a tuple of
             `TensorSpec`s, a `Number` for a `NumberSpec`, and other arguments unchanged; returns a `te.Tensor` or a
             sequence of them. A parameter named `out` receives the output specs, with TVM expressions for the extents;
-            one named `kind` receives the kind of the device.
+            one named `kind` receives the kind of the device; one named `checked` whether the kernel fails for positions
+            out of range.
         args: the arguments in the order of `compute`'s parameters; attribute values must be hashable.
         outs: the results, in order.
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
@@ -57,6 +60,7 @@ class KernelSpec:
         index: dtype of sizes and indices; "int32" if it can count all elements.
         key: a hash of the compute's source, which with `name` identifies the compute on disk. A spec without a key is
             identified by its unscheduled function, which is built before the disk is searched.
+        positions: the rule (see meta.op.positions) of a kernel that fails for positions out of range.
     """
 
     name: str
@@ -67,6 +71,7 @@ class KernelSpec:
     target: str = "cpu"
     index: str = "int64"
     key: str = ""
+    positions: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ def _unscheduled(spec: KernelSpec) -> tuple[Any, tuple[Parameter, ...]]:
     arguments = [argument(i, value) for i, value in enumerate(spec.args)]
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
     accepted = inspect.signature(spec.compute).parameters
-    options = {"out": outs, "kind": spec.target}
+    options = {"out": outs, "kind": spec.target, "checked": spec.positions is not None}
     try:
         results = spec.compute(*arguments, **{name: value for name, value in options.items() if name in accepted})
     except (MetaError, NeedsValueError):
@@ -229,7 +234,10 @@ def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
     parameters: dict[str, tuple[Parameter, ...]] = {}
     for key, spec in missing.items():
         function, parameters[symbols[key]] = unscheduled[key] if key in unscheduled else _unscheduled(spec)
-        functions[symbols[key]] = patterns.schedule(function, spec.pattern, target)
+        scheduled = patterns.schedule(function, spec.pattern, target)
+        if spec.positions is not None:
+            scheduled = with_position_check(scheduled, spec, parameters[symbols[key]])
+        functions[symbols[key]] = scheduled
     module = library.compile_functions(functions, target)
     if cache is not None:
         name = hashlib.sha256("\0".join(sorted(functions)).encode()).hexdigest()
@@ -272,8 +280,13 @@ def _symbol(spec: KernelSpec, unscheduled: tuple[Any, tuple[Parameter, ...]] | N
     if unscheduled is not None:
         function, parameters = unscheduled
         compute = (digest(function), parameters) if parameters else digest(function)
-    facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target))
+    facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target), _source_of(spec.positions))
     return f"{identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
+
+
+def _source_of(rule: Callable[..., Any] | None) -> str:
+    """A hash of the source of a rule, "" without one."""
+    return "" if rule is None else source_key(rule.__code__.co_filename)
 
 
 def identifier(text: str) -> str:

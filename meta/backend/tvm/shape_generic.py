@@ -144,20 +144,25 @@ def _build_with_vectors(
         numbers.get(i, arg if i in vectors else _map_types(symbols.renamed, arg)) for i, arg in enumerate(operands)
     )
     outs = tuple(map(symbols.renamed, call.outputs()))
-    shared = _bind_numbers(compiled(_kernel_spec(payload, call, args, outs)), call)
+    shared = _bind_numbers(_compiled(_kernel_spec(payload, call, args, outs), call), call)
     lifted = replace(call, args=tuple(numbers.get(i, arg) for i, arg in enumerate(operands)))
     positions = tuple(sorted(vectors.union(scalars)))
     return _bind_constants(shared, replace(call, args=tuple(constants)), lifted, positions) if positions else shared
 
 
+def _compiled(kernel_spec: KernelSpec, call: CallInfo) -> Compiled:
+    """The kernel of an eager call, which on the CPU refuses positions out of range."""
+    return compiled(replace(kernel_spec, positions=call.op.positions if call.device.kind == "cpu" else None))
+
+
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType | NumberSpec]) -> Compiled:
     if payload.generic and not is_large(call):
         try:
-            return compiled(spec(payload, call, symbolic=True, numbers=numbers))
+            return _compiled(spec(payload, call, symbolic=True, numbers=numbers), call)
         except (MetaError, ValueError, TypeError, RuntimeError):
             # The declaration or the compute needs numbers; the static build below reports any other error.
             pass
-    return compiled(spec(payload, call, symbolic=False, numbers=numbers))
+    return _compiled(spec(payload, call, symbolic=False, numbers=numbers), call)
 
 
 def is_large(call: CallInfo) -> bool:

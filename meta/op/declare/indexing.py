@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
+from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import Dim, SymDim, least, same_dim, sym
 from meta.ir.type import TensorType
 from meta.op import data_dependent, rules
+from meta.op.positions import Positions, Rule
 from meta.op.registry import declare
 from meta.schema import indexing
 
@@ -102,18 +105,47 @@ def _require_indices(indices: TensorType, x: TensorType) -> None:
     rules.same_device(x, indices)
 
 
-@declare("take", schema=indexing.take, pattern="injective", method=True)
+def _along(indices: int, axis: int | None, indexed: int | None = 0) -> Rule:
+    """The rule of positions along an axis. The arguments are given by their places in the schema: the positions, the
+    axis (None: it is axis 0), and the tensor that they are in (None: the result)."""
+
+    def rule(*args: Any, out: Any) -> Positions:
+        shape = (out if indexed is None else args[indexed]).shape
+        return Positions(indices, (shape[0 if axis is None else args[axis]] if len(shape) else 1,))
+
+    return rule
+
+
+def _taken_at(indexed: int | None) -> Rule:
+    """The rule of positions that `take` and its gradient read; `indexed` as above."""
+
+    def rule(*args: Any, out: Any) -> Positions | None:
+        *_, axis, mode = args
+        shape = (out if indexed is None else args[indexed]).shape
+        size = math.prod(shape) if axis is None else shape[axis]
+        return Positions(1, (size,), from_end=True) if mode == "raise" else None
+
+    return rule
+
+
+@declare("take", schema=indexing.take, pattern="injective", method=True, positions=_taken_at(0))
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
-    The axis is replaced by the axes of `indices`. Mode "clip" moves positions to the nearest inside, mode
-    "wrap" takes them modulo the size."""
+    The axis is replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others
+    outside are out of range; "clip" moves them to the nearest inside, "wrap" takes them modulo the size."""
     return x.with_shape(_taken(x, indices, axis))
 
 
-@declare("index_select", schema=indexing.index_select, pattern="injective", method=True)
+@declare(
+    "index_select",
+    schema=indexing.index_select,
+    pattern="injective",
+    method=True,
+    positions=_along(2, 1),
+)
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
-    """The slices of x at the given positions of an axis; positions outside are moved to the nearest inside."""
+    """The slices of x at the given positions of an axis."""
     rules.require_rank("indices", indices, 1)
     return x.with_shape(_taken(x, indices, axis))
 
@@ -138,7 +170,7 @@ def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, .
     return (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-@declare("take_dx", schema=indexing.take_dx, amp="never")
+@declare("take_dx", schema=indexing.take_dx, amp="never", positions=_taken_at(None))
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
     """Gradient of take: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
@@ -147,12 +179,18 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
     return x
 
 
-@declare("gather", schema=indexing.gather, pattern="injective", method=True)
+@declare(
+    "gather",
+    schema=indexing.gather,
+    pattern="injective",
+    method=True,
+    positions=_along(2, 1),
+)
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
 
-    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
-    Positions outside are moved to the nearest inside."""
+    result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller
+    than x."""
     _gathered(x, axis, indices)
     return x.with_shape(indices.shape)
 
@@ -172,7 +210,12 @@ def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
         )
 
 
-@declare("gather_dx", schema=indexing.gather_dx, amp="never")
+@declare(
+    "gather_dx",
+    schema=indexing.gather_dx,
+    amp="never",
+    positions=_along(2, 1, None),
+)
 def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Gradient of gather: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
@@ -182,12 +225,29 @@ def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, 
     return x
 
 
-@declare("gather_nd", schema=indexing.gather_nd, pattern="injective")
+def _coordinates(indexed: int | None, taken: int | None, batch_dims: int | None = None) -> Rule:
+    """The rule of coordinates, argument 1: a slice for each axis of the indexed tensor that is not in the taken one,
+    after the first `batch_dims`. All are places in the schema, None for the result (0 for `batch_dims`)."""
+
+    def rule(*args: Any, out: Any) -> Positions:
+        whole, part = ((out if i is None else args[i]).shape for i in (indexed, taken))
+        first = 0 if batch_dims is None else args[batch_dims]
+        count = len(whole) - first - (len(part) - len(args[1].shape) + 1)
+        return Positions(1, tuple(whole[first : first + count]))
+
+    return rule
+
+
+@declare(
+    "gather_nd",
+    schema=indexing.gather_nd,
+    pattern="injective",
+    positions=_coordinates(0, None, 2),
+)
 def gather_nd(x: TensorType, indices: TensorType, batch_dims: int) -> TensorType:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
 
-    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i. Coordinates outside are
-    moved to the nearest inside."""
+    With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i."""
     return x.with_shape(_gathered_nd(x, indices, batch_dims))
 
 
@@ -211,7 +271,12 @@ def _gathered_nd(x: TensorType, indices: TensorType, batch_dims: int = 0) -> tup
     return (*indices.shape[1:], *x.shape[batch_dims + count :])
 
 
-@declare("gather_nd_dx", schema=indexing.gather_nd_dx, amp="never")
+@declare(
+    "gather_nd_dx",
+    schema=indexing.gather_nd_dx,
+    amp="never",
+    positions=_coordinates(None, 0, 3),
+)
 def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], batch_dims: int) -> TensorType:
     """Gradient of gather_nd: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
@@ -221,20 +286,28 @@ def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], ba
     return x
 
 
-@declare("scatter_add", schema=indexing.scatter_add, method=True)
+@declare(
+    "scatter_add",
+    schema=indexing.scatter_add,
+    method=True,
+    positions=_along(2, 1),
+)
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
-    """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
-
-    Positions outside are moved to the nearest inside."""
+    """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does."""
     return _scattered(x, axis, indices, src, "add")
 
 
-@declare("scatter_elements", schema=indexing.scatter_elements, method=True)
+@declare(
+    "scatter_elements",
+    schema=indexing.scatter_elements,
+    method=True,
+    positions=_along(2, 1),
+)
 def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
 
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
-    present value. Positions outside are moved to the nearest inside."""
+    present value."""
     return _scattered(x, axis, indices, src, reduction)
 
 
@@ -252,25 +325,35 @@ def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     return x
 
 
-@declare("scatter_nd", schema=indexing.scatter_nd)
+@declare(
+    "scatter_nd",
+    schema=indexing.scatter_nd,
+    positions=_coordinates(0, 2),
+)
 def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
-    i...]] = src[i...] for reduction "update"; other reductions combine it with the present value.
-
-    Coordinates outside are moved to the nearest inside."""
+    i...]] = src[i...] for reduction "update"; other reductions combine it with the present value."""
     rules.require_same_shape(src=src, places=src.with_shape(_gathered_nd(x, indices)))
     return _put(x, src, reduction)
 
 
-@declare("embedding", schema=indexing.embedding, pattern="injective")
+@declare(
+    "embedding",
+    schema=indexing.embedding,
+    pattern="injective",
+    positions=_along(1, None),
+)
 def embedding(weight: TensorType, indices: TensorType) -> TensorType:
-    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
-
-    Positions outside are moved to the nearest inside."""
+    """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]."""
     return weight.with_shape(_taken(weight, indices, 0))
 
 
-@declare("embedding_dx", schema=indexing.embedding_dx, amp="never")
+@declare(
+    "embedding_dx",
+    schema=indexing.embedding_dx,
+    amp="never",
+    positions=_along(1, None, None),
+)
 def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> TensorType:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...)."""
     _require_indices(indices, dy)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meta import dtype as dtypes
 from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType
 from meta.op import rules
 from meta.op.axes import class_axis
+from meta.op.positions import Positions
 from meta.op.registry import declare
 from meta.schema import loss
 
@@ -154,7 +157,28 @@ def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | 
     return losses
 
 
-@declare("nll_loss", schema=loss.class_loss, pattern="reduce", amp="never")
+def _labels(argument: int, shape: Shape, ignore_index: int) -> Positions:
+    """Classes of predictions of `shape`, or ignore_index."""
+    return Positions(argument, (shape[class_axis(len(shape))],), ignored=ignore_index)
+
+
+def _loss_labels(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, *_: Any, out: Any) -> Positions:
+    return _labels(1, x.shape, ignore_index)
+
+
+def _nll_gradient_labels(
+    dy: Any, target: Any, weight: Any, shape: Any, reduction: str, ignore_index: int, *_: Any, out: Any
+) -> Positions:
+    return _labels(1, out.shape, ignore_index)
+
+
+def _gradient_labels(
+    x: Any, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, *_: Any, out: Any
+) -> Positions:
+    return _labels(1, x.shape, ignore_index)
+
+
+@declare("nll_loss", schema=loss.class_loss, pattern="reduce", amp="never", positions=_loss_labels)
 def nll_loss(
     x: TensorType,
     target: TensorType,
@@ -164,12 +188,12 @@ def nll_loss(
     label_smoothing: float,
 ) -> TensorType:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by the
-    sum of these weights. An invalid target other than ignore_index gives NaN."""
+    sum of these weights. Targets of ignore_index do not count; others that are no class are out of range."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
 
-@declare("nll_loss_dx", schema=loss.nll_loss_dx, pattern="reduce", amp="never")
+@declare("nll_loss_dx", schema=loss.nll_loss_dx, pattern="reduce", amp="never", positions=_nll_gradient_labels)
 def nll_loss_dx(
     dy: TensorType,
     target: TensorType,
@@ -186,7 +210,7 @@ def nll_loss_dx(
     return _gradient(x, losses, dy, reduction)
 
 
-@declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never")
+@declare("cross_entropy", schema=loss.class_loss, pattern="softmax", amp="never", positions=_loss_labels)
 def cross_entropy(
     x: TensorType,
     target: TensorType,
@@ -196,12 +220,13 @@ def cross_entropy(
     label_smoothing: float,
 ) -> TensorType:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. An invalid target other than ignore_index gives NaN."""
+    "Rethinking the Inception Architecture", 2016. Targets of ignore_index do not count; others that are no class are
+    out of range."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
 
-@declare("cross_entropy_dx", schema=loss.cross_entropy_dx, pattern="softmax", amp="never")
+@declare("cross_entropy_dx", schema=loss.cross_entropy_dx, pattern="softmax", amp="never", positions=_gradient_labels)
 def cross_entropy_dx(
     x: TensorType,
     target: TensorType,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from meta.dim import Shape, is_static
 from meta.ir.type import TensorType, TupleType, tensor_type
 from meta.op import rules, windows
+from meta.op.positions import Positions
 from meta.op.registry import declare
 from meta.schema import pool as schema
 
@@ -58,6 +60,11 @@ def _scattered(dy: TensorType, indices: TensorType, shape: Shape, pooled: Shape)
     return dy.with_shape(shape)
 
 
+def _places(dy: Any, indices: Any, *_: Any, out: Any) -> Positions:
+    """Flat indices into the spatial axes; -1 for windows without elements."""
+    return Positions(1, (prod(out.shape[2:]),), ignored=-1)
+
+
 def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
@@ -89,7 +96,7 @@ def _declare_windowed(rank: int) -> None:
         _numeric(x)
         return _with_indices(x, _pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
-    @declare(f"{largest}_dx", schema=schema.max_pool_dx(rank), pattern="out_ewise_fusable")
+    @declare(f"{largest}_dx", schema=schema.max_pool_dx(rank), pattern="out_ewise_fusable", positions=_places)
     def max_pool_dx(
         dy: TensorType,
         indices: TensorType,
@@ -163,7 +170,7 @@ def _declare_adaptive(rank: int) -> None:
         _numeric(x)
         return _with_indices(x, _adapted(rank, x.shape, size))
 
-    @declare(f"{largest}_dx", schema=schema.adaptive_max_pool_dx, pattern="out_ewise_fusable")
+    @declare(f"{largest}_dx", schema=schema.adaptive_max_pool_dx, pattern="out_ewise_fusable", positions=_places)
     def max_pool_dx(dy: TensorType, indices: TensorType, shape: Shape) -> TensorType:
         """Gradient of adaptive max pooling: every dy is added at the index that its window has."""
         rules.require_rank("dy", dy, rank + 2)

@@ -25,6 +25,16 @@ def strided_set_dv(
     return fit(meta.strided_slice(dy, begin, end, strides), v)
 
 
+def index_select_grad(x: TensorType, axis: int, indices: Any, dy: Any) -> Any:
+    """The slices of dy added up by position: embedding_dx along an axis."""
+    axis = axis % x.ndim
+    size: Any = x.shape[axis]
+    if axis == 0:
+        return meta.embedding_dx(dy, indices, size)
+    table = meta.embedding_dx(meta.moveaxis(dy, (axis,), (0,)), indices, size)
+    return meta.moveaxis(table, (0,), (axis,))
+
+
 def scatter_elements_grad(
     x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, dy: Any
 ) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from meta.ir.expr import Call, FunctionExpr, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.type import flat_types
 from meta.ir.visitor import walk
+from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
 from meta.op.registry import Op, check_registered
 from meta.vm.lower.open_calls import is_open
@@ -24,18 +25,20 @@ from meta.vm.lower.open_calls import is_open
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The implementation that runs calls of one operator on some types, its priority as `explain` words it, the
-    candidates before it, which refused, and the number of calls."""
+    candidates before it, which refused, the number of calls, and whether positions out of range are refused."""
 
     info: CallInfo
     implementation: Implementation
     priority: str
     refused: tuple[Candidate, ...]
     calls: int = 1
+    checked: bool = False
 
     @property
     def compiled(self) -> bool:
-        """Whether it is a TE compute, which is compiled with the program; others are called."""
-        return isinstance(self.implementation.payload, TEImplementation)
+        """Whether it is a TE compute, which is compiled with the program; others are called, and so are kernels that
+        refuse positions out of range."""
+        return isinstance(self.implementation.payload, TEImplementation) and not self.checked
 
     @property
     def reason(self) -> str:
@@ -49,7 +52,8 @@ def packed_name(choice: Choice) -> str:
     others in this process has distinct names, because TVM keeps the kernels of those for existing programs."""
     info = choice.info
     facts = repr((info.args, info.out, info.device, choice.implementation.generation))
-    return f"meta.{choice.implementation.name}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    checked = ".checked" if choice.checked else ""
+    return f"meta.{choice.implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
 class Choices:
@@ -84,7 +88,8 @@ class Choices:
         choice = self._by_types.get(key)
         if choice is None:
             info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
-            choice = self._by_types[key] = self._choose(info, call.dialect)
+            checked = positions.checks_always() and positions.is_checked(info)
+            choice = self._by_types[key] = replace(self._choose(info, call.dialect), checked=checked)
         self._by_call[call] = choice
 
     def _device(self, call: Call) -> Device:

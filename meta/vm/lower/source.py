@@ -35,6 +35,11 @@ class Source:
         types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
         return all(t.is_static for t in types) and not any(any(open_calls(f)) for f in self.module.functions.values())
 
+    @property
+    def checked(self) -> bool:
+        """Whether some call reads positions on the host to check them."""
+        return any(choice.checked for choice in self.choices.listed())
+
 
 def prepare(module: Module, device: Device) -> Source:
     """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError."""
@@ -65,5 +70,6 @@ def register_kernels(source: Source) -> None:
     register(source.module)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
-            kernel = choice.implementation.dialect.kernel(choice.implementation, choice.info)
+            chosen, info = choice.implementation, choice.info
+            kernel = chosen.checked_kernel(info) if choice.checked else chosen.dialect.kernel(chosen, info)
             tvm.register_global_func(name, kernel, override=True)

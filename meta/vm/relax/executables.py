@@ -93,7 +93,8 @@ def cache_key(source: Source, fuse: bool, lowered: Lowered | None) -> str:
 
 def _choice_text(choice: Choice) -> str:
     payload = choice.implementation.payload
-    version = source_key(payload.source) if isinstance(payload, TEImplementation) else packed_name(choice)
+    in_program = choice.compiled and isinstance(payload, TEImplementation)
+    version = source_key(payload.source) if in_program else packed_name(choice)
     return repr((choice.implementation.name, choice.info.args, choice.info.out, version))
 
 

@@ -1,10 +1,15 @@
-"""Index arithmetic that allows empty axes: TVM rejects a division by a constant 0."""
+"""Index arithmetic that allows empty axes (TVM rejects a division by a constant 0), and positions that tensors give."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
+from meta import dtype as dtypes
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import dtype_of
 
 
 def unflattened(offset: Any, shape: Any) -> list[Any]:
@@ -23,3 +28,52 @@ def modulo(offset: Any, size: Any) -> Any:
 
 def is_zero(extent: Any) -> bool:
     return getattr(extent, "value", extent) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """An index, and the condition under which it may be read or written; None if it always may."""
+
+    index: tuple[Any, ...]
+    inside: Any = None
+
+
+def locate(position: Any, size: Any, checked: bool, mode: str = "") -> Located:
+    """A position in an axis. mode: "" for positions from 0, "raise" for those that may count from the end, too; "clip"
+    and "wrap" move positions inside.
+
+    checked: the kernel has checked the positions. They are clipped all the same, as they may be in memory that another
+    thread writes, which costs less than a condition."""
+    unsigned = dtype_of(position) == "uint8"
+    position, zero = position.astype("int64"), tirx.const(0, "int64")
+    if mode == "wrap":
+        return Located((modulo(position, size),))
+    if mode == "raise" and not unsigned:
+        position = tirx.Select(position < zero, position + size, position)
+    if checked or mode == "clip":
+        return Located((tirx.max(tirx.min(position, size - 1), zero),))
+    return Located((position,), tirx.all(position >= zero, position < size))
+
+
+def joined(*parts: Any) -> Located:
+    """The index of several parts: Located ones, and expressions."""
+    index: list[Any] = []
+    conditions: list[Any] = []
+    for part in parts:
+        index.extend(part.index if isinstance(part, Located) else (part,))
+        if isinstance(part, Located) and part.inside is not None:
+            conditions.append(part.inside)
+    return Located(tuple(index), tirx.all(*conditions) if conditions else None)
+
+
+def read(x: Any, place: Located) -> Any:
+    """The element at a place; of one outside, NaN, the lowest integer or False."""
+    value = x(*place.index)
+    return value if place.inside is None else tirx.if_then_else(place.inside, value, missing(str(x.dtype)))
+
+
+def missing(dtype: str) -> Any:
+    """What is read where there is no element."""
+    if dtypes.is_float(dtype):
+        return constant(math.nan, dtype)
+    return tirx.const(0 if dtype == "bool" else dtypes.int_range(dtype)[0], dtype)

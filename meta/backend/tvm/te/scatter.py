@@ -8,18 +8,20 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te.indexing import Located
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
 from meta.backend.tvm.te.precision import accumulation_dtype
 
-Place = Callable[[tuple[Any, ...], Callable[..., Any]], Sequence[Any]]
-"""(index into the updates, read) -> index into the result; `read(i...)` is an element of `indices` as int64."""
+Place = Callable[[tuple[Any, ...], Callable[..., Any]], Located]
+"""(index into the updates, read) -> index into the result; `read(i...)` is an element of `indices`."""
 
 
 def scatter(
     shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None,
     combine: Callable[[Any, Any], Any] = operator.add,
 ) -> Any:  # fmt: skip
-    """A tensor of `shape` with every element of `updates`, in order, combined into the element at `place(...)`.
+    """A tensor of `shape` with every element of `updates`, in order, combined into the element at `place(...)`; those
+    outside are left out.
 
     start: the tensor before the updates, of `shape`; None for zeros.
     combine: (element, update) -> new element; by default their sum.  Halves are combined in float32.
@@ -33,15 +35,18 @@ def scatter(
         (target,) = outs
 
         def read(*i: Any) -> Any:
-            return _load(positions, i).astype("int64")
+            return _load(positions, i)
 
         with tvm.IRBuilder() as fill, ExitStack() as nest:
             i = _open_loops(nest, shape, INDEPENDENT)
             _store(target, _load(initial[0], i).astype(dtype) if initial else tvm.tirx.const(0, dtype), i)
         with tvm.IRBuilder() as accumulate, ExitStack() as nest:
             i = _open_loops(nest, updates.shape, ACCUMULATE if combine is operator.add else "")
-            position = tuple(place(i, read))
-            _store(target, combine(_load(target, position), _load(source, i).astype(dtype)), position)
+            located = place(i, read)
+            if located.inside is not None:
+                nest.enter_context(tvm.script_tirx.If(located.inside))
+                nest.enter_context(tvm.script_tirx.Then())
+            _store(target, combine(_load(target, located.index), _load(source, i).astype(dtype)), located.index)
         return tvm.tirx.SeqStmt([fill.get(), accumulate.get()])
 
     total = tvm.te.extern([list(shape)], inputs, loops, out_buffers=[buffer], name="scatter")

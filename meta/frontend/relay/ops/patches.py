@@ -12,7 +12,7 @@ from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
 from meta.frontend.relay.ops.unary import as_dtype, rounded
-from meta.functional.image import interpolated
+from meta.functional.image import interpolated, nearest_inside
 
 _MAX_STEPS = 64
 """Displacements to each side in a correlation."""
@@ -107,7 +107,7 @@ def crop_and_resize(call: OpCall) -> Any:
     image = meta.broadcast_to(meta.reshape(meta.cast(images, "int64"), (-1, 1, 1)), shape)
 
     def pick(corner: list[Any]) -> Any:
-        return meta.gather_nd(x, meta.stack([image, *(meta.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(x, meta.stack([image, *nearest_inside(corner, x.shape[1:3])], 0))
 
     nearest = method == "nearest_neighbor"
     sampled = pick([rounded(p) for p in points]) if nearest else interpolated(points, pick)
@@ -173,7 +173,7 @@ def deformable_conv2d(call: OpCall) -> Any:
     image = meta.broadcast_to(meta.reshape(meta.arange(0, batch * parts, 1, "int64"), (-1, 1, 1, 1)), shape)
 
     def pick(corner: list[Any]) -> Any:
-        return meta.gather_nd(moved, meta.stack([image, *(meta.cast(c, "int64") for c in corner)], 0))
+        return meta.gather_nd(moved, meta.stack([image, *nearest_inside(corner, spatial)], 0))
 
     inside = meta.expand_dims(_inside(points, tuple(spatial), open_end=True), 4)
     # Axes: batch * parts, kh * kw, height, width, and the channels of a part.

@@ -151,7 +151,7 @@ def roi_pool(call: OpCall) -> Any:
     size, scale = call.sizes("pooled_size"), call.float("spatial_scale")
     batch, *corners = (meta.squeeze(part, (1,)) for part in meta.split(rois, 5, 1))
     x1, y1, x2, y2 = (meta.cast(rounded(meta.multiply(c, scale)), "int64") for c in corners)
-    images = meta.take(x, meta.cast(batch, "int64"), 0)
+    images = meta.take(x, meta.cast(batch, "int64"), 0, "clip")
     lowest = float(np.finfo(x.dtype).min)
     columns = _bins(x1, x2, size[1], x.shape[3], rois.dtype)
     inside = meta.expand_dims(columns, (1, 2))

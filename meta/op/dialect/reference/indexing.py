@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meta import dtype as dtypes
 from meta.backend.reference.precision import widen
 from meta.op import data_dependent
 from meta.op.dialect.reference import DIALECT
@@ -34,58 +35,92 @@ def strided_set(x: Any, v: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any
     return out
 
 
-def _bound_indices(indices: Any, size: int, mode: str = "clip") -> Any:
-    """Indices moved into [0, size) by clipping or wrapping."""
+def _locate(indices: Any, size: int, mode: str = "") -> tuple[Any, Any]:
+    """Positions moved into [0, size), and which of them were inside: all for mode "clip" and "wrap". With mode "raise",
+    negative positions count from the end."""
     positions = indices.astype(np.int64)
-    if size == 0:
-        return positions
-    return positions % size if mode == "wrap" else np.clip(positions, 0, size - 1)
+    if mode == "wrap":
+        return positions % max(size, 1), np.ones(positions.shape, bool)
+    clipped = np.clip(positions, 0, max(size - 1, 0))
+    if mode == "clip":
+        return clipped, np.ones(positions.shape, bool)
+    counted = np.where(positions < 0, positions + size, positions) if mode == "raise" else positions
+    inside = (counted >= 0) & (counted < size)
+    return np.where(inside, counted, 0), inside
+
+
+def _missing(dtype: Any) -> Any:
+    """What is read where there is no element: NaN, the lowest integer, False."""
+    name = dtypes.canonical(dtype)
+    return np.nan if dtypes.is_float(name) else dtypes.int_range(name)[0]
+
+
+def _read(found: Any, inside: Any) -> Any:
+    """`found` where `inside`, which has the leading axes of it, holds."""
+    inside = np.reshape(inside, (*np.shape(inside), *(1,) * (found.ndim - np.ndim(inside))))
+    return np.where(inside, found, np.asarray(_missing(found.dtype)).astype(found.dtype))
 
 
 def take(x: Any, indices: Any, axis: int | None, mode: str) -> Any:
     size = x.size if axis is None else x.shape[axis]
-    return np.take(x, _bound_indices(indices, size, mode), axis)
+    positions, inside = _locate(indices, size, mode)
+    if inside.all():
+        return np.take(x, positions, axis)
+    if axis is None:
+        return _read(np.take(x, positions), inside)
+    lead = axis % x.ndim
+    index_axes = range(lead, lead + indices.ndim)
+    first = np.moveaxis(np.take(x, positions, lead), index_axes, range(indices.ndim))
+    return np.moveaxis(_read(first, inside), range(indices.ndim), index_axes)
 
 
 def take_dx(dy: Any, indices: Any, shape: _Ints, axis: int | None, mode: str) -> Any:
-    if axis is None:
-        flat = np.zeros(int(np.prod(shape)), widen(dy).dtype)
-        np.add.at(flat, _bound_indices(indices, flat.size, mode), widen(dy))
-        return flat.reshape(shape)
-    axis = axis % len(shape)
-    out = np.zeros(shape, widen(dy).dtype)
-    positions: Any = (slice(None),) * axis + (_bound_indices(indices, shape[axis], mode),)
-    np.add.at(out, positions, widen(dy))
-    return out
+    flat = axis is None
+    full = (int(np.prod(shape)),) if flat else shape
+    before = 0 if axis is None else axis % len(shape)
+    positions, inside = _locate(indices, full[before], mode)
+    out = np.zeros(full, widen(dy).dtype)
+    lead: Any = (slice(None),) * before
+    np.add.at(out, (*lead, positions[inside]), widen(dy)[(*lead, inside)])
+    return out.reshape(shape)
 
 
-def _positions_along(indices: Any, axis: int, shape: _Ints) -> tuple[Any, ...]:
-    """For each element of `indices`, the position in a tensor of `shape` that it names along `axis`."""
+_Place = tuple[tuple[Any, ...], Any]
+"""Index arrays, and which of the places are inside."""
+
+
+def _positions_along(indices: Any, axis: int, shape: _Ints) -> _Place:
+    """For each element of `indices`, the place in a tensor of `shape` that it names along `axis`."""
     grid = list(np.indices(indices.shape))
+    positions, inside = _locate(indices, shape[axis] if shape else 1)
     if grid:
-        grid[axis] = _bound_indices(indices, shape[axis])
-    return tuple(grid)
+        grid[axis] = positions
+    return tuple(grid), inside
 
 
 def gather(x: Any, axis: int, indices: Any) -> Any:
-    return x[_positions_along(indices, axis, x.shape)]
+    positions, inside = _positions_along(indices, axis, x.shape)
+    return _read(np.asarray(x[positions]), inside)
 
 
 def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
-    out = widen(x).copy()
-    np.add.at(out, _positions_along(indices, axis, x.shape), widen(src))
-    return out
+    return _scatter(x, _positions_along(indices, axis, x.shape), src, "add")
 
 
 _REDUCTIONS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def _scatter(x: Any, positions: Any, src: Any, reduction: str) -> Any:
+def _scatter(x: Any, place: _Place, src: Any, reduction: str) -> Any:
     out = widen(x).copy()
+    positions, inside = place
+    if not positions and not inside:
+        return out
+    here: Any = tuple(p[inside] for p in positions) or ...
+    values = widen(src)[inside] if positions else widen(src)
     if reduction == "update":
-        out[positions] = src
+        out[here] = values
     else:
-        _REDUCTIONS[reduction].at(out, positions, widen(src))
+        _REDUCTIONS[reduction].at(out, here, values)
     return out
 
 
@@ -101,24 +136,24 @@ def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
     return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
 
 
-def _leading_positions(indices: Any, shape: _Ints, batch_dims: int) -> tuple[Any, ...]:
+def _leading_positions(indices: Any, shape: _Ints, batch_dims: int) -> _Place:
     batch = np.indices(indices.shape[1:])[:batch_dims]
-    positions = (_bound_indices(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False))
-    return (*batch, *positions)
+    located = [_locate(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False)]
+    inside = np.logical_and.reduce([inside for _, inside in located])
+    return (*batch, *(positions for positions, _ in located)), inside
 
 
 def gather_nd(x: Any, indices: Any, batch_dims: int) -> Any:
-    return x[_leading_positions(indices, x.shape, batch_dims)]
+    positions, inside = _leading_positions(indices, x.shape, batch_dims)
+    return _read(np.asarray(x[positions]), inside)
 
 
 def gather_nd_dx(dy: Any, indices: Any, shape: _Ints, batch_dims: int) -> Any:
-    out = np.zeros(shape, widen(dy).dtype)
-    np.add.at(out, _leading_positions(indices, shape, batch_dims), widen(dy))
-    return out
+    return _scatter(np.zeros(shape, dy.dtype), _leading_positions(indices, shape, batch_dims), dy, "add")
 
 
 def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
-    return take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0, "clip")
+    return take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0, "")
 
 
 def argwhere(x: Any, size: tuple[int, ...]) -> Any:
@@ -129,13 +164,13 @@ def argwhere(x: Any, size: tuple[int, ...]) -> Any:
 
 
 DIALECT.implement("argwhere", argwhere, accepts=data_dependent.refusal)
-DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, "clip"))
+DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, ""))
 DIALECT.implement("embedding_dx", embedding_dx)
 DIALECT.implement("gather", gather)
 DIALECT.implement("gather_dx", gather_dx)
 DIALECT.implement("gather_nd", gather_nd)
 DIALECT.implement("gather_nd_dx", gather_nd_dx)
-DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, "clip"))
+DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, ""))
 DIALECT.implement("scatter_add", scatter_add)
 DIALECT.implement("scatter_elements", scatter_elements)
 DIALECT.implement("scatter_nd", scatter_nd)

@@ -66,7 +66,7 @@ def _max_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
     grad = widen(dy)
     out = np.zeros((*shape[:2], int(np.prod(shape[2:]))), grad.dtype)
     n, c, *_ = np.indices(dy.shape)
-    chosen = indices >= 0
+    chosen = (indices >= 0) & (indices < out.shape[2])
     np.add.at(out, (n[chosen], c[chosen], indices[chosen]), grad[chosen])
     return out.reshape(shape)
 

@@ -10,7 +10,7 @@ from typing import Any
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
-from meta.backend.tvm.te.indexing import modulo, unflattened
+from meta.backend.tvm.te.indexing import Located, joined, locate, read, unflattened
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
 from meta.op import data_dependent
@@ -151,14 +151,6 @@ def argwhere(x: Any, size: Any, *, out: Any) -> Any:
 # --- positions given by a tensor --------------------------------------------------------------------------------------
 
 
-def _bound_position(position: Any, size: Any, mode: str = "clip") -> Any:
-    """A position moved into [0, size) by clipping or wrapping."""
-    position = position.astype("int64")
-    if mode == "wrap":
-        return modulo(position, size)
-    return tirx.max(tirx.min(position, size - 1), tirx.const(0, "int64"))
-
-
 def _count_elements(shape: Sequence[Any]) -> Any:
     size: Any = tirx.const(1, "int64")
     for d in shape:
@@ -167,80 +159,86 @@ def _count_elements(shape: Sequence[Any]) -> Any:
 
 
 @compute("take")
-def take(x: Any, indices: Any, axis: int | None, mode: str, *, out: Any) -> Any:
-    return _take(x, indices, axis, mode, out[0].shape)
+def take(x: Any, indices: Any, axis: int | None, mode: str, *, out: Any, checked: bool) -> Any:
+    return _take(x, indices, axis, mode, out[0].shape, checked)
 
 
 @compute("index_select")
-def index_select(x: Any, axis: int, indices: Any, *, out: Any) -> Any:
-    return _take(x, indices, axis, "clip", out[0].shape)
+def index_select(x: Any, axis: int, indices: Any, *, out: Any, checked: bool) -> Any:
+    return _take(x, indices, axis, "", out[0].shape, checked)
 
 
 @compute("embedding")
-def embedding(weight: Any, indices: Any, *, out: Any) -> Any:
-    return _take(weight, indices, 0, "clip", out[0].shape)
+def embedding(weight: Any, indices: Any, *, out: Any, checked: bool) -> Any:
+    return _take(weight, indices, 0, "", out[0].shape, checked)
 
 
-def _take(x: Any, indices: Any, axis: int | None, mode: str, shape: Any) -> Any:
+def _take(x: Any, indices: Any, axis: int | None, mode: str, shape: Any, checked: bool) -> Any:
     if axis is None:
-        size = _count_elements(x.shape)
-        return te.compute(shape, lambda *i: x(*unflattened(_bound_position(indices(*i), size, mode), x.shape)), "take")
+        return te.compute(shape, lambda *i: read(x, _locate_flat(indices(*i), x.shape, mode, checked)), "take")
     axis, count = axis % len(x.shape), len(indices.shape)
 
     def element(*i: Any) -> Any:
-        position = _bound_position(indices(*i[axis : axis + count]), x.shape[axis], mode)
-        return x(*i[:axis], position, *i[axis + count :])
+        position = locate(indices(*i[axis : axis + count]), x.shape[axis], checked, mode)
+        return read(x, joined(*i[:axis], position, *i[axis + count :]))
 
     return te.compute(shape, element, "take")
 
 
+def _locate_flat(position: Any, shape: Any, mode: str, checked: bool) -> Located:
+    """A position in a flattened tensor as an index into the tensor."""
+    place = locate(position, _count_elements(shape), checked, mode)
+    return Located(tuple(unflattened(place.index[0], shape)), place.inside)
+
+
 @compute("take_dx", sizes=("shape",))
-def take_dx(dy: Any, indices: Any, shape: Any, axis: int | None, mode: str, *, out: Any) -> Any:
+def take_dx(dy: Any, indices: Any, shape: Any, axis: int | None, mode: str, *, out: Any, checked: bool) -> Any:
     full = out[0].shape
     if axis is None:
-        size = _count_elements(full)
-        return scattered(full, dy, indices, lambda i, read: unflattened(_bound_position(read(*i), size, mode), full))
-    return _take_dx(dy, indices, full, axis % len(full), mode)
+        return scattered(full, dy, indices, lambda i, read: _locate_flat(read(*i), full, mode, checked))
+    return _take_dx(dy, indices, full, axis % len(full), mode, checked)
 
 
 @compute("embedding_dx", vectors=separate_extents, sizes=("num_weight",))
-def embedding_dx(dy: Any, indices: Any, num_weight: int, *, out: Any) -> Any:
-    return _take_dx(dy, indices, out[0].shape, 0, "clip")
+def embedding_dx(dy: Any, indices: Any, num_weight: int, *, out: Any, checked: bool) -> Any:
+    return _take_dx(dy, indices, out[0].shape, 0, "", checked)
 
 
-def _take_dx(dy: Any, indices: Any, full: Any, axis: int, mode: str) -> Any:
+def _take_dx(dy: Any, indices: Any, full: Any, axis: int, mode: str, checked: bool) -> Any:
     count = len(indices.shape)
 
-    def target_index(i: tuple[Any, ...], read: Callable[..., Any]) -> list[Any]:
-        return [*i[:axis], _bound_position(read(*i[axis : axis + count]), full[axis], mode), *i[axis + count :]]
+    def target_index(i: tuple[Any, ...], read: Callable[..., Any]) -> Located:
+        return joined(*i[:axis], locate(read(*i[axis : axis + count]), full[axis], checked, mode), *i[axis + count :])
 
     return scattered(full, dy, indices, target_index)
 
 
 @compute("gather", vectors=separate_extents)
-def gather(x: Any, axis: int, indices: Any) -> Any:
-    axis = axis % max(len(x.shape), 1)
-    return te.compute(
-        indices.shape,
-        lambda *i: x(*i[:axis], _bound_position(indices(*i), x.shape[axis]), *i[axis + 1 :]) if i else x(),
-        "gather",
-    )
+def gather(x: Any, axis: int, indices: Any, *, checked: bool) -> Any:
+    index_along = _index_along(axis, x.shape, checked)
+    return te.compute(indices.shape, lambda *i: read(x, index_along(i, indices)), "gather")
 
 
-def _index_along(axis: int, shape: Any) -> Callable[[tuple[Any, ...], Callable[..., Any]], list[Any]]:
+def _index_along(axis: int, shape: Any, checked: bool) -> Callable[[tuple[Any, ...], Callable[..., Any]], Located]:
     """(index, read) -> index with that of `axis` replaced by the position read at `index`."""
     axis = axis % max(len(shape), 1)
-    return lambda i, read: [*i[:axis], _bound_position(read(*i), shape[axis]), *i[axis + 1 :]] if i else []
+
+    def index_along(i: tuple[Any, ...], read: Callable[..., Any]) -> Located:
+        if not i:
+            return Located((), locate(read(), tirx.const(1, "int64"), checked).inside)
+        return joined(*i[:axis], locate(read(*i), shape[axis], checked), *i[axis + 1 :])
+
+    return index_along
 
 
 @compute("gather_dx", vectors=separate_extents, sizes=("shape",))
-def gather_dx(dy: Any, axis: int, indices: Any, shape: Any, *, out: Any) -> Any:
-    return scattered(out[0].shape, dy, indices, _index_along(axis, out[0].shape))
+def gather_dx(dy: Any, axis: int, indices: Any, shape: Any, *, out: Any, checked: bool) -> Any:
+    return scattered(out[0].shape, dy, indices, _index_along(axis, out[0].shape, checked))
 
 
 @compute("scatter_add", vectors=separate_extents)
-def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
-    return scattered(x.shape, src, indices, _index_along(axis, x.shape), x)
+def scatter_add(x: Any, axis: int, indices: Any, src: Any, *, checked: bool) -> Any:
+    return scattered(x.shape, src, indices, _index_along(axis, x.shape, checked), x)
 
 
 _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -254,36 +252,36 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @compute("scatter_elements", vectors=separate_extents)
-def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str) -> Any:
-    return scattered(x.shape, src, indices, _index_along(axis, x.shape), x, _REDUCTIONS[reduction])
+def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str, *, checked: bool) -> Any:
+    return scattered(x.shape, src, indices, _index_along(axis, x.shape, checked), x, _REDUCTIONS[reduction])
 
 
-def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, batch: int = 0) -> Any:
+def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, checked: bool, batch: int = 0) -> Any:
     """(index, read) -> index into a tensor of `rank` axes and shape `full`; `index` is that of the gathered result, of
     `result_rank` axes."""
     lead = len(indices.shape) - 1
     count = rank - batch - (result_rank - lead)
 
-    def target_index(i: tuple[Any, ...], read: Callable[..., Any]) -> list[Any]:
-        positions = (_bound_position(read(n, *i[:lead]), full[batch + n]) for n in range(count))
-        return [*i[:batch], *positions, *i[lead:]]
+    def target_index(i: tuple[Any, ...], read: Callable[..., Any]) -> Located:
+        positions = (locate(read(n, *i[:lead]), full[batch + n], checked) for n in range(count))
+        return joined(*i[:batch], *positions, *i[lead:])
 
     return target_index
 
 
 @compute("gather_nd", vectors=separate_extents)
-def gather_nd(x: Any, indices: Any, batch_dims: int, *, out: Any) -> Any:
-    source_index = _coordinates(len(x.shape), len(out[0].shape), indices, x.shape, batch_dims)
-    return te.compute(out[0].shape, lambda *i: x(*source_index(i, indices)), "gather_nd")
+def gather_nd(x: Any, indices: Any, batch_dims: int, *, out: Any, checked: bool) -> Any:
+    source_index = _coordinates(len(x.shape), len(out[0].shape), indices, x.shape, checked, batch_dims)
+    return te.compute(out[0].shape, lambda *i: read(x, source_index(i, indices)), "gather_nd")
 
 
 @compute("gather_nd_dx", vectors=separate_extents, sizes=("shape",))
-def gather_nd_dx(dy: Any, indices: Any, shape: Any, batch_dims: int, *, out: Any) -> Any:
+def gather_nd_dx(dy: Any, indices: Any, shape: Any, batch_dims: int, *, out: Any, checked: bool) -> Any:
     full = out[0].shape
-    return scattered(full, dy, indices, _coordinates(len(full), len(dy.shape), indices, full, batch_dims))
+    return scattered(full, dy, indices, _coordinates(len(full), len(dy.shape), indices, full, checked, batch_dims))
 
 
 @compute("scatter_nd", vectors=separate_extents)
-def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
-    target_index = _coordinates(len(x.shape), len(src.shape), indices, x.shape)
+def scatter_nd(x: Any, indices: Any, src: Any, reduction: str, *, checked: bool) -> Any:
+    target_index = _coordinates(len(x.shape), len(src.shape), indices, x.shape, checked)
     return scattered(x.shape, src, indices, target_index, x, _REDUCTIONS[reduction])

@@ -92,7 +92,11 @@ def _thread_loop(var: Any, name: str, extent: Any, body: Any) -> Any:
 
 
 def _make_atomic(store: Any) -> Any:
-    """`target[i] = target[i] + value` as an atomic addition; None for other statements and for other dtypes."""
+    """`target[i] = target[i] + value`, perhaps under a condition, as an atomic addition; None for other statements and
+    for other dtypes."""
+    if isinstance(store, tvm.tirx.IfThenElse) and store.else_case is None:
+        addition = _make_atomic(store.then_case)
+        return None if addition is None else tvm.tirx.IfThenElse(store.condition, addition, None)
     if not isinstance(store, tvm.BufferStore) or not isinstance(store.value, tvm.tirx.Add):
         return None
     dtype, target, value = str(store.buffer.dtype), store.value.a, store.value.b
