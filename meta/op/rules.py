@@ -110,8 +110,8 @@ def axis_indices(axes: Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int] | None, keepdims: bool) -> Shape:
-    """The shape after reducing `axes` (None: all)."""
-    reduced = axis_indices(axes, len(shape)) if shape else ()
+    """The shape after reducing `axes` (None: all). A 0-d tensor has an axis 0, as in torch."""
+    reduced = axis_indices(axes, len(shape))
     if keepdims:
         return tuple(1 if i in reduced else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in reduced)
@@ -132,8 +132,8 @@ def require_sizes(shape: Shape) -> None:
 
 def require_elements(shape: Shape, axes: Sequence[int] | None) -> None:
     """At least one element along `axes` (None: all)."""
-    for axis in axis_indices(axes, len(shape)) if shape else ():
-        require(shape[axis] != 0, f"axis {axis} of shape {show(shape)} has no elements",
+    for axis in axis_indices(axes, len(shape)):
+        require(not shape or shape[axis] != 0, f"axis {axis} of shape {show(shape)} has no elements",
                 "at least one element to choose from", "test the size first")  # fmt: skip
 
 

@@ -33,8 +33,7 @@ def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
 @declare("flip", schema=movement.flip, pattern="injective", method=True)
 def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The elements in reverse order along axes."""
-    if x.ndim:
-        rules.axis_indices(axis, x.ndim)
+    rules.axis_indices(axis, x.ndim)
     return x
 
 
