@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -25,7 +25,7 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
     if on.kind != "cpu":
         return _allocator(shape, dtype, on)()
     try:
-        return tvm.alloc_tensor(tvm.Shape(shape), tvm_dtype(dtype), tvm_device(on), None)
+        return tvm.alloc_tensor(*_prepared(shape, dtype), tvm_device(on), None)
     except (RuntimeError, MemoryError) as error:
         raise DeviceError(
             "memory", f"cannot allocate {shape} {dtype} on {on}: {str(error).splitlines()[-1]}",
@@ -35,7 +35,7 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
 
 def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """The memory of `data` with another shape, or another dtype of the same width."""
-    return tvm.create_view(data, tvm.Shape(shape), tvm_dtype(dtype), 0)
+    return tvm.create_view(data, *_prepared(shape, dtype), 0)
 
 
 def bind_view(t: TensorType) -> Callable[[Any], Any]:
@@ -48,7 +48,7 @@ def copy_into(source: Any, target: Any) -> None:
     """Copy the elements; the tensors may be on different devices.
 
     Copies that involve a GPU are queued on the current stream; a copy to the CPU is finished on return."""
-    source_kind, target_kind = (int(t.device.dlpack_device_type()) for t in (source, target))
+    source_kind, target_kind = source.device.dlpack_device_type(), target.device.dlpack_device_type()
     if CUDA not in (source_kind, target_kind):
         tvm.copy_from_to(source, target)
         return
@@ -87,8 +87,9 @@ def _allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], A
     return pool.allocator(*_prepared(shape, dtype), prod(shape) * itemsize(dtype), on, stream)
 
 
+@lru_cache(1024)
 def _prepared(shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
-    """A shape and a dtype as arguments of TVM's functions that are passed many times."""
+    """A shape and a dtype as arguments of TVM's functions."""
     return tvm.unwrapped(tvm.Shape(shape)), tvm.unwrapped(tvm_dtype(dtype))
 
 
