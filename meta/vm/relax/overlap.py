@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule.blocks import is_one
 
 _ADDRESSES = frozenset({"tirx.address_of", "tirx.tvm_access_ptr", "tirx.call_extern", "tirx.call_packed"})
 """Calls that may touch memory in ways that loads and stores do not show."""
@@ -15,7 +16,7 @@ def may_share(func: Any, operand: Any, result: Any) -> bool:
 
     It does when the operand has had its last read before the result is written. The block that writes an element may
     read that element of the operand, if it runs once for each element."""
-    if _takes_addresses(func):
+    if takes_addresses(func):
         return False
     statements = _statements(func)
     writers = [i for i, s in enumerate(statements) if _stores(s, result)]
@@ -38,21 +39,48 @@ def _statements(func: Any) -> list[Any]:
 
 
 def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
-    blocks: list[Any] = []
-    tvm.structural_walk(statement, (tvm.SBlock, lambda b: blocks.append(b) if _stores(b, result) else None))
-    stores = _stores(statement, result)
-    loads = _loads(statement, operand)
-    if not loads:
+    """Whether each element of the operand has had its last read when that element of the result is written: all reads
+    are in the one block that writes, or in blocks before it in the same loops, at the position that is written."""
+    if not _loads(statement, operand):
         return True
-    if len(blocks) != 1 or len(stores) != 1 or len(_loads(blocks[0].body, operand)) != len(loads):
+    realizes: list[Any] = []
+    tvm.structural_walk(
+        statement,
+        (tvm.SBlockRealize, lambda r: realizes.append(r) if _stores(r, result) or _loads(r, operand) else None),
+    )
+    writer = realizes[-1]
+    stores = _stores(writer, result)
+    if len(stores) != 1 or any(_stores(r, result) for r in realizes[:-1]) or not all(map(_is_plain, realizes)):
         return False
-    if blocks[0].init is not None or any(int(v.iter_type) != 0 for v in blocks[0].iter_vars):
-        return False
-    return all(_same_indices(load.indices, stores[0].indices) for load in loads)
+    written = _positions(writer, stores)[0]
+    return all(
+        _same_indices(position, written) for r in realizes for position in _positions(r, _loads(r.block.body, operand))
+    )
+
+
+def _is_plain(realize: Any) -> bool:
+    """Whether a block runs once for each element of its result."""
+    return realize.block.init is None and all(int(v.iter_type) == 0 for v in realize.block.iter_vars)
+
+
+def _positions(realize: Any, accesses: list[Any]) -> list[list[Any]]:
+    """The indices of a block's accesses in terms of the loops around it; 0 along axes of extent 1."""
+    values = {
+        v.var: tvm.tirx.const(0, str(v.var.ty.dtype)) if is_one(v.dom.extent) else value
+        for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    }
+    replaced = (tvm.Var, lambda v: values.get(v, v))
+    return [[tvm.structural_map(i, replaced) for i in access.indices] for access in accesses]
 
 
 def _same_indices(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(tvm.structural_equal(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(map(_same_index, a, b))
+
+
+def _same_index(a: Any, b: Any) -> bool:
+    if isinstance(a, tvm.IntImm) and isinstance(b, tvm.IntImm):
+        return int(a) == int(b)  # of any dtype
+    return bool(tvm.structural_equal(a, b))
 
 
 def _stores(node: Any, buffer: Any) -> list[Any]:
@@ -67,7 +95,8 @@ def _loads(node: Any, buffer: Any) -> list[Any]:
     return loads
 
 
-def _takes_addresses(func: Any) -> bool:
+def takes_addresses(func: Any) -> bool:
+    """Whether loads and stores may not show all that the function reads and writes."""
     calls: list[Any] = []
     tvm.structural_walk(
         func.body, (tvm.Call, lambda c: calls.append(c) if getattr(c.op, "name", "") in _ADDRESSES else None)

@@ -11,6 +11,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
+from meta.vm.relax.bundle import bundle_kernels
 from meta.vm.relax.inplace import update_in_place
 
 
@@ -34,6 +35,8 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
         module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
         module = _without_dead_code(remove_aliases(module))
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
+        if fuse and str(target.kind.name) == "cuda":
+            module, kernels = bundle_kernels(module, kernels)
         module = _without_dead_code(module)
         module = _sequence("StaticPlanBlockMemory")(module)
     present = {name.name_hint for name in module.get_global_vars()}

@@ -80,6 +80,10 @@ class Steps:
         """Whether the program allocates it."""
         return var in self._new
 
+    def allocation(self, var: Any) -> Step:
+        """The step that allocates a new tensor."""
+        return self._new[var]
+
     def users(self, var: Any) -> list[Step]:
         """The steps that use the variable itself; the first to use a new tensor is the kernel that writes it."""
         return self._users.get(var, [])

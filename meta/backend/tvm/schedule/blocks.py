@@ -162,6 +162,10 @@ def as_int(extent: Any) -> Any:
     return int(extent) if isinstance(extent, (int, tvm.IntImm)) else extent
 
 
+def is_one(extent: Any) -> bool:
+    return isinstance(extent, tvm.IntImm) and int(extent) == 1
+
+
 def equal_extents(a: Any, b: Any) -> bool:
     if isinstance(a, int) or isinstance(b, int):
         return isinstance(a, int) and isinstance(b, int) and a == b
@@ -234,10 +238,13 @@ def is_elementwise(block: Block) -> bool:
     The loops of such a block can be fused into one over flat memory."""
     if not block.is_spatial or len(block.node.writes) != 1:
         return False
-    variables = [v.var for v in block.node.iter_vars]
+    axes = block.node.iter_vars
 
     def is_own_position(indices: Any) -> bool:
-        return len(indices) == len(variables) and all(i.same_as(v) for i, v in zip(indices, variables, strict=True))
+        return len(indices) == len(axes) and all(map(is_own_index, indices, axes))
+
+    def is_own_index(index: Any, axis: Any) -> bool:  # TVM writes 0 for the index along an axis of extent 1
+        return index.same_as(axis.var) or (is_one(axis.dom.extent) and isinstance(index, tvm.IntImm))
 
     store = block.node.body
     if not isinstance(store, tvm.BufferStore) or not is_own_position(store.indices):

@@ -1,13 +1,13 @@
 """CUDA rule for spatial blocks: elementwise, broadcast, layout changes.
 
-Producers are inlined, because arithmetic costs less than memory access here, and each remaining block becomes a kernel
-over its fused loops:
+Producers are inlined, because arithmetic costs less than memory access here. Each remaining block becomes a kernel over
+its fused loops; elementwise blocks of one shape become one kernel:
 
     blocks of 256 threads; per thread 1 to 8 elements, 256 apart, so that adjacent threads access adjacent elements
 
 Several elements per thread pay if there are enough elements to keep the GPU busy: with one, launching threads took
-longer than memory access (cast of 8192x8192 float32 to float16: 184 us, now 95). Static float32 blocks access 16 bytes
-at once instead.
+longer than memory access (cast of 8192x8192 float32 to float16: 184 us, now 95). Static blocks that compute in float32
+load and store 4 elements at once instead.
 """
 
 from __future__ import annotations
@@ -18,23 +18,30 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
 from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
+from meta.backend.tvm.schedule.gpu.merge import merge_nests
+from meta.dtype import HALVES
 
 _BLOCK_THREADS: Final = 256
 _VECTOR_BITS: Final = 128
 """The widest load of one thread."""
 _MAX_THREAD_ELEMENTS: Final = 8
+_VECTOR_DTYPES: Final = ("float32", *HALVES)
 
 
 def schedule_elementwise(func: Any, target: Any) -> Any:
-    """Rule: one kernel per output. Applies if all blocks that remain after inlining are spatial and have loops."""
+    """Rule: one kernel per output, or for all outputs where `merge_nests` applies. The rule applies if all blocks that
+    remain after inlining are spatial and have loops."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
     inline_producers(sch)
+    merged = merge_nests(sch.mod["main"])
+    is_merged = not merged.same_as(sch.mod["main"])
+    sch = tvm.Schedule(merged, error_render_level="fast") if is_merged else sch
     all_blocks = blocks.list_blocks(sch)
     if not all_blocks or not all(b.is_spatial and sch.get_loops(b.rv) for b in all_blocks):
         return None
-    for block in all_blocks:
-        _bind_block(sch, block)
+    for nest in [all_blocks] if is_merged else [[block] for block in all_blocks]:
+        _bind_nest(sch, nest)
     scheduled = sch.mod["main"]
     return _load_both_sides(scheduled) if all(map(blocks.is_elementwise, all_blocks)) else scheduled
 
@@ -72,12 +79,14 @@ def choose_thread_elements(block: Block) -> int:
     return next(n for n in counts if n == 1 or total >= n * BUSY_THREADS)
 
 
-def _bind_block(sch: Any, block: Block) -> None:
+def _bind_nest(sch: Any, nest: list[Block]) -> None:
+    """Bind the loops around the blocks of one loop nest."""
+    block = nest[0]
     if blocks.volume(block.extents) == 0:
         sch.bind(sch.add_unit_loop(sch.get_loops(block.rv)[0]), "threadIdx.x")
         return
     loop = blocks.fuse_loops(sch, sch.get_loops(block.rv))
-    vector_lanes = _choose_vector_lanes(block)
+    vector_lanes = min(map(_choose_vector_lanes, nest))
     if vector_lanes == 1:
         bind_threads(sch, loop, choose_thread_elements(block))
         return
@@ -88,13 +97,27 @@ def _bind_block(sch: Any, block: Block) -> None:
 
 
 def _choose_vector_lanes(block: Block) -> int:
-    """Elements per load and store: 4 for a static float32 block that whole blocks of threads cover, else 1."""
+    """Elements per load and store: 4 for a static block that whole blocks of threads cover and that computes in
+    float32, else 1."""
     total = blocks.volume(block.extents)
     buffers = (*block.written_buffers, *block.read_buffers)
     vector_lanes = max(_VECTOR_BITS // block.element_bits, 1)
-    is_float32 = blocks.is_elementwise(block) and all(str(buffer.dtype) == "float32" for buffer in buffers)
-    fits = is_float32 and total is not None and total % (vector_lanes * _BLOCK_THREADS) == 0
-    return vector_lanes if fits else 1
+    has_floats = blocks.is_elementwise(block) and all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers)
+    fits = has_floats and total is not None and total % (vector_lanes * _BLOCK_THREADS) == 0
+    return vector_lanes if fits and block.element_bits == 32 and not _computes_in_halves(block) else 1
+
+
+def _computes_in_halves(block: Block) -> bool:
+    """Whether the block does more with 16-bit floats than load, cast and store them: CUDA lacks vector arithmetic."""
+    computed: list[Any] = []
+
+    def visit(expr: Any) -> None:
+        if str(expr.ty.dtype) in HALVES:
+            computed.append(expr)
+
+    for kind in (tvm.Call, tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div, tvm.tirx.Max, tvm.tirx.Min):
+        tvm.structural_walk(block.node.body, (kind, visit))
+    return bool(computed)
 
 
 def _load_both_sides(func: Any) -> Any:

@@ -1,0 +1,133 @@
+"""Programs planned for CUDA without a GPU: which kernels they have, and their results with the iterations of all
+threads one after the other on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.device import CPU, device
+from meta.interpreter.run import run
+from meta.ir.module import Module
+from meta.passes import place
+from meta.vm.lower.source import prepare
+from meta.vm.relax import bundle
+from meta.vm.relax.build import plan_source
+from meta.vm.relax.pipeline import Planned, finish
+from meta.vm.runner import Machine
+from tests.python.backend.tvm.test_cuda_code import LIMITS
+from tests.python.vm.programs import flat, program, randoms
+
+SHAPES = [(64, 32), (33,), (40, 24, 1, 1), (64, 32)]
+"""Two of one shape, one that needs a bound check, and one with axes of extent 1."""
+
+
+def plan(module: Module, monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """The program for CUDA, with its memory planned."""
+    cpu = targets.target("cpu")
+    gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=cpu)
+    with monkeypatch.context() as patch:
+        patch.setattr(targets, "target", lambda kind: gpu if kind == "cuda" else cpu)
+        return plan_source(prepare(place("cuda")(module), device("cuda")), fuse=True)[1]
+
+
+def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
+    """The result of a planned program whose threads share no reduction; it writes the arrays that it replaces."""
+
+    def to_serial(loop: Any) -> Any:
+        return tvm.For(loop.loop_var, loop.min, loop.extent, tvm.tirx.ForKind.SERIAL, loop.body)
+
+    functions = {
+        name: relax_alignment(tvm.structural_map(f, (tvm.For, to_serial))) if isinstance(f, tvm.PrimFunc) else f
+        for name, f in planned.module.functions.items()
+    }
+    serial = Planned(tvm.IRModule(functions, attrs=planned.module.attrs), planned.kernels)
+    target = targets.target("cpu")
+    built = tvm.relax_build(
+        finish(serial, target, static=True), target=target, relax_pipeline=None, exec_mode="compiled"
+    )
+    return Machine(built.mod, CPU).main(*(x._data for x in arrays))
+
+
+def updates(shapes: Sequence[tuple[int, ...]], weight_decay: float) -> Module:
+    """Momentum updates of weights, with gradients computed from a bfloat16 copy of them."""
+    types = {f"{kind}{i}": shape for kind in "wv" for i, shape in enumerate(shapes)}
+
+    def body(ops: Any, rate: Any, *arrays: Any) -> list[Any]:
+        weights, velocities = arrays[: len(shapes)], arrays[len(shapes) :]
+        low = [ops.cast(w, "bfloat16") for w in weights]
+        gradients = [ops.cast(ops.cumsum(x, axis=0), "float32") for x in low]
+        new = [
+            ops.sgd(*each, rate, momentum=0.9, weight_decay=weight_decay)
+            for each in zip(weights, gradients, velocities, strict=True)
+        ]
+        get = ops.builder.get_item
+        return [ops.cumsum(low[0], axis=0), *(get(n, 0) for n in new), *(get(n, 1) for n in new)]
+
+    count = 2 * len(shapes)
+    return program({"rate": (), **types}, body, mutates={i + 1: i + 1 for i in range(count)})
+
+
+def used_at_once() -> Module:
+    """An update whose result the gradient of the next one depends on, and a cast of a weight after its update."""
+
+    def body(ops: Any, rate: Any, w0: Any, w1: Any, v0: Any, v1: Any) -> list[Any]:
+        get = ops.builder.get_item
+        first = ops.sgd(w0, w0, v0, rate, momentum=0.9)
+        x0, low = get(first, 0), ops.cast(w1, "bfloat16")
+        second = ops.sgd(w1, ops.cumsum(x0, axis=0), v1, rate, momentum=0.9)
+        sums = ops.cumsum(ops.cast(x0, "bfloat16"), axis=1)
+        return [sums, ops.cumsum(low, axis=0), x0, get(second, 0), get(first, 1), get(second, 1)]
+
+    types = dict.fromkeys(("w0", "w1", "v0", "v1"), (32, 32))
+    return program({"rate": (), **types}, body, mutates={2: 1, 3: 2, 4: 3, 5: 4})
+
+
+def kernel_calls(planned: Planned) -> list[str]:
+    """The kernels that the program calls, in order."""
+    values = [b.value for block in planned.module["main"].body.blocks for b in block.bindings]
+    return [v.op.name_hint for v in values if isinstance(v, tvm.RelaxCall) and isinstance(v.op, tvm.GlobalVar)]
+
+
+def check(module: Module, planned: Planned, arrays: Sequence[Any], written: Sequence[int]) -> None:
+    """The program returns and writes what the interpreter computes."""
+    expected = flat(run(module, *(x.copy() for x in arrays)))
+    result = run_serially(planned, arrays)
+    got = list(result) if len(expected) - len(written) > 1 else [result]
+    got += [arrays[i]._data for i in written]
+    for ours, theirs in zip(got, expected, strict=True):
+        value = meta.from_dlpack(ours).astype("float32").numpy()
+        np.testing.assert_allclose(value, theirs.astype("float32").numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_updates_and_casts_are_bundled(weight_decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = updates(SHAPES, weight_decay)
+    planned = plan(module, monkeypatch)
+    calls = kernel_calls(planned)
+    count = len(SHAPES)
+    assert sorted(planned.kernels[c] for c in calls if c.startswith("bundle"))[0] == ("tvm.cast",) * count
+    assert sum(planned.kernels[c].count("tvm.sgd") for c in calls if c.startswith("bundle")) == count
+    assert not any("copy" in name for c in calls for name in planned.kernels[c])
+    arrays = [meta.array(0.5), *randoms(*SHAPES, *SHAPES)]
+    check(module, planned, arrays, range(1, 2 * count + 1))
+
+
+def test_bundles_end_where_results_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = used_at_once()
+    planned = plan(module, monkeypatch)
+    assert not any(c.startswith("bundle") for c in kernel_calls(planned) if len(planned.kernels[c]) > 2)
+    check(module, planned, [meta.array(0.5), *randoms(*[(32, 32)] * 4)], range(1, 5))
+
+
+def test_large_kernels_are_not_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "_MEMBER_BYTES", 4 * 33 * 5)
+    planned = plan(updates(SHAPES, 0.0), monkeypatch)
+    assert not any(c.startswith("bundle") for c in kernel_calls(planned))
