@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meta.passes.align_products import align_products
 from meta.passes.auto_cast import auto_cast
 from meta.passes.auto_diff import auto_diff
 from meta.passes.composites import composites
@@ -15,7 +16,7 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.standard import standard
 
 __all__ = [
-    "Pass", "PassContext", "Pipeline", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
+    "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
     "drop_stop_gradient", "fold_const", "inline_calls", "place", "simplify", "standard",
 ]  # fmt: skip
 

@@ -22,6 +22,9 @@ from meta.tracing.function_op import FunctionOp, forward_results
 
 Answer = Expr | Atom | None
 
+_VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
+"""Operators that change the shape alone."""
+
 
 def _call(binding: Binding) -> Call:
     assert isinstance(binding.value, Call)
@@ -117,6 +120,18 @@ def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     return x if x.type == call.type else scope.call_expr(call.op, (x, call.args[1]))  # type: ignore[arg-type]
 
 
+def _cast_of_view(binding: Binding, scope: Scope) -> Answer:
+    """A narrowing cast(reshape(x)) is reshape(cast(x)), so that casts of one tensor in several shapes are one. A
+    widening one stays with the operator that takes it, to be fused with it."""
+    call = _call(binding)
+    inner = producer(scope, call.args[0], *_VIEWS)
+    if inner is None or not isinstance(call.type, TensorType):
+        return None
+    if dtypes.itemsize(call.type.dtype) >= dtypes.itemsize(inner.type.dtype):  # type: ignore[union-attr]
+        return None
+    return scope.call_expr(get("reshape"), (scope.call(call.op, (inner.args[0], call.args[1])), call.type.shape))  # type: ignore[arg-type]
+
+
 def _lossless(narrow: str, wide: str) -> bool:
     """Whether every value of dtype `narrow` is a value of `wide`."""
     if narrow == wide or narrow == "bool":
@@ -130,9 +145,6 @@ def _lossless(narrow: str, wide: str) -> bool:
         return False
     (low, high), (lowest, highest) = dtypes.int_range(narrow), dtypes.int_range(wide)
     return lowest <= low and high <= highest
-
-
-_VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
 
 
 def _view_of_view(binding: Binding, scope: Scope) -> Answer:
@@ -271,7 +283,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "power": (_identity_operand(1, left=False),),
     "negative": (_double("negative"),),
     "logical_not": (_double("logical_not"),),
-    "cast": (_same_type, _cast_of_cast),
+    "cast": (_same_type, _cast_of_cast, _cast_of_view),
     "cast_like": (_like("cast"),),
     "reshape": (_same_type, _view_of_view),
     "reshape_like": (_like("reshape"),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meta.passes.align_products import align_products
 from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.fold_const import fold_const
@@ -11,6 +12,6 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, drop_stop_gradient, simplify, fold_const, cse, simplify, dce, for a program whose gradients are
-    taken: results stay the same up to rounding."""
-    return Pipeline((inline_calls, drop_stop_gradient, simplify, fold_const, cse, simplify, dce))
+    """inline_calls, drop_stop_gradient, simplify, fold_const, align_products, cse, simplify, dce, for a program whose
+    gradients are taken: results stay the same up to rounding."""
+    return Pipeline((inline_calls, drop_stop_gradient, simplify, fold_const, align_products, cse, simplify, dce))

@@ -23,6 +23,8 @@ from meta.vm.lower.types import RelaxTypes, unsized
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
+_GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
+"""On GPUs, reductions fuse with the elementwise operators before them, which have more elements than those after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,8 @@ class _Lowering:
         if target is None:
             func = prim_func(kernel_spec).without_attr("global_symbol")
             takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
-            pattern = _OP_PATTERN.get("opaque" if takes_sizes else kernel_spec.pattern)
+            numbers = _GPU_OP_PATTERN if choice.info.device.kind == "cuda" else _OP_PATTERN
+            pattern = numbers.get("opaque" if takes_sizes else kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
             self.ops[target.name_hint] = choice.implementation.name

@@ -125,6 +125,14 @@ def test_skips_wide_intermediate_casts() -> None:
     ]  # fmt: skip
 
 
+def test_narrowing_casts_move_before_changes_of_shape() -> None:
+    module = program(lambda x: (x.reshape((3, 2)).cast("bfloat16"), x.cast("bfloat16")), X)
+    after = passes.dce(passes.cse(passes.simplify(module)))
+    assert sum("cast(" in line for line in lines(check_same_results(module, after))) == 1
+    widening = simplify_program(lambda x: x.reshape((3, 2)).cast("float32"), tensor_type(X, "bfloat16"))
+    assert [line.split("(")[0] for line in widening[:2]] == ["%0 = reshape", "%1 = cast"]
+
+
 def test_keeps_double_logical_not_of_numbers() -> None:
     assert len(simplify_program(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "int64"))) == 3
     assert simplify_program(lambda x: meta.logical_not(meta.logical_not(x)), tensor_type((3,), "bool")) == ["(%x,)"]

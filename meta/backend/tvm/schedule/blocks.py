@@ -232,10 +232,11 @@ def uses_variable(expr: Any, var: Any) -> bool:
     return used
 
 
-def is_elementwise(block: Block) -> bool:
+def is_elementwise(block: Block, operands: Sequence[Any] | None = None) -> bool:
     """Whether the block reads each operand, of the result's shape or 0-d, at the position that it writes.
 
-    The loops of such a block can be fused into one over flat memory."""
+    The loops of such a block can be fused into one over flat memory. operands: the buffers that this is asked of, if
+    not all."""
     if not block.is_spatial or len(block.node.writes) != 1:
         return False
     axes = block.node.iter_vars
@@ -249,9 +250,10 @@ def is_elementwise(block: Block) -> bool:
     store = block.node.body
     if not isinstance(store, tvm.BufferStore) or not is_own_position(store.indices):
         return False
+    loads = [load for load in list_loads(block) if operands is None or any(map(load.source.same_as, operands))]
     return all(
         len(load.indices) == 0 or (is_own_position(load.indices) and _same_shape(load.source.shape, store.buffer.shape))
-        for load in list_loads(block)
+        for load in loads
     )
 
 

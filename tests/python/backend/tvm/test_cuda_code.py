@@ -149,9 +149,27 @@ def generate_code(spec: KernelSpec, target: Any) -> str:
 
 @pytest.mark.parametrize(("rows", "static", "elements"), [(8192, True, 8), (64, True, 2), (8, True, 1), (64, False, 4)])
 def test_elements_per_thread(rows: int, static: bool, elements: int, target: Any) -> None:
-    code = generate_code(kernel_spec("exp", tensor_type((rows, 8192), "bfloat16", CUDA), static=static), target)
+    code = generate_code(kernel_spec("sign", tensor_type((rows, 8192), "int32", CUDA), static=static), target)
     assert re.search(rf"blockIdx\.x\)? \* {256 * elements}\)", code)
-    assert len(re.findall(r"^ *exp_ptr\[.*\] = ", code, re.MULTILINE)) == elements
+    assert len(re.findall(r"^ *sign_ptr\[.*\] = ", code, re.MULTILINE)) == elements
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "vector"),
+    [("exp", "bfloat16", "nv_bfloat164"), ("gelu", "float16", "half4"), ("exp", "float32", "float4"),
+     ("relu", "bfloat16", "nv_bfloat164"), ("exp", "float64", "")],
+)  # fmt: skip
+def test_vectors_of_floats(op: str, dtype: str, vector: str, target: Any) -> None:
+    """Four elements in one load and store, where all arithmetic is in float32."""
+    code = generate_code(kernel_spec(op, tensor_type((64, 8192), dtype, CUDA), static=True), target)
+    assert re.findall(rf"\*\((\w+)\*\)\({op}_ptr", code) == ([vector] if vector else [])
+
+
+def test_arithmetic_in_halves_has_no_vectors(target: Any) -> None:
+    x = tvm.te.placeholder((64, 8192), "float16", "x")
+    func = tvm.create_prim_func([x, tvm.te.compute(x.shape, lambda *i: x(*i) * x(*i), "y")])
+    scheduled = patterns.schedule(func.without_attr("global_symbol"), "elemwise", target)
+    assert "vectorized" not in str(scheduled)
 
 
 @pytest.mark.parametrize("static", [True, False])

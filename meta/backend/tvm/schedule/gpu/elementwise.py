@@ -22,8 +22,8 @@ from meta.backend.tvm.schedule.gpu.merge import merge_nests
 from meta.dtype import HALVES
 
 _BLOCK_THREADS: Final = 256
-_VECTOR_BITS: Final = 128
-"""The widest load of one thread."""
+_VECTOR_LANES: Final = 4
+"""Elements of one load: 16 bytes of float32."""
 _MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", *HALVES)
 
@@ -97,14 +97,14 @@ def _bind_nest(sch: Any, nest: list[Block]) -> None:
 
 
 def _choose_vector_lanes(block: Block) -> int:
-    """Elements per load and store: 4 for a static block that whole blocks of threads cover and that computes in
-    float32, else 1."""
+    """Elements per load and store: 4 for a static block of floats that whole blocks of threads cover, if all arithmetic
+    is in float32, else 1."""
     total = blocks.volume(block.extents)
     buffers = (*block.written_buffers, *block.read_buffers)
-    vector_lanes = max(_VECTOR_BITS // block.element_bits, 1)
-    has_floats = blocks.is_elementwise(block) and all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers)
-    fits = has_floats and total is not None and total % (vector_lanes * _BLOCK_THREADS) == 0
-    return vector_lanes if fits and block.element_bits == 32 and not _computes_in_halves(block) else 1
+    if not blocks.is_elementwise(block) or not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers):
+        return 1
+    fits = total is not None and total % (_VECTOR_LANES * _BLOCK_THREADS) == 0
+    return _VECTOR_LANES if fits and not _computes_in_halves(block) else 1
 
 
 def _computes_in_halves(block: Block) -> bool:

@@ -16,12 +16,15 @@ from meta.backend.tvm.schedule import blocks
 
 
 def merge_nests(func: Any) -> Any:
-    """`func` with all of its loop nests merged; `func` itself unless there are several and all of them are elementwise
-    blocks of one shape, which may be merged because each reads only its own position of what the others write."""
+    """`func` with all of its loop nests merged; `func` itself unless there are several, over one shape, and each reads
+    what the others write at its own position alone."""
     sch = tvm.Schedule(func, error_render_level="fast")
     all_blocks = blocks.list_blocks(sch)
     first = all_blocks[0] if all_blocks else None
-    if first is None or len(all_blocks) < 2 or not all(map(blocks.is_elementwise, all_blocks)):
+    if first is None or len(all_blocks) < 2:
+        return func
+    written = [buffer for block in all_blocks for buffer in block.written_buffers]
+    if not all(blocks.is_elementwise(block, written) for block in all_blocks):
         return func
     if not all(_same_extents(block.extents, first.extents) for block in all_blocks):
         return func
