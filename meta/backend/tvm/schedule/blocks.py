@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te.exact import LITERAL
+from meta.backend.tvm.te.exact import EXACT, LITERAL
 
 SPATIAL: Final = 0
 REDUCE: Final = 2
@@ -209,14 +209,19 @@ def element_bits(buffer: Any) -> int:
 
 def is_expensive(block: Block) -> bool:
     """Whether the block calls a function that costs more than arithmetic."""
+    return calls_expensive(block.node.body)
+
+
+def calls_expensive(node: Any) -> bool:
+    """Whether a statement or an expression calls a function that costs more than arithmetic."""
     expensive = False
 
     def visit(call: Any) -> None:
         nonlocal expensive
         name = getattr(call.op, "name", None)
-        expensive = expensive or (name is not None and name not in _CHEAP_CALLS)
+        expensive = expensive or (name is not None and name not in _CHEAP_CALLS and not name.startswith(EXACT))
 
-    tvm.structural_walk(block.node.body, (tvm.Call, visit))
+    tvm.structural_walk(node, (tvm.Call, visit))
     return expensive
 
 

@@ -27,6 +27,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.gpu.rules import schedule_gpu
+from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
 from meta.backend.tvm.te.exact import exact
 from meta.backend.tvm.te.math import vectorisable
 from meta.ir.pattern import PATTERNS
@@ -45,9 +46,9 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     """
     pattern = pattern if pattern in PATTERNS else classify(func)
     if str(target.kind.name) == "cuda":
-        return exact(schedule_gpu(func, pattern, target))
+        return block_sums_of_threads(exact(schedule_gpu(func, pattern, target)))
     func = _narrow_indices(vectorisable(func))
-    return exact(relax_alignment(_schedule_cpu(func, pattern)))
+    return block_sums(exact(relax_alignment(_schedule_cpu(func, pattern))))
 
 
 def classify(func: Any) -> str:

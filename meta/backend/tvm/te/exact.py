@@ -20,7 +20,8 @@ from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
 _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
-_PREFIX: Final = "meta.exact_"
+EXACT: Final = "meta.exact_"
+"""Prefix of the operators of this module."""
 LITERAL: Final = "meta.exact_literal"
 """The operator of opaque literals."""
 
@@ -79,6 +80,16 @@ def exact(func: Any) -> Any:
             (tvm.SBlock, _plain_reduction),
         ],
     )
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """a + b as an operator that the simplifier does not know."""
+    return _protected("Add", tvm.tirx.Add(a, b))
+
+
+def subtract(a: Expr, b: Expr) -> Expr:
+    """a - b as an operator that the simplifier does not know."""
+    return _protected("Sub", tvm.tirx.Sub(a, b))
 
 
 def _protected(name: str, x: Any) -> Any:
@@ -148,7 +159,7 @@ def _plain_reduction(block: Any) -> Any:
 
 def _operation(x: Any) -> str:
     name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
-    name = name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
+    name = name.removeprefix(EXACT) if name.startswith(EXACT) else ""
     return name if name in _BINARY else ""
 
 
@@ -197,4 +208,4 @@ def _round(x: Expr) -> Expr:
 
 
 def _expand(call: Any) -> Expr:
-    return getattr(tvm.tirx, call.op.name.removeprefix(_PREFIX))(*call.args)
+    return getattr(tvm.tirx, call.op.name.removeprefix(EXACT))(*call.args)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from meta import dtype as dtypes
 from meta.backend.tvm.adapter import IRBuilder, script_tirx, te, tirx
 from meta.backend.tvm.te.loops import independent
 
@@ -18,27 +19,26 @@ def scan(
 ) -> Any:
     """For each element, all elements of x up to it along an axis, combined (by default, added), in the dtype of x.
 
+    Floats are combined in float64, as in torch, since the errors of float32 grow with the length.
+
     exclusive: combine the elements before it only.  reverse: start at the end of the axis.
     start: the result for no elements."""
     dtype = str(x.dtype)
-    identity = tirx.const(start, dtype)
     if not x.shape:
-        return te.compute((), lambda: identity if exclusive else x(), "scan")
-    length = x.shape[axis]
+        return te.compute((), lambda: tirx.const(start, dtype) if exclusive else x(), "scan")
+    length, wide = x.shape[axis], "float64" if dtypes.is_float(dtype) else dtype
 
     def row(index: Index, buffers: list[Any]) -> None:
         read, write = buffers
+        total = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), wide, scope="local"))
+        total[0] = tirx.const(start, wide)
         with script_tirx.serial(0, length) as step:
-
-            def index_of(k: Any) -> Index:
-                return (*index[:axis], length - _int(1) - k if reverse else k, *index[axis:])
-
-            current, previous = index_of(step), index_of(tirx.Max(step - _int(1), _int(0)))
-            total = tirx.if_then_else(step > _int(0), write[previous], identity)
+            here = (*index[:axis], length - _int(1) - step if reverse else step, *index[axis:])
             if exclusive:
-                write[current] = tirx.if_then_else(step > _int(0), combine(total, read[previous]), identity)
-            else:
-                write[current] = combine(total, read[current])
+                write[here] = total[0].astype(dtype)
+            total[0] = combine(total[0], read[here].astype(wide))
+            if not exclusive:
+                write[here] = total[0].astype(dtype)
 
     others = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return te.extern([x.shape], [x], nest(others, row), dtype=dtype, name="scan")

@@ -9,6 +9,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import exact
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, is_one, safe_divisor, select
 from meta.backend.tvm.te.precision import accumulation_dtype
@@ -184,11 +185,20 @@ def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
         size = count_elements(x, axes, dtype)
-        total = reduce_axes(x, axes, te.sum, value, f"{name}_sum")
-        centre = te.compute(total.shape, lambda *i: total(*i) / size, f"{name}_mean")
+
+        def first(*i: Any) -> Expr:
+            return value(*(0 if d in axes else index for d, index in enumerate(i)))
+
+        # The mean is that of the differences from the first element, plus that element: a sum of large numbers would
+        # lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it.
+        total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(value(*i), first(*i)), f"{name}_sum")
+        offset = te.compute(total.shape, lambda *i: total(*i) / size, f"{name}_offset")
 
         def squared(*i: Any) -> Expr:
-            difference = value(*i) - read_reduced(centre, axes, i)
+            start, rest = first(*i), read_reduced(offset, axes, i)
+            high = exact.add(start, rest)
+            low = exact.subtract(rest, exact.subtract(high, start))
+            difference = exact.subtract(exact.subtract(value(*i), high), low)
             return difference * difference
 
         squares = reduce_axes(x, axes, te.sum, squared, f"{name}_squares")

@@ -36,6 +36,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     is_parallel_work,
     schedule_spatial_block,
 )
+from meta.backend.tvm.schedule.nest import LANE_SUM
 
 _UNROLLED_STEPS: Final = 9
 """Steps of a reduction, such as those of a 3x3 window, up to which they are unrolled inside the loop over columns."""
@@ -176,6 +177,7 @@ def _split_sums(sch: Any, all_blocks: list[Block]) -> dict[str, int]:
         register_factor = [registers] if registers > 1 else []
         *_, lane = sch.split(sch.get_loops(block.rv)[-1], factors=[None, *register_factor, native])
         partial = sch.rfactor(lane, kept_axes)
+        sch.annotate(block.rv, LANE_SUM, 1)
         lane_axes[str(sch.get(partial).name_hint)] = 1
         if registers > 1:
             # Registers before lanes: every access is one whole vector, so that LLVM keeps the sums in registers.
