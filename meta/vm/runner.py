@@ -13,6 +13,7 @@ from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes
 from meta.tree import Tree
+from meta.vm.lower.python_errors import reraise
 
 Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""
@@ -99,18 +100,26 @@ def runner(
     """A call made of its parts.
 
     written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites."""
-    if not written and not inputs_written:
-        return lambda inputs: build(wrap(machine.main(*collect(inputs))))
 
-    def run(inputs: Sequence[NDArray]) -> Any:
-        result = machine.main(*collect(inputs))
+    def plain(inputs: Sequence[NDArray]) -> Any:
+        try:
+            result = machine.main(*collect(inputs))
+        except Exception as error:  # noqa: BLE001  # what Python functions of the program raise
+            reraise(error)
+        return build(wrap(result))
+
+    def writing(inputs: Sequence[NDArray]) -> Any:
+        try:
+            result = machine.main(*collect(inputs))
+        except Exception as error:  # noqa: BLE001
+            reraise(error)
         for x in written:
             count_write(x)
         for i in inputs_written:
             count_write(inputs[i])
         return build(wrap(result))
 
-    return run
+    return writing if written or inputs_written else plain
 
 
 def module_runner(
@@ -126,7 +135,10 @@ def module_runner(
 
     def run(inputs: Sequence[NDArray]) -> Any:
         _refuse_shared(inputs, mutates)
-        outputs = wrap(machine.main(*collect(inputs)))
+        try:
+            outputs = wrap(machine.main(*collect(inputs)))
+        except Exception as error:  # noqa: BLE001
+            reraise(error)
         for i in mutates.values():
             count_write(inputs[i])
         rest = iter(outputs)

@@ -16,6 +16,7 @@ from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.op.rules import first_tensor
+from meta.vm.lower.python_errors import kept
 from meta.vm.lower.types import size_names
 
 
@@ -49,7 +50,7 @@ def register(module: Module) -> None:
     """Make the functions of a module's open calls known to TVM."""
     for function in module.functions.values():
         for call in open_calls(function):
-            tvm.register_global_func(function_name(call), _eager(call.op, _device(call)), override=True)
+            tvm.register_global_func(function_name(call), kept(_eager(call.op, _device(call))), override=True)
 
 
 def _eager(op: Any, device: Device) -> Callable[[Any], Any]:

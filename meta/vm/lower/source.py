@@ -12,6 +12,7 @@ from meta.ir.type import TensorType, Type, leaf_types
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.lift import constants_to_params, lift_closures
 from meta.vm.lower.open_calls import open_calls, register
+from meta.vm.lower.python_errors import kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,4 +73,4 @@ def register_kernels(source: Source) -> None:
         if tvm.get_global_func(name, allow_missing=True) is None:
             chosen, info = choice.implementation, choice.info
             kernel = chosen.checked_kernel(info) if choice.checked else chosen.dialect.kernel(chosen, info)
-            tvm.register_global_func(name, kernel, override=True)
+            tvm.register_global_func(name, kept(kernel), override=True)

@@ -10,6 +10,7 @@ import pytest
 
 import meta
 from meta.errors import KernelError, RegistryError
+from meta.interpreter.run import run
 from tests.python.recorded import array
 
 
@@ -161,3 +162,24 @@ def test_kernels_of_one_signature_may_be_written_without_out_as_a_keyword(mine: 
     x = array(2, 3)
     np.testing.assert_allclose(meta.tanh(x).numpy(), np.tanh(x.numpy()), rtol=1e-6)
     assert meta.explain("tanh", x).chosen == "mine"
+
+
+def test_programs_raise_the_errors_of_eager_calls(mine: Any) -> None:
+    def failing(x: Any, *, out: Any) -> None:
+        if x[0] > 0:
+            raise ValueError("no")
+        out[...] = x
+
+    mine.implement("tanh", failing)
+    traced = meta.trace(lambda x: meta.tanh(x) + 1.0)
+    module = traced.record(meta.ones((2,))).module
+    compiled, whole = meta.vm.compile(traced), meta.vm.compile(module)
+    state = meta.zeros((2,))
+    writing = meta.vm.compile(meta.trace(lambda x: state.update(meta.tanh(x))))
+    for call in (meta.tanh, compiled, whole, writing, lambda x: run(module, x)):
+        with pytest.raises(KernelError, match=r"\[tanh\] its mine implementation raised ValueError: no") as caught:
+            call(meta.ones((2,)))
+        assert caught.value.location == f"{__file__}:{failing.__code__.co_firstlineno + 2}"
+        assert isinstance(caught.value.__cause__, ValueError)
+        call(-meta.ones((2,)))
+    assert state.tolist() == [-1.0, -1.0]

@@ -1,0 +1,39 @@
+"""Exceptions of Python functions that a compiled program calls.
+
+TVM hands an exception on as text, and raises a RuntimeError at the other side. The functions that are registered for
+programs keep the exception, and calls of programs raise it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+
+class _Raised(threading.local):
+    error: Exception | None = None
+
+
+_raised = _Raised()
+
+
+def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which keeps what it raises for `reraise`."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            _raised.error = error
+            raise
+
+    return run
+
+
+def reraise(error: Exception) -> NoReturn:
+    """Raise the exception of a Python function that arrived as `error`; `error` itself if it began elsewhere."""
+    found, _raised.error = _raised.error, None
+    if found is None or str(found) not in str(error):
+        raise error
+    raise found from found.__cause__
