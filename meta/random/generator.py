@@ -50,9 +50,15 @@ class Generator:
             self._offset += count
         return before
 
-    def next_key(self, device: Device | str = CPU, count: int = 1) -> NDArray:
-        """A key that no other draw gets: int64 of shape (2,). `count` reserves that many offsets: a program that draws
-        several keys adds 0 to count - 1 to the offset of this one."""
+    def next_key(self, device: Device | str = CPU, count: int = 1) -> Any:
+        """A key that no other draw gets: int64 of shape (2,). `count` reserves that many offsets. In a traced function
+        the key is a symbol; every call of the program draws a fresh one."""
+        if modes.trace is not None:
+            return modes.trace.random_key(device, None if self is default_generator else self, count)
+        return self.draw(device, count)
+
+    def draw(self, device: Device | str = CPU, count: int = 1) -> NDArray:
+        """`next_key` as an array in any case: a program that draws several keys adds 0 to count - 1 to the offset."""
         import numpy as np
 
         from meta.eager.ndarray import array
@@ -73,8 +79,5 @@ def seed(seed: int) -> Generator:
 
 
 def next_key(device: Device | str = CPU, generator: Generator | None = None) -> Any:
-    """A fresh key, int64 of shape (2,), from `generator` or the default one. In a traced function the key is a symbol;
-    every call of the program draws a fresh one."""
-    if modes.trace is not None and generator is None:
-        return modes.trace.random_key(device)
+    """A fresh key, int64 of shape (2,), from `generator` or the default one (see Generator.next_key)."""
     return (generator or default_generator).next_key(device)

@@ -34,4 +34,6 @@ from meta.tracing.staleness import Held as Held
 from meta.tracing.staleness import changed as changed
 from meta.tracing.staleness import invalidate as invalidate
 from meta.tracing.staleness import revision as revision
+from meta.tracing.state import Draws as Draws
 from meta.tracing.state import LeftGradient as LeftGradient
+from meta.tracing.state import is_key as is_key

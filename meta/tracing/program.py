@@ -18,7 +18,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
 from meta.tracing.emitter import emitting
 from meta.tracing.staleness import Held, revision
-from meta.tracing.state import LeftGradient, Trace
+from meta.tracing.state import Draws, LeftGradient, Trace
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 class Record:
     """A traced program and how to call it.
 
-    module: "main" takes the input tensors, then the state, then (when `random`) an int64[2] random key; it returns the
-        leaves of the result, then the new values of what it writes (`FunctionExpr.attrs[MUTATES]`: state, or an input).
+    module: "main" takes the input tensors, then the state, then an int64[2] random key for each of `random`; it returns
+        the leaves of the result, then the new values of what it writes (`FunctionExpr.attrs[MUTATES]`: state, or an
+        input).
     inputs: names of the input tensors, in order: paths such as `x` or `batch.0`.
     signature: the Python signature of the traced function, to bind calls by name.
-    state: (name, array) of every array reached without being passed.  random: how many random keys a call draws.
+    state: (name, array) of every array reached without being passed.  random: the keys that a call draws.
     containers: lists and dicts of the models in it, with what they held (see `changed`).
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
     left: the gradients that `backward` in the function leaves; they are no results of "main".
@@ -45,7 +46,7 @@ class Record:
     inputs: tuple[str, ...]
     signature: inspect.Signature
     state: tuple[tuple[str, NDArray], ...]
-    random: int
+    random: tuple[Draws, ...]
     result: Tree
     revision: int
     containers: tuple[Held, ...] = ()
@@ -140,13 +141,14 @@ def record(
         constant = trace.constant_results(outputs)
         written = trace.written()
         scope.ret([*outputs, *(value for _, value in written)])
-    all_params = (*params, *(s.var for s in trace.state.values()), *((trace.key,) if trace.key else ()))
+    draws = tuple(trace.draws.values())
+    all_params = (*params, *(s.var for s in trace.state.values()), *(d.var for d in draws))
     mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}
     traced = scope.function
     main = FunctionExpr(all_params, traced.body, {MUTATES: mutates} if mutates else {}, "main", traced.span)
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
-        Module({"main": main}), tuple(p.name for p in params), signature, state, trace.keys, result, start,
+        Module({"main": main}), tuple(p.name for p in params), signature, state, draws, result, start,
         tuple(trace.containers.values()), left, constant,
     )  # fmt: skip
 

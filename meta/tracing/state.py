@@ -47,6 +47,24 @@ class LeftGradient:
     assigned: bool
 
 
+@dataclass(slots=True)
+class Draws:
+    """The random keys that a program takes from one generator: a parameter with the first one, and the number of keys
+    that a call draws. generator: a meta.random.Generator, None for the default one."""
+
+    generator: Any
+    var: Var
+    count: int = 0
+
+
+_KEY = "key"
+
+
+def is_key(param: Var) -> bool:
+    """Whether a parameter of a program holds a random key."""
+    return param.name.partition(":")[0] == _KEY
+
+
 class Trace(Emitter):
     """See the module docstring.
 
@@ -60,8 +78,7 @@ class Trace(Emitter):
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
         self.containers: dict[int, Held] = {}
-        self.keys = 0
-        self.key: Var | None = None
+        self.draws: dict[int, Draws] = {}
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}
@@ -290,17 +307,21 @@ class Trace(Emitter):
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
-    def random_key(self, device: Device | str = CPU) -> Symbol:
-        """A key for a random operator: the program's key with its own offset added."""
+    def random_key(self, device: Device | str = CPU, generator: Any = None, count: int = 1) -> Symbol:
+        """A key for a random operator: the program's key of a generator with its own offset added; `count` offsets are
+        reserved. generator: None for the default one."""
         import numpy as np
 
-        if self.key is None:
-            self.key = Var("key", tensor_type((2,), "int64"))
-            self._params.add(self.key)
-        offset = _constant(np.array([0, self.keys], np.int64), parse_device(device))
-        self.keys += 1
-        key = Symbol(self.key) if str(device) == "cpu" else meta.device_copy(Symbol(self.key), device)
-        drawn: Symbol = meta.add(key, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
+        draws = self.draws.get(id(generator))
+        if draws is None:
+            name = f"{_KEY}:{len(self.draws)}" if generator is not None else _KEY
+            draws = self.draws[id(generator)] = Draws(generator, Var(name, tensor_type((2,), "int64")))
+            self._params.add(draws.var)
+        offset = _constant(np.array([0, draws.count], np.int64), parse_device(device))
+        draws.count += count
+        key = Symbol(draws.var)
+        placed = key if str(device) == "cpu" else meta.device_copy(key, device)
+        drawn: Symbol = meta.add(placed, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
         return drawn
 
 

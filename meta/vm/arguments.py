@@ -41,7 +41,7 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
     result = _tree(main.body.type)
 
     def record(*_: Any, **__: Any) -> tracing.Record:
-        return tracing.Record(module, names, signature, (), 0, result, tracing.revision())
+        return tracing.Record(module, names, signature, (), (), result, tracing.revision())
 
     return record
 

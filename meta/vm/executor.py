@@ -211,7 +211,7 @@ class Executor(Generic[P, R]):
 
     def _check_devices(self, record: tracing.Record) -> None:
         for p in record.main.params:
-            if isinstance(p.type, TensorType) and p.type.device is not self.device and p.name != "key":
+            if isinstance(p.type, TensorType) and p.type.device is not self.device and not tracing.is_key(p):
                 raise DeviceError(
                     "vm",
                     f"'{p.name}' is on {p.type.device}",
@@ -223,9 +223,9 @@ class Executor(Generic[P, R]):
         self, record: tracing.Record, source: Source, machine: Machine | GraphCall, constants: Sequence[NDArray]
     ) -> Runner:
         state = [x for _, x in record.state]
-        draws = record.random
-        key = (lambda: default_generator.next_key(count=draws)) if draws else None
-        collect = collector(state, [c._data for c in constants], key)
+        draws = [(d.generator or default_generator, d.count) for d in record.random]
+        keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
+        collect = collector(state, [c._data for c in constants], keys)
         wrap = wrapper([t for t in output_types(source) if isinstance(t, TensorType)])
         if self._whole:
             return module_runner(machine, collect, wrap, builder(record.result), source.mutates)

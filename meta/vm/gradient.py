@@ -143,7 +143,7 @@ class RecordedProgram:
         names = tuple(p.name for p in main.params)
         result = flat_tree(len(main.body.results))
         return replace(
-            self.record, module=self.split.backward, inputs=names, state=(), random=0, result=result, containers=()
+            self.record, module=self.split.backward, inputs=names, state=(), random=(), result=result, containers=()
         )
 
 

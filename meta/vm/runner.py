@@ -41,16 +41,18 @@ class Machine(threading.local):
 
 
 def collector(
-    state: Sequence[NDArray], constants: Sequence[Any], key: Callable[[], NDArray] | None
+    state: Sequence[NDArray], constants: Sequence[Any], keys: Callable[[], list[Any]] | None
 ) -> Callable[..., list[Any]]:
-    """inputs -> raw tensors in the order of the parameters of "main": inputs, state, random key, constants."""
+    """inputs -> raw tensors in the order of the parameters of "main": inputs, state, random keys, constants.
+
+    keys: draws the raw tensors of the random keys, None if there are none."""
     fixed = list(constants)
     held = list(state)
-    if key is None and not held and not fixed:
+    if keys is None and not held and not fixed:
         return lambda inputs: [x._data for x in inputs]
-    if key is None:
+    if keys is None:
         return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], *fixed]
-    return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], key()._data, *fixed]
+    return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], *keys(), *fixed]
 
 
 def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:

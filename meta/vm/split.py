@@ -17,6 +17,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import inline
 from meta.tracing.differentiate import gradients, reached
 from meta.tracing.emitter import recording
+from meta.tracing.state import is_key
 from meta.tracing.symbol import Symbol
 
 
@@ -145,7 +146,7 @@ def _held(
         if not isinstance(var.type, TensorType):
             raise GradientError("vm", f"the gradient reads a value of type {var.type!r}", "tensors",
                                 "call backward inside the compiled function")  # fmt: skip
-        if var in params and var.name != "key":
+        if var in params and not is_key(var):
             held.append(("parameter", params.index(var)))
             continue
         place = next((n for n, i in enumerate(returned) if ys[i] is var), None)
@@ -168,9 +169,9 @@ def _source(
 
 
 def _named(params: tuple[Var, ...], block: Block) -> FunctionExpr:
-    """A function of `params`, which get names of their own except for the random key."""
+    """A function of `params`, which get names of their own except for random keys."""
     emitter = Builder(caller_spans=False)
-    fresh = tuple(Var("key" if p.name == "key" else f"value{i}", p.type) for i, p in enumerate(params))
+    fresh = tuple(Var(p.name if is_key(p) else f"value{i}", p.type) for i, p in enumerate(params))
     with emitter.function("main", fresh) as scope:
         scope.ret(inline(emitter, FunctionExpr(params, block), fresh))
     return scope.function

@@ -28,8 +28,7 @@ def execute(record: Record, *inputs: object, module: Module | None = None) -> ob
     """Run the program like a call of its function: returns the results and writes the state."""
     program = module or record.module
     arrays = [*inputs, *(x for _, x in record.state)]
-    if record.random:
-        arrays.append(default_generator.next_key(count=record.random))
+    arrays += [(draws.generator or default_generator).draw(count=draws.count) for draws in record.random]
     with meta.no_grad():
         results = run(program, *arrays)
         mutated = program.main.attrs.get(MUTATES, {})

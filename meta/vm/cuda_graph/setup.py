@@ -28,14 +28,14 @@ def repays(source: Source, destinations: Destinations) -> bool:
 
 
 def graph_call(machine: Machine, record: tracing.Record, source: Source, destinations: Destinations) -> GraphCall:
-    """The machine behind a CUDA graph, which inputs that stay unchanged and the random key are copied into."""
+    """The machine behind a CUDA graph, which inputs that stay unchanged and the random keys are copied into."""
     from meta.vm.cuda_graph.call import GraphCall
 
     types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]
     overwritten = set(source.mutates.values())
     first = len(record.inputs)
+    keys = first + len(record.state)
     moving = [i for i in range(first) if i not in overwritten]
-    if record.random:
-        moving.append(first + len(record.state))
+    moving += range(keys, keys + len(record.random))
     scopes = private_memory(source.choices)
     return GraphCall(machine.main, types, moving, destinations, source.device, scopes)
