@@ -108,7 +108,9 @@ def _seed(where: str, y: NDArray, dy: NDArray | None, name: str = "the tensor") 
         return one_of(where, y, name)
     if not isinstance(dy, NDArray) or dy._type is not y._type:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise wrong_seed(where, y._type, dy, name)
-    return mark_shared(dy)
+    if dy._version is None:
+        mark_shared(dy)
+    return dy
 
 
 def mark_shared(gradient: NDArray) -> NDArray:
@@ -249,10 +251,10 @@ def _paired(edges: Edges, gradients: Sequence[Any]) -> list[tuple[Slot, NDArray]
     for edge, gradient in zip(edges, gradients, strict=True):
         if edge is None or gradient is None:
             continue
-        if _is_list(edge):
-            out.extend((e, g) for e, g in zip(edge, gradient, strict=True) if e is not None and g is not None)  # type: ignore[misc]
-        else:
+        if edge[0].__class__ in _NODES:
             out.append((edge, gradient))  # type: ignore[arg-type]
+        else:
+            out.extend((e, g) for e, g in zip(edge, gradient, strict=True) if e is not None and g is not None)  # type: ignore[misc]
     return out
 
 
@@ -321,7 +323,8 @@ def _accumulate(leaf: Leaf, gradient: NDArray, create: bool) -> None:
             target._grad = gradient
         # Each `.grad` has its own memory: a gradient that counts its writes may be held elsewhere and is copied.
         elif gradient._version is None:
-            target._grad = mark_shared(gradient)
+            gradient._version = Writes((0,))
+            target._grad = gradient
         else:
             target._grad = copy_of(gradient)
     finally:

@@ -13,6 +13,8 @@ from meta.op.grad.rule import GradRule, gradient_rules
 from meta.op.registry import get
 from meta.parts import Writes
 
+_FLOATS = frozenset(dtypes.FLOATS)
+
 
 def any_tracked(args: Iterable[Any]) -> bool:
     """Whether any array among `args` (lists are searched) is part of a graph.
@@ -73,7 +75,7 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
         else:
             node.outs = (y._type,)
     node.versions = versions
-    if y._type.dtype in dtypes.FLOATS:
+    if y._type.dtype in _FLOATS:
         y._node = node
     return result
 
@@ -140,7 +142,7 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
     for i, y in enumerate(results):
         out: Any = y._type
         flowing = i in flows
-        if flowing and out.dtype in dtypes.FLOATS:
+        if flowing and out.dtype in _FLOATS:
             y._node = node
             y._index = i
         if i in saved:

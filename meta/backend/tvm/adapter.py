@@ -178,8 +178,8 @@ def resolve(name: str) -> Any:
 
 
 def unwrapped(value: Any) -> Any:
-    """What a `Shape` or a `dtype` wraps: as an argument of TVM's functions it takes the same effect in 0.09 and 0.02 us
-    less."""
+    """What a `Shape` or a `dtype` wraps. TVM's functions take it in their place and convert it faster, by 0.09 and
+    0.02 us."""
     for name in ("_tvm_ffi_cached_object", "_tvm_ffi_dtype"):
         value = getattr(value, name, value)
     return value
