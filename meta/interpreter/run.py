@@ -31,6 +31,7 @@ from meta.ir.expr import (
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TupleType, Type
+from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
@@ -59,8 +60,10 @@ def run(module: Module | FunctionExpr, *inputs: Any, entry: str = "main") -> Any
 
     Gradients are recorded as in eager code. Nothing is written in place: results that replace parameters (MUTATES) are
     returned like the others. Calls that carry a dialect (after dispatch) run on it.
-    Raises ArgumentError when the inputs do not fit the parameters, IRError when calls nest deeper than MAX_CALLS."""
+    Raises ArgumentError when the inputs do not fit the parameters, IRError for programs that are not well-formed, and
+    when calls nest deeper than MAX_CALLS."""
     program = module if isinstance(module, Module) else Module({entry: module})
+    verify_once(program)
     function = program[entry]
     names = [p.name for p in function.params]
     if len(inputs) != len(names):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 
 from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Var
 from meta.ir.module import Module
@@ -64,3 +64,41 @@ def op_counts(node: FunctionExpr | Block) -> dict[str, int]:
         if isinstance(binding.value, Call) and binding.value.callee is None:
             out[binding.value.op_name] = out.get(binding.value.op_name, 0) + 1
     return dict(sorted(out.items()))
+
+
+def recursive_functions(calls: Mapping[str, Set[str]]) -> set[str]:
+    """The functions on cycles of a call graph, and those on paths between cycles."""
+    callers: dict[str, set[str]] = {name: set() for name in calls}
+    for name, called in calls.items():
+        for each in called:
+            callers[each].add(name)
+    return _trimmed(_trimmed(set(calls), calls, callers), callers, calls)
+
+
+def _trimmed(names: set[str], after: Mapping[str, Set[str]], before: Mapping[str, Set[str]]) -> set[str]:
+    """`names` without those from which every path along `after` ends."""
+    left = {name: len(after[name] & names) for name in names}
+    pending = [name for name, count in left.items() if not count]
+    while pending:
+        name = pending.pop()
+        del left[name]
+        for each in before[name]:
+            if each in left:
+                left[each] -= 1
+                pending += [each] if not left[each] else []
+    return set(left)
+
+
+def callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
+    """The names of the functions of a call graph, each after those that it calls; recursive ones in any order."""
+    order: dict[str, None] = {}
+    opened: set[str] = set()
+    stack = list(reversed(tuple(calls)))
+    while stack:
+        name = stack[-1]
+        if name in opened:
+            order.setdefault(stack.pop())
+            continue
+        opened.add(name)
+        stack += sorted(n for n in calls[name] if n not in opened)
+    return list(order)

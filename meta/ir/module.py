@@ -16,9 +16,10 @@ def _no_functions() -> dict[str, FunctionExpr]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """Functions by name. Immutable: `with_function` gives a new one."""
+    """Functions by name. Immutable: `with_function` gives a new one. verified: whether `verify` has accepted it."""
 
     functions: Mapping[str, FunctionExpr] = field(default_factory=_no_functions)
+    verified: bool = field(default=False, init=False, repr=False)
 
     def __getitem__(self, name: str) -> FunctionExpr:
         """The function called `name`; raises IRError when there is none."""

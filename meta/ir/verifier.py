@@ -52,7 +52,8 @@ BLOCK_RULES: dict[BlockRule, str] = {
 def verify(node: Module | FunctionExpr) -> None:
     """Check a module, or a single function, against the rules.
 
-    Raises IRError for the first rule that is broken, with its name, the binding and the user's line it came from."""
+    Raises IRError for the first rule that is broken, with its name, the binding and the user's line it came from.
+    Modules from outside (text, importers, passes of users) are verified before they run."""
     module = node if isinstance(node, Module) else None
     functions = node.functions.items() if isinstance(node, Module) else [(node.name or "main", node)]
     for name, function in functions:
@@ -63,6 +64,14 @@ def verify(node: Module | FunctionExpr) -> None:
         for rule, demand in FUNCTION_RULES.items():
             for wrong in rule(context):
                 raise _broken(rule.__name__, wrong, demand, context, None)
+    if module is not None:
+        object.__setattr__(module, "verified", True)
+
+
+def verify_once(module: Module) -> None:
+    """`verify` a module that has not been verified yet."""
+    if not module.verified:
+        verify(module)
 
 
 def _verify_block(block: Block, context: Context, depth: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-
-from meta.ir.analysis import call_graph
+from meta.ir.analysis import call_graph, callees_first, recursive_functions
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.visitor import Scope, free_vars, inline, rewrite, walk
@@ -16,10 +14,10 @@ def _inline(module: Module) -> Module:
     """Put the bodies of functions in place of their calls, except those that (also indirectly) call themselves. Calls
     stay where the program would grow by more than `limits.MAX_INLINED` bindings."""
     calls = {name: called & module.functions.keys() for name, called in call_graph(module).items()}
-    recursive = _recursive(calls)
+    recursive = recursive_functions(calls)
     room = _Room()
     done: dict[str, FunctionExpr] = {}
-    for name in _callees_first(calls):
+    for name in callees_first(calls):
         done[name] = _inlined(module[name], {n: f for n, f in done.items() if n in calls[name] - recursive}, room)
     same = all(done[n] is f for n, f in module.functions.items())
     return module if same else Module({n: done[n] for n in module.functions})
@@ -41,44 +39,6 @@ class _Room:
             return False
         self.bindings -= size
         return True
-
-
-def _recursive(calls: Mapping[str, Set[str]]) -> set[str]:
-    """The functions on cycles of calls, and those on paths between cycles."""
-    callers: dict[str, set[str]] = {name: set() for name in calls}
-    for name, called in calls.items():
-        for each in called:
-            callers[each].add(name)
-    return _trimmed(_trimmed(set(calls), calls, callers), callers, calls)
-
-
-def _trimmed(names: set[str], after: Mapping[str, Set[str]], before: Mapping[str, Set[str]]) -> set[str]:
-    """`names` without those from which every path along `after` ends."""
-    left = {name: len(after[name] & names) for name in names}
-    pending = [name for name, count in left.items() if not count]
-    while pending:
-        name = pending.pop()
-        del left[name]
-        for each in before[name]:
-            if each in left:
-                left[each] -= 1
-                pending += [each] if not left[each] else []
-    return set(left)
-
-
-def _callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
-    """The names of the functions, each after those that it calls; recursive ones in any order."""
-    order: dict[str, None] = {}
-    opened: set[str] = set()
-    stack = list(reversed(tuple(calls)))
-    while stack:
-        name = stack[-1]
-        if name in opened:
-            order.setdefault(stack.pop())
-            continue
-        opened.add(name)
-        stack += sorted(n for n in calls[name] if n not in opened)
-    return list(order)
 
 
 def _inlined(function: FunctionExpr, inlinable: dict[str, FunctionExpr], room: _Room) -> FunctionExpr:

@@ -14,7 +14,7 @@ from meta.interpreter.run import check_inputs
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.ir.verifier import verify
+from meta.ir.verifier import verify_once
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, named_leaves
 
@@ -23,7 +23,7 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
     """The `record` method of a Module: all parameters of "main" are inputs, by their names.
 
     Raises IRError for a module that is not well-formed: code compiled for false types would read foreign memory."""
-    verify(module)
+    verify_once(module)
     main = module.main
     names = tuple(p.name if p.name.isidentifier() else f"input{i}" for i, p in enumerate(main.params))
     for p in main.params:
@@ -60,7 +60,7 @@ def check_call(record: tracing.Record, inputs: Sequence[NDArray]) -> None:
 
 def check_rewritten(record: tracing.Record, module: Module) -> None:
     """Raise IRError for a module of the user's passes that is not well-formed or takes other parameters."""
-    verify(module)
+    verify_once(module)
     before, after = ([p.type for p in main.params] for main in (record.main, module.main))
     if before != after:
         raise IRError("vm", f"a pass changed the parameters of main from {before} to {after}",

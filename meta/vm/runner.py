@@ -13,6 +13,7 @@ from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes
 from meta.tree import Tree
+from meta.vm.lower.calls import entered
 from meta.vm.lower.python_errors import reraise
 
 Runner = Callable[[Sequence[NDArray]], Any]
@@ -30,14 +31,17 @@ class HasMain(Protocol):
 
 
 class Machine(threading.local):
-    """The virtual machine of an executable: one for each thread, because a machine has one stack."""
+    """The virtual machine of an executable: one for each thread, because a machine has one stack.
 
-    def __init__(self, executable: Any, device: Device) -> None:
+    calls_python: whether the program calls functions in Python (see `calls`)."""
+
+    def __init__(self, executable: Any, device: Device, *, calls_python: bool = False) -> None:
         self.module = executable["vm_load_executable"]()
         devices = dict.fromkeys([tvm_device(device), tvm_device(CPU)])  # it computes sizes on the CPU
         config = [x for d in devices for x in (d.dlpack_device_type(), d.index, _POOLED)]
         self.module["vm_initialization"](*config)
-        self.main: Callable[..., Any] = self.module["main"]
+        main: Callable[..., Any] = self.module["main"]
+        self.main = entered(self.module, main) if calls_python else main
 
 
 def collector(

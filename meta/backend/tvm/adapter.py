@@ -121,6 +121,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "VarBinding": "tvm.relax:VarBinding",
         "MatchCast": "tvm.relax:MatchCast",
         "ExternFunc": "tvm.relax:ExternFunc",
+        "StringImm": "tvm.ir:StringImm",
         "ShapeExpr": "tvm.relax:ShapeExpr",
         "TensorType": "tvm.relax:TensorType",
         "ShapeType": "tvm.relax:ShapeType",

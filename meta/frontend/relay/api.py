@@ -14,6 +14,7 @@ from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
 from meta.ir.module import Module
+from meta.ir.verifier import verify_once
 from meta.passes.composites import composites
 from meta.passes.manager import Pass
 from meta.passes.place import place
@@ -85,7 +86,9 @@ def imported(
     values = None if params is None else read_params(params)
     program = convert(read(source), values, shapes, _name(source))
     module = composites(program.module)
-    return Imported(module if parse_device(device) is CPU else place(device)(module), program.inputs)
+    module = module if parse_device(device) is CPU else place(device)(module)
+    verify_once(module)
+    return Imported(module, program.inputs)
 
 
 def _name(source: Source) -> str:

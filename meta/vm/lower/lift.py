@@ -12,6 +12,9 @@ from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
 
+BRANCH = "branch"
+"""Key of `FunctionExpr.attrs`: the function is a branch of a conditional, which alone calls it."""
+
 
 def constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:
     """`main` with a further parameter for each of its constants, and those constants in order."""
@@ -67,8 +70,15 @@ class _Lifter:
                 self.lift(b.var, b.value)
                 continue
             value = self.call(b.value) if isinstance(b.value, Call) else b.value
-            blocks = (self.outlined(self.block(inner)) for inner in nested_blocks(value))
-            bindings.append(Binding(b.var, with_blocks(value, tuple(blocks))))
+            bindings.append(Binding(b.var, with_blocks(value, tuple(map(self.block, nested_blocks(value))))))
+        return Block(tuple(bindings), block.result)
+
+    def outline(self, block: Block) -> Block:
+        """A block whose conditionals have branches that call functions."""
+        bindings = [
+            Binding(b.var, with_blocks(b.value, tuple(self.outlined(self.outline(i)) for i in nested_blocks(b.value))))
+            for b in block.bindings
+        ]
         return Block(tuple(bindings), block.result)
 
     def outlined(self, block: Block) -> Block:
@@ -78,7 +88,7 @@ class _Lifter:
         captured = free_vars(block)
         inner = {v: replace(v) for v in captured}
         name = self.fresh("branch")
-        function = FunctionExpr(tuple(inner.values()), _renamed(block, inner), name=name)
+        function = FunctionExpr(tuple(inner.values()), _renamed(block, inner), {BRANCH: True}, name)
         self.functions[name] = function
         result = Var("", block.type)
         call = Call(GlobalVar(name, function.type), captured, block.type)
@@ -108,6 +118,14 @@ class _Lifter:
             lifted = self.closures.get(v)
             out.update(dict.fromkeys(lifted.captured if lifted else (v,)))
         return tuple(out)
+
+
+def outline_branches(module: Module) -> Module:
+    """The module with a function for each branch of a conditional that calls anything; closures have been lifted."""
+    lifter = _Lifter(module)
+    for name, function in module.functions.items():
+        lifter.functions[name] = replace(function, body=lifter.outline(function.body))
+    return Module(lifter.functions)
 
 
 def lift_closures(module: Module) -> Module:

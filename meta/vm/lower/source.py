@@ -9,8 +9,11 @@ from meta.device import Device
 from meta.ir.expr import MUTATES, Constant, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, leaf_types
+from meta.vm.lower.calls import Calls, special_calls
+from meta.vm.lower.calls import register as register_calls
 from meta.vm.lower.choose import Choices, choose_all
-from meta.vm.lower.lift import constants_to_params, lift_closures
+from meta.vm.lower.lift import constants_to_params, lift_closures, outline_branches
+from meta.vm.lower.loops import tail_loops
 from meta.vm.lower.open_calls import open_calls, register
 from meta.vm.lower.python_errors import kept
 
@@ -19,13 +22,14 @@ from meta.vm.lower.python_errors import kept
 class Source:
     """A program ready to be lowered: no closures, constants of "main" as its last parameters.
 
-    mutates: flat index of a result -> parameter."""
+    mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`."""
 
     module: Module
     constants: tuple[Constant, ...]
     choices: Choices
     mutates: dict[int, int]
     device: Device
+    calls: Calls
 
     @property
     def main(self) -> FunctionExpr:
@@ -34,7 +38,12 @@ class Source:
     @property
     def static(self) -> bool:
         types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
-        return all(t.is_static for t in types) and not any(any(open_calls(f)) for f in self.module.functions.values())
+        return all(t.is_static for t in types) and not self.calls_python
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether the program calls functions in Python, other than library kernels."""
+        return bool(self.calls) or any(any(open_calls(f)) for f in self.module.functions.values())
 
     @property
     def checked(self) -> bool:
@@ -45,9 +54,9 @@ class Source:
 def prepare(module: Module, device: Device) -> Source:
     """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError."""
     main, constants = constants_to_params(module.main)
-    lifted = lift_closures(module.with_function("main", main))
+    lifted = outline_branches(tail_loops(lift_closures(module.with_function("main", main))))
     choices = choose_all(lifted, device)
-    return Source(lifted, constants, choices, _flat_mutates(module.main), device)
+    return Source(lifted, constants, choices, _flat_mutates(module.main), device, special_calls(lifted))
 
 
 def _flat_mutates(main: FunctionExpr) -> dict[int, int]:
@@ -69,6 +78,8 @@ def output_types(source: Source) -> tuple[Type, ...]:
 def register_kernels(source: Source) -> None:
     """Make the library kernels of the program known to TVM under the names that the program calls."""
     register(source.module)
+    if source.calls:
+        register_calls()
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             chosen, info = choice.implementation, choice.info

@@ -17,7 +17,9 @@ from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.tree import leaves_of
+from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
 from meta.vm.lower.choose import Choice, Choices, packed_name
+from meta.vm.lower.loops import LOOP
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.types import RelaxTypes, unsized
 
@@ -25,6 +27,11 @@ _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
 _GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
 """On GPUs, reductions fuse with the elementwise operators before them, which have more elements than those after."""
+
+
+def _token_type() -> Any:
+    """The type of tokens."""
+    return tvm.TensorType((), "bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +42,12 @@ class Lowered:
     ops: Mapping[str, str]
 
 
-def lower(module: Module, choices: Choices) -> Lowered:
+def lower(module: Module, choices: Choices, calls: Calls) -> Lowered:
     """Lower a module without closures, whose "main" has no constants and then returns a flat tuple of tensors.
 
+    calls: the functions that loops repeat, and those that take a token.
     Raises NotSupportedError for what Relax cannot hold."""
-    return _Lowering(module, choices).run()
+    return _Lowering(module, choices, calls).run()
 
 
 @dataclass(slots=True)
@@ -53,8 +61,9 @@ class _Scope:
 
 
 class _Lowering:
-    def __init__(self, module: Module, choices: Choices) -> None:
+    def __init__(self, module: Module, choices: Choices, calls: Calls) -> None:
         self.module = module
+        self.calls = calls
         self.choices = choices
         self.builder = tvm.BlockBuilder()
         self.globals: dict[str, Any] = {}
@@ -75,12 +84,16 @@ class _Lowering:
         """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
         types = RelaxTypes(open_sizes(function))
         params = [tvm.RelaxVar(p.name or "p", types.type(p.type)) for p in function.params]
+        params += self.token_params(name)
         empty = tvm.RelaxFunction.create_empty(params, types.result_type(function.body.type))
         # The builder takes functions that look alike for one; the name tells declarations apart.
         target = self.builder.add_func(empty.with_attr("global_symbol", name), name)
         self.globals[name] = target
         self.pending.append((target, function))
         return target
+
+    def token_params(self, name: str) -> list[Any]:
+        return [tvm.RelaxVar("token", _token_type())] if name in self.calls.checked else []
 
     def function(self, name: str, function: FunctionExpr) -> Any:
         scope = _Scope(name, RelaxTypes(open_sizes(function)))
@@ -90,9 +103,11 @@ class _Lowering:
         if name == "main":
             result, kind = self.flat(scope, result, kind)
         body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
-        params = [scope.values[p] for p in function.params]
+        params = [*(scope.values[p] for p in function.params), *self.token_params(name)]
         relax = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
-        return relax.with_attr("global_symbol", name) if name == "main" else relax
+        # Passes remove functions without a symbol when the program does not call them, and their unused parameters.
+        visible = name == "main" or name in self.calls.steps or name in self.calls.checked
+        return relax.with_attr("global_symbol", name) if visible else relax
 
     def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
         """A value as a flat tuple of tensors, and its type."""
@@ -119,7 +134,10 @@ class _Lowering:
         return self.atom(scope, block.result)
 
     def bind(self, scope: _Scope, name: str, kind: Type, value: Any) -> Any:
-        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", scope.types.type(kind))
+        return self.bind_as(scope, name, scope.types.type(kind), value)
+
+    def bind_as(self, scope: _Scope, name: str, kind: Any, value: Any) -> Any:
+        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.VarBinding(var, value))
         return var
 
@@ -157,7 +175,7 @@ class _Lowering:
 
     def call(self, scope: _Scope, call: Call) -> Any:
         if isinstance(call.op, (Var, GlobalVar)):
-            return tvm.RelaxCall(self.atom(scope, call.op), [self.atom(scope, a) for a in call.args])
+            return self.function_call(scope, call, call.op)
         if call.op.view:
             return self.view(scope, call)
         if is_open(call):
@@ -175,6 +193,17 @@ class _Lowering:
         if isinstance(call.type, TupleType) and len(outs) == 1:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
         return result
+
+    def function_call(self, scope: _Scope, call: Call, function: Var | GlobalVar) -> Any:
+        args = [self.atom(scope, a) for a in call.args]
+        name = tvm.StringImm(function.name)
+        if LOOP in call.attrs:
+            kind = scope.types.result_type(call.type)
+            return tvm.call_pure_packed(tvm.ExternFunc(LOOP_FUNCTION), name, *args, ty_args=[kind])
+        if function.name in self.calls.checked:
+            token = tvm.call_pure_packed(tvm.ExternFunc(CHECK_FUNCTION), name, ty_args=[_token_type()])
+            args.append(self.bind_as(scope, "token", _token_type(), token))
+        return tvm.RelaxCall(self.atom(scope, function), args)
 
     def open(self, scope: _Scope, call: Call) -> Any:
         """An open call: a match_cast binds the variables of its sizes to those of the result."""

@@ -15,7 +15,7 @@ from meta.vm.relax.pipeline import Planned, finish, plan
 def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None) -> tuple[Lowered, Planned]:
     """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already."""
     progress.stage("lower operators")
-    lowered = lowered or lower(source.module, source.choices)
+    lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
     return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
 

@@ -53,7 +53,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     graphs: the program takes its memory where possible, so that calls can be recorded."""
     with _lock:
         register_kernels(source)
-        lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices)
+        lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices, source.calls)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key) or _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
