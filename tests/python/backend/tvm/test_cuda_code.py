@@ -165,6 +165,19 @@ def test_vectors_of_floats(op: str, dtype: str, vector: str, target: Any) -> Non
     assert re.findall(rf"\*\((\w+)\*\)\({op}_ptr", code) == ([vector] if vector else [])
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_constants_of_bfloat16(value: str, target: Any) -> None:
+    x = tvm.te.placeholder((64,), "bfloat16", "x")
+    constant = tvm.tirx.FloatImm("bfloat16", float(value))
+    compute = tvm.te.compute(
+        x.shape, lambda *i: tvm.tirx.Select(x(*i) > tvm.tirx.FloatImm("bfloat16", 0), x(*i), constant), "y"
+    )
+    func = tvm.create_prim_func([x, compute]).without_attr("global_symbol")
+    module = library.compile_functions({"kernel": patterns.schedule(func, "elemwise", target)}, target)
+    bits = {"nan": 0x7FC0, "inf": 0x7F80, "-inf": 0xFF80}[value]
+    assert f"__ushort_as_bfloat16((ushort){bits})" in "".join(m.inspect_source() for m in module.imports)
+
+
 def test_arithmetic_in_halves_has_no_vectors(target: Any) -> None:
     x = tvm.te.placeholder((64, 8192), "float16", "x")
     func = tvm.create_prim_func([x, tvm.te.compute(x.shape, lambda *i: x(*i) * x(*i), "y")])

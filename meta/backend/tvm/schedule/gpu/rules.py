@@ -40,7 +40,7 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
     """The function with its loops bound to blocks and threads."""
     func = launch_loops(func)
     if str(func.body.block.name_hint) != "root":
-        return func  # a single hand-written block
+        return _exact_constants(func)  # a single hand-written block
     general_rules = (schedule_outer_reductions, schedule_windows, schedule_rows, schedule_elementwise)
     rules = (schedule_pairs, *_RULES.get(pattern, ()), *general_rules)
     with target:
@@ -60,14 +60,18 @@ def _is_empty(func: Any) -> bool:
 
 
 def _exact_constants(func: Any) -> Any:
-    """`func` with float64 constants as bit patterns where their text is inexact: TVM prints 15 decimals."""
+    """`func` with constants as bit patterns where TVM's text of them is wrong: float64 has 15 decimals, and NaN and
+    infinities of bfloat16 do not compile."""
 
     def to_bits(number: Any) -> Any:
-        value = float(number.value)
-        if str(number.ty.dtype) != "float64" or not math.isfinite(value) or float(f"{value:.15f}") == value:
-            return number
-        (bits,) = struct.unpack("<q", struct.pack("<d", value))
-        return tvm.tirx.call_pure_extern("float64", "__longlong_as_double", tvm.IntImm("int64", bits))
+        dtype, value = str(number.ty.dtype), float(number.value)
+        if dtype == "float64" and math.isfinite(value) and float(f"{value:.15f}") != value:
+            (bits,) = struct.unpack("<q", struct.pack("<d", value))
+            return tvm.tirx.call_pure_extern(dtype, "__longlong_as_double", tvm.IntImm("int64", bits))
+        if dtype == "bfloat16" and not math.isfinite(value):
+            (bits,) = struct.unpack("<I", struct.pack("<f", value))
+            return tvm.tirx.call_pure_extern(dtype, "__ushort_as_bfloat16", tvm.IntImm("uint16", bits >> 16))
+        return number
 
     return tvm.structural_map(func, (tvm.FloatImm, to_bits))
 
