@@ -9,7 +9,7 @@ import meta
 from meta.dim import Dim, product
 from meta.ir.type import TensorType
 from meta.op import rules
-from meta.op.grad.support import at_least_one
+from meta.op.grad.support import at_least_one, widen
 
 
 def keep_axes(value: Any, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
@@ -26,7 +26,9 @@ def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: An
 
 def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
     """dy repeated over the reduced axes, divided by the number of reduced elements."""
-    return meta.broadcast_to(keep_axes(dy, x, axis, keepdims) / at_least_one(_count(x, axis), dy), x.shape)
+    kept = keep_axes(dy, x, axis, keepdims)
+    share = widen(kept) / at_least_one(_count(x, axis), kept)
+    return meta.broadcast_to(share if share.dtype == dy.dtype else meta.cast(share, dy.dtype), x.shape)
 
 
 def _count(x: TensorType, axis: tuple[int, ...] | None) -> Dim:
@@ -67,7 +69,7 @@ def _per_freedom(numerator: float, x: Any, axis: tuple[int, ...] | None, correct
     divisor = count - correction
     if isinstance(count, int):
         return numerator / divisor if divisor > 0 else math.nan
-    return meta.where(meta.greater(divisor, 0), numerator / divisor, math.nan)
+    return meta.cast(meta.where(meta.greater(divisor, 0), numerator / divisor, math.nan), x.dtype)
 
 
 def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz: Any) -> Any:

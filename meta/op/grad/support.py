@@ -31,14 +31,15 @@ def share_of(count: Dim, like: TensorType) -> Any:
     """1 / count, 1 if count is 0: a number, or for a symbolic size a 0-d tensor that tensors of the dtype of `like` are
     multiplied by. `like` may be a tensor or its type."""
     if isinstance(count, SymDim):
-        return meta.reciprocal(at_least_one(count, like))
+        return meta.cast(meta.reciprocal(at_least_one(count, like)), like.dtype)
     return 1.0 / (count or 1)
 
 
 def at_least_one(count: Dim, like: TensorType) -> Any:
-    """max(count, 1): a number, or for a symbolic size a 0-d tensor of the dtype of `like`, a tensor or its type."""
+    """max(count, 1): a number, or for a symbolic size a 0-d tensor of the dtype in which elements of `like`, a tensor
+    or its type, are added up: float16 ends at 65504."""
     if isinstance(count, SymDim):
-        return meta.maximum(meta.full((), count, like.dtype, like.device), 1)
+        return meta.maximum(meta.full((), count, accumulation_dtype(like.dtype), like.device), 1)
     return count or 1
 
 

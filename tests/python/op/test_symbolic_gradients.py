@@ -98,3 +98,25 @@ def test_a_size_outside_of_a_trace_is_refused() -> None:
         meta.ones((2,)) * sym("n")
     with pytest.raises(TypeInferenceError, match=r"start=0.5, stop=n, step=1; expected ints"):
         meta.trace(lambda x: meta.arange(0.5, x.shape[0])).record(tensor_type((sym("n"),), "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_means_of_halves_over_more_elements_than_float16_counts(dtype: str, symbolic: bool) -> None:
+    """1 / n is computed in float32: n is infinite in float16, and 1 / n coarse in both."""
+    n = 70000
+    x, dy = meta.full((n,), 0.5, dtype=dtype), meta.full((), 1024.0, dtype=dtype)
+    x[: n // 2] = -0.5
+    functions = {
+        "mean": meta.mean,
+        "var": meta.var,
+        "mse": lambda x: meta.mse_loss(x, meta.zeros_like(x)),
+    }
+    expected = {"mean": 1024.0 / n, "var": 1024.0 / (n - 1), "mse": 1024.0 / n}
+    for name, f in functions.items():
+        kind = tensor_type((sym("n") if symbolic else n,), dtype)
+        module = auto_diff()(meta.trace(lambda x, f=f: f(x)).record(kind).module)
+        _, dx = run(module, x, dy)
+        assert dx.dtype == dtype
+        tolerance = 2e-3 if dtype == "float16" else 1.6e-2
+        assert abs(dx[n - 1].item() / expected[name] - 1) < tolerance, name
