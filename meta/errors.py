@@ -125,11 +125,6 @@ class NotSupportedError(MetaError, NotImplementedError):
     """A valid request that this version does not support."""
 
 
-def from_text(kind: type[E], text: str) -> E:
-    """An error whose message is `text`, that of another one which only left its text."""
-    return kind("", text, location="")
-
-
 _operator_modules: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ The arithmetic is written with `+ * // %` and comparisons alone, so it serves Py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 
@@ -46,8 +47,9 @@ class Windows:
     def candidates(self) -> int:
         """The number of windows that may cover a position."""
         if self.adaptive:
-            ends = (((h + 1) * self.count - 1) // self.size for h in range(self.size))
-            return max(end - h * self.count // self.size + 1 for h, end in enumerate(ends))
+            # The windows from h * count // size to ((h + 1) * count - 1) // size: most where h * count mod size, a
+            # multiple of the greatest common divisor, is largest.
+            return (self.size - gcd(self.size, self.count) + self.count - 1) // self.size + 1
         return self.kernel if self.dilation > 1 else -(-self.kernel // self.stride)
 
     def covering(self, h: Any, j: Any) -> tuple[Any, list[Any]]:
@@ -90,5 +92,7 @@ def adaptive_windows(size: int, count: int) -> Windows:
     """The windows of adaptive pooling from `size` elements to `count`; regular ones where they divide."""
     if size % count == 0:
         return Windows(size, count, size // count, size // count)
-    longest = max(-(-(i + 1) * size // count) - i * size // count for i in range(count))
+    # From i * size // count to the quotient of (i + 1) * size rounded up: longest where i * size mod count is largest,
+    # a multiple of the greatest common divisor.
+    longest = _ceil_div(count - gcd(size, count) + size, count)
     return Windows(size, count, longest, adaptive=True)

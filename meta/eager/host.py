@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import dlpack, numpy_arrays
+from meta.backend.memory.allocation import reporting
 from meta.device import Device
 from meta.dim import Count
 from meta.eager.graph import Node
@@ -74,7 +75,8 @@ class HostValues:
                 "numpy", "the array is part of a gradient graph", "arrays without one", "use x.detach().numpy()"
             )
         host: Any = self._host("numpy")
-        return host.copy() if copy else host
+        with reporting("a copy", host.nbytes):
+            return host.copy() if copy else host
 
     def _host(self, what: str) -> np.ndarray[Any, Any]:
         """The values for `what`, read-only; raises TraceError where they may differ from call to call of a traced
@@ -118,7 +120,8 @@ class HostValues:
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self._host("tolist").tolist()
+        with reporting("tolist"):
+            return self._host("tolist").tolist()
 
     def __bool__(self) -> bool:
         return bool(self.item())

@@ -16,7 +16,6 @@ from meta.device import CPU
 from meta.dtype import is_float, to_numpy
 from meta.errors import IRError
 from meta.ir.type import TensorType
-from meta.limits import array_bytes
 
 INLINE_LIMIT = 8
 """Most elements of a constant that is written in place."""
@@ -91,8 +90,6 @@ def decode_data(text: str, kind: TensorType) -> Any:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise IRError("parse", f"the data is not base64: {error}") from None
-    if kind.is_static and array_bytes(kind.shape, 1) is None:
-        raise IRError("parse", f"no array has the shape of a {kind!r}", "sizes whose product is below 2**63")
     if kind.nbytes != len(data):
         raise IRError("parse", f"the data has {len(data)} bytes", f"{kind.nbytes}, the size of a {kind!r}")
     array: Any = np.frombuffer(bytearray(data), dtype=to_numpy(kind.dtype))

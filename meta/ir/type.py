@@ -11,7 +11,7 @@ from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
 from meta.dtype import itemsize
 from meta.errors import IRError, TypeInferenceError
-from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE
+from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE, array_bytes
 from meta.locks import new_lock
 from meta.tree import leaves_of
 
@@ -69,7 +69,7 @@ _lock = new_lock("types")
 def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) -> TensorType:
     """The one TensorType of `shape` (a tuple of ints or symbolic sizes), `dtype` and device `on`.
 
-    Raises TypeInferenceError for more than 64 dimensions."""
+    Raises TypeInferenceError for more than 64 dimensions, for negative sizes, and for 2**63 bytes and more."""
     where = on if isinstance(on, Device) else device(on)
     key = (shape, dtype, where)
     interned = _interned.get(key)
@@ -77,11 +77,27 @@ def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) ->
         return interned
     if len(shape) > MAX_DIMENSIONS:
         raise TypeInferenceError("", f"a tensor of {len(shape)} dimensions", f"at most {MAX_DIMENSIONS}")
+    _check_sizes(shape, dtype)
     with _lock:
         interned = _interned.get(key)
         if interned is None:
             interned = _interned[key] = TensorType(shape, dtype, where)
         return interned
+
+
+def _check_sizes(shape: Shape, dtype: str) -> None:
+    """Raise TypeInferenceError for a negative size, and for a tensor whose sizes, those of 0 apart, no machine counts.
+    Symbolic sizes pass."""
+    known = [d for d in shape if isinstance(d, int)]
+    if any(d < 0 for d in known):
+        raise TypeInferenceError("", f"shape {_show(shape)} has a negative size", "sizes of 0 and up")
+    if array_bytes([d for d in known if d], itemsize(dtype)) is None:
+        raise TypeInferenceError("", f"shape {_show(shape)} of {dtype} is too large", "less than 2**63 bytes")
+
+
+def _show(shape: Shape) -> str:
+    shown = [str(d) if not isinstance(d, int) or d.bit_length() <= 128 else f"{d.bit_length()} bits" for d in shape]
+    return f"({', '.join(shown)}{',' if len(shown) == 1 else ''})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeVar, overload
 
+from meta.backend.memory import allocation
 from meta.device import Device
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
 from meta.ir.type import TensorType, Type, flat_types
@@ -99,7 +100,10 @@ class Implementation:
         return reason or self._ask(self.confirm, call)
 
     def checked_kernel(self, call: CallInfo) -> Kernel:
-        """The kernel of a call, which refuses positions out of range where eager calls do (see meta.op.positions)."""
+        """The kernel of a call, which refuses positions out of range where eager calls do (see meta.op.positions).
+
+        Raises DeviceError for results that are larger than the memory of this machine."""
+        allocation.require_memory(call.outputs())
         return checked(self.dialect.kernel(self, call), self, call)
 
     def _ask(self, checker: Checker | None, call: CallInfo) -> str | None:

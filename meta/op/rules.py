@@ -124,12 +124,6 @@ def require_ordered(low: object, high: object, strictly: bool = False) -> None:
                 "low < high" if strictly else "low <= high")  # fmt: skip
 
 
-def require_sizes(shape: Shape) -> None:
-    """No negative size; symbolic sizes pass."""
-    require(not any(isinstance(d, int) and d < 0 for d in shape), f"shape {show(shape)} has a negative size",
-            "sizes of 0 and up")  # fmt: skip
-
-
 def require_elements(shape: Shape, axes: Sequence[int] | None) -> None:
     """At least one element along `axes` (None: all)."""
     for axis in axis_indices(axes, len(shape)):

@@ -101,7 +101,13 @@ def _arg_text(arg: Arg) -> str:
 
 
 def _short_repr(value: Any, limit: int = 60) -> str:
-    text = repr(value).replace("\n", " ")
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no int of more than 4300 digits
+        return "with an int of thousands of digits"
+    text = text.replace("\n", " ")
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

@@ -98,19 +98,30 @@ def _tensors(value: Any) -> Any:
 def _int(value: Any) -> Any:
     if isinstance(value, (bool, float)):
         raise Reject
-    if isinstance(value, (int, SymDim)):
-        return value if isinstance(value, SymDim) or type(value) is int else int(value)
+    if isinstance(value, SymDim):
+        return value
+    if isinstance(value, int):
+        return _held_int(value if type(value) is int else int(value))
     if hasattr(value, "__index__") and not isinstance(value, TensorLike):
         with suppress(TypeError):  # arrays of several numbers also have __index__
-            return int(value.__index__())
+            return _held_int(int(value.__index__()))
     raise Reject
+
+
+def _held_int(value: int) -> int:
+    if -(1 << 63) <= value < 1 << 63:
+        return value
+    raise Reject("use one of at most 64 bits")
 
 
 def _float(value: Any) -> float:
     if isinstance(value, (bool, TensorLike)):
         raise Reject
     if isinstance(value, (int, float)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Reject("use one up to 1.8e308") from None
     if _is_numpy_scalar(value):
         return float(value)
     raise Reject
@@ -137,6 +148,8 @@ def _number(value: Any) -> Any:
 def _number_or_size(value: Any) -> Any:
     if isinstance(value, TensorLike):
         raise Reject
+    if isinstance(value, int) and value.bit_length() >= 1024:
+        raise Reject("use one up to 1.8e308")
     return _scalar(value)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.backend.memory.allocation import copy_to, view
+from meta.backend.memory.allocation import copy_to, reporting, view
 from meta.backend.tvm.runtime import ffi
 from meta.device import CPU, Device
 from meta.errors import ArgumentError
@@ -22,7 +22,8 @@ def from_numpy(array: Any, copy: bool = False) -> Any:
     tvm_ffi = ffi()
     dtype = dtypes.canonical(array.dtype)
     if copy or not _is_sharable(array):
-        array = np.array(array, dtypes.to_numpy(dtype), order="C", copy=True)
+        with reporting("a copy", array.size * dtypes.itemsize(dtype)):
+            array = np.array(array, dtypes.to_numpy(dtype), order="C", copy=True)
     if dtype != "bfloat16":
         return reset_strides(tvm_ffi.from_dlpack(array), array.shape, dtype)
     return view(tvm_ffi.from_dlpack(array.view(np.uint16)), tuple(array.shape), "bfloat16")

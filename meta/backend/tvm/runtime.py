@@ -15,9 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from meta import errors
-from meta.errors import MetaError
-
 _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}.get(sys.platform, "libtvm_runtime.so")
 
 
@@ -26,22 +23,8 @@ def ffi() -> Any:
     """The module `tvm_ffi`, imported without torch.
 
     `tvm_ffi` imports an installed torch because of a conflict on Windows, and for a fast path that torch includes since
-    2.10. meta loads torch at its first use instead. An error of meta that leaves a function called by TVM, such as a
-    kernel of a program, arrives as an error of its class.
+    2.10. meta loads torch at its first use instead.
     """
-    module = _import_ffi()
-    for kind in [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MetaError)]:
-        module.register_error(kind.__name__, _from_text(kind))
-        module.core.ERROR_TYPE_TO_NAME[kind] = kind.__name__
-    return module
-
-
-def _from_text(kind: type[MetaError]) -> type:
-    """A class, which `tvm_ffi` asks for, that makes errors of class `kind` from a text."""
-    return type(kind.__name__, (), {"__new__": lambda _, text: errors.from_text(kind, text)})
-
-
-def _import_ffi() -> Any:
     if sys.platform == "win32" or "torch" in sys.modules or "tvm_ffi" in sys.modules:
         return importlib.import_module("tvm_ffi")
     sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` raise ImportError, which is caught

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from meta.backend.memory.allocation import refuse
+
 
 class _Raised(threading.local):
     error: Exception | None = None
@@ -32,8 +34,10 @@ def kept(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reraise(error: Exception) -> NoReturn:
-    """Raise the exception of a Python function that arrived as `error`; `error` itself if it began elsewhere."""
+    """Raise the exception of a Python function that arrived as `error`; DeviceError where memory
+    ran out; `error` itself if it began elsewhere."""
     found, _raised.error = _raised.error, None
     if found is None or str(found) not in str(error):
+        refuse(error, "a compiled call (executor.memory says what it needs)")
         raise error
     raise found from found.__cause__

@@ -57,7 +57,7 @@ TEXTS: dict[str, tuple[Callable[[], str], str]] = {
     ),
     "sizes of an empty constant": (
         lambda: f'{HEAD} {{ %x }}\nconstants {{ $0: Tensor[(0, {2**62}, {2**62}), "float32"] = "" }}',
-        "no array has the shape",
+        "is too large",
     ),
     "axes of a result": (lambda: _body(f"%y = reshape(%x, shape=({_ones(70)}, 2))"), "a tensor of 71 dimensions"),
     "numbers in an attribute": (lambda: _body(f"%y = reshape(%x, shape=({_ones(100_001)}))"), "too many items"),

@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any
 
 from meta.backend.functions import take_inputs
+from meta.backend.memory.allocation import refuse
 from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
@@ -30,6 +31,9 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
             try:
                 results = function(*map(take_inputs, call.args, counts, repeat(inputs)))
             except MetaError:
+                raise
+            except MemoryError as error:
+                refuse(error, f"the reference implementation of {call.op.name}")
                 raise
             except Exception as error:
                 raise raised(KernelError, call.op.name, "its reference implementation", error) from error
