@@ -52,6 +52,7 @@ _COUNTER: Final = "blocks"
 _WORKSPACES: Final = "work"
 _TEMPORARY: Final = ".tmp-"
 _DEFAULT_MEBIBYTES: Final = 1024
+_DEFAULT_KERNELS: Final = 1024
 
 
 class CacheWarning(UserWarning):
@@ -94,6 +95,19 @@ def default_max_bytes() -> int:
         _warn(problem, f"{problem}; {_DEFAULT_MEBIBYTES} is used")
         return _DEFAULT_MEBIBYTES << 20
     return int(text) << 20
+
+
+def default_max_kernels() -> int:
+    """The bound on the number of kernels in memory. An invalid `META_KERNELS` is ignored, with a CacheWarning."""
+    text = os.environ.get("META_KERNELS", "").strip()
+    if not text:
+        return _DEFAULT_KERNELS
+    if not text.isdecimal() or len(text) > 12 or int(text) < 2:
+        value = text if len(text) <= 20 else text[:17] + "..."
+        problem = f"META_KERNELS={value!r} is not a number of kernels from 2 to 999999999999"
+        _warn(problem, f"{problem}; {_DEFAULT_KERNELS} is used")
+        return _DEFAULT_KERNELS
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ changes of the operator's implementations empty. Traced symbols, active scopes a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from marshal import dumps
 from operator import is_
 from typing import Any, cast
 
+from meta.backend.eviction import on_eviction
 from meta.backend.memory import allocation
 from meta.backend.tvm import devices
 from meta.device import Device
@@ -34,6 +36,8 @@ from meta.tree import leaves_of
 Runner = Callable[..., Any]
 CACHE_LIMIT = 4096
 """Entries per operator; a program that meets more distinct shapes starts over, instead of growing for ever."""
+TOTAL_LIMIT = 32768
+"""Entries of all operators together, of about 0.5 KB each; beyond it all operators start over."""
 
 
 class OpState:
@@ -56,8 +60,12 @@ class OpState:
         """Drop the runners; those that are being built are not remembered."""
         with _lock:
             self.revision += 1
-            for cache in (self.fast, self.scoped, self.normal):
-                cache.clear()
+            self.clear()
+
+    def clear(self) -> None:
+        """Drop the runners; those that are being built are remembered."""
+        for cache in (self.fast, self.scoped, self.normal):
+            cache.clear()
 
     def remember(self, cache: dict[Any, Runner], key: Any, run: Runner, revision: int) -> None:
         """Put a runner into one of the dictionaries, unless the implementations have changed since `revision`."""
@@ -68,11 +76,15 @@ class OpState:
                 return
             if len(cache) >= CACHE_LIMIT:
                 cache.clear()
+            if next(_remembered) % TOTAL_LIMIT == 0:
+                for op_state in _states.values():
+                    op_state.clear()
             cache[key] = run
 
 
 _states: dict[str, OpState] = {}
 _lock = new_lock("runners")
+_remembered = count(1)
 
 
 def _forget_runners(op: str | None) -> None:
@@ -81,6 +93,7 @@ def _forget_runners(op: str | None) -> None:
 
 
 on_change(_forget_runners)
+on_eviction(lambda: _forget_runners(None))
 
 
 def state(op: Op) -> OpState:

@@ -203,7 +203,9 @@ class Executor(Generic[P, R]):
         if loaded.destinations is not None and not repays(source, loaded.destinations):
             loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
-        machine: Machine | GraphCall = Machine(loaded.module, self.device, calls_python=source.calls_python)
+        machine: Machine | GraphCall = Machine(
+            loaded.module, self.device, static=source.static, calls_python=source.calls_python
+        )
         if loaded.destinations is not None:
             machine = graph_call(machine, record, source, loaded.destinations)
         run = self._runner(record, source, machine, constants)

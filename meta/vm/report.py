@@ -120,9 +120,9 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
     _, planned = plan_source(program.source, fuse=fuse)
     device = program.source.device
-    machine = Machine(
-        build_module(program.source, planned, mode="bytecode"), device, calls_python=program.source.calls_python
-    )
+    source = program.source
+    executable = build_module(source, planned, mode="bytecode")
+    machine = Machine(executable, device, static=source.static, calls_python=source.calls_python)
     arrays = [*inputs, *(x for _, x in program.record.state)]
     arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
     arrays = [_copied(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]

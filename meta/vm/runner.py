@@ -20,7 +20,7 @@ Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""
 
 
-_POOLED = 2  # the allocator that keeps freed memory for the next call
+_PLAIN, _POOLED = 1, 2  # allocators; the pooled one keeps freed memory for the next call of the same sizes
 
 
 class HasMain(Protocol):
@@ -33,12 +33,14 @@ class HasMain(Protocol):
 class Machine(threading.local):
     """The virtual machine of an executable: one for each thread, because a machine has one stack.
 
+    static: all its sizes are known. The pool of the CPU would grow with every other size.
     calls_python: whether the program calls functions in Python (see `calls`)."""
 
-    def __init__(self, executable: Any, device: Device, *, calls_python: bool = False) -> None:
+    def __init__(self, executable: Any, device: Device, *, static: bool, calls_python: bool = False) -> None:
         self.module = executable["vm_load_executable"]()
         devices = dict.fromkeys([tvm_device(device), tvm_device(CPU)])  # it computes sizes on the CPU
-        config = [x for d in devices for x in (d.dlpack_device_type(), d.index, _POOLED)]
+        allocator = _POOLED if static or device is not CPU else _PLAIN
+        config = [x for d in devices for x in (d.dlpack_device_type(), d.index, allocator)]
         self.module["vm_initialization"](*config)
         main: Callable[..., Any] = self.module["main"]
         self.main = entered(self.module, main) if calls_python else main

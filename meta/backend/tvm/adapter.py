@@ -103,7 +103,6 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "tensor": "tvm.runtime:tensor",
         "empty": "tvm.runtime:empty",
         "Module": "tvm.runtime:Module",
-        "load_module": "tvm.runtime:load_module",
         "load_library": "tvm_ffi:load_module",
         "TVMError": "tvm:error.InternalError",
         # Relax
@@ -152,6 +151,8 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "set_device": "__tvm_set_device",
         "config_threadpool": "runtime.config_threadpool",
         "num_threads": "runtime.NumThreads",
+        # frees what the pools of machines keep for further calls
+        "clear_pools": "vm.builtin.memory_manager.clear",
         "register_op": "ir.RegisterOp",
         # of scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span
         "buffer_type": "tirx.BufferType",

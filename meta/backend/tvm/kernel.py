@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
@@ -16,7 +17,7 @@ from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.schedule import patterns
-from meta.cache import default_cache
+from meta.cache import default_cache, default_max_kernels
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.locks import new_lock
 
@@ -156,8 +157,7 @@ def build(spec: KernelSpec) -> Kernel:
 
 def compiled(spec: KernelSpec) -> Compiled:
     """The compiled kernel with its parameters."""
-    kernel = _kernels.get(spec_key(spec))
-    return kernel if kernel is not None else _compiled_many((spec,))[0]
+    return _compiled_many((spec,))[0]
 
 
 def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
@@ -169,12 +169,21 @@ def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
 
 def _compiled_many(specs: Sequence[KernelSpec]) -> list[Compiled]:
     keys = [spec_key(spec) for spec in specs]
-    missing = {key: spec for key, spec in zip(keys, specs, strict=True) if key not in _kernels}
-    if missing:
+    found = {key: _in_memory(key) for key in keys}
+    if None in found.values():
+        missing = {key: spec for key, spec in zip(keys, specs, strict=True) if found[key] is None}
         with _building:
             for kind in sorted({spec.target for spec in missing.values()}):
-                _load_or_build({k: s for k, s in missing.items() if s.target == kind and k not in _kernels}, kind)
-    return [_kernels[key] for key in keys]
+                found |= _load_or_build({k: s for k, s in missing.items() if s.target == kind}, kind)
+    return [kernel for key in keys if (kernel := found[key]) is not None]
+
+
+def _in_memory(key: Any) -> Compiled | None:
+    """The kernel in memory, which counts as used then."""
+    kernel = _kernels.get(key)
+    if kernel is None and (kernel := _older.get(key)) is not None:
+        _kernels[key] = kernel
+    return kernel
 
 
 def spec_key(spec: KernelSpec) -> Any:
@@ -199,36 +208,68 @@ def digest(ir: Any) -> str:
 def forget(compute: Callable[..., Any]) -> None:
     """Drop the kernels of a compute in memory."""
     with _building:
-        for key in [key for key in _kernels if key[0].compute is compute]:
-            del _kernels[key]
+        for kernels in (_kernels, _older):
+            for key in [key for key in kernels if key[0].compute is compute]:
+                del kernels[key]
 
 
 def clear_memory() -> None:
     """Drop the kernels in memory; the disk cache stays."""
     with _building:
         _kernels.clear()
+        _older.clear()
         _modules.clear()
 
 
 # One thread at a time may use TVM's compiler; the lock also makes concurrent requests for one kernel build it once.
 _building = new_lock("kernels")
 _kernels: dict[Any, Compiled] = {}
+"""The kernels that were asked for since the last eviction."""
+_older: dict[Any, Compiled] = {}
+"""Those before, of which the next eviction drops the ones that nothing has asked for."""
 _modules: dict[str, Any] = {}
 
 
-def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
-    """Put the kernels of a device kind into memory. The caller holds the lock."""
-    cache = default_cache()
+def _add(kernels: dict[Any, Compiled]) -> None:
+    """Put kernels into memory. The caller holds the lock.
+
+    Calls do not record that they use a kernel. When half of the bound is new since the last eviction, runners are
+    dropped, so that those in use ask for their kernels again, and so are the kernels that nothing asked for since."""
+    if len(_kernels) + len(kernels) > max(default_max_kernels() // 2, 1):
+        dropped = {key: kernel for key, kernel in _older.items() if key not in _kernels}
+        _older.clear()
+        _older.update(_kernels)
+        _kernels.clear()
+        _modules.clear()
+        report_eviction()
+        if any(spec.target == "cuda" for spec, *_ in dropped):
+            from meta.backend.cuda.driver import synchronize_all
+
+            synchronize_all()  # a kernel that is running must stay loaded
+    _kernels.update(kernels)
+
+
+def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Compiled]:
+    """The kernels of a device kind, which are put into memory. The caller holds the lock."""
+    kernels = {key: kernel for key in missing if (kernel := _in_memory(key)) is not None}
+    added = _loaded_or_built({key: spec for key, spec in missing.items() if key not in kernels}, kind)
+    _add(added)
+    return kernels | added
+
+
+def _loaded_or_built(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Compiled]:
+    """The kernels of a device kind from disk or newly built."""
+    cache, kernels = default_cache(), dict[Any, Compiled]()
     unscheduled = {key: _unscheduled(spec) for key, spec in missing.items() if not spec.key}
     symbols = {key: _symbol(spec, unscheduled.get(key)) for key, spec in missing.items()}
     if cache is not None:
         for key in list(missing):
             kernel = _load_kernel(cache, symbols[key])
             if kernel is not None:
-                _kernels[key] = kernel
+                kernels[key] = kernel
                 del missing[key]
     if not missing:
-        return
+        return kernels
     target = targets.target(kind)
     functions: dict[str, Any] = {}
     parameters: dict[str, tuple[Parameter, ...]] = {}
@@ -246,8 +287,7 @@ def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> None:
         for symbol in functions:
             entry = [name, *([p.expression, p.dtype] for p in parameters[symbol])]
             cache.put(symbol, json.dumps(entry).encode(), _ALIAS)
-    for key in missing:
-        _kernels[key] = Compiled(module[symbols[key]], parameters[symbols[key]])
+    return kernels | {key: Compiled(module[symbols[key]], parameters[symbols[key]]) for key in missing}
 
 
 _ALIAS = ".in"  # suffix of the entry with the library of a kernel and its parameters

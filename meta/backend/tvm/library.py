@@ -60,7 +60,7 @@ def load(cache: DiskCache, key: str) -> Any | None:
         with cache.workspace() as folder:
             file = folder / ("module" + _BITCODE)
             file.write_bytes(bitcode)
-            return tvm.load_module(str(file))
+            return tvm.load_library(str(file), keep_module_alive=False)
     except OSError as error:
         cache.report(error)
         return None
@@ -73,7 +73,7 @@ def _load_library(cache: DiskCache, key: str) -> Any | None:
             return None
         runtime.load()
         try:
-            return tvm.load_library(path)
+            return tvm.load_library(path, keep_module_alive=False)  # else it stays loaded for ever
         except (RuntimeError, OSError, ValueError):
             return None
 

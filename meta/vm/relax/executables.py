@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
@@ -58,8 +59,10 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         loaded = _loaded.get(key) or _from_disk(key) or _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
-        while len(_loaded) > MAX_LOADED:
-            _loaded.popitem(last=False)
+        if len(_loaded) > MAX_LOADED:
+            while len(_loaded) > MAX_LOADED:
+                _loaded.popitem(last=False)
+            tvm.clear_pools()  # they have the results of dropped programs, which fit other programs of equal sizes only
     return loaded
 
 

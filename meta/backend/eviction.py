@@ -1,0 +1,18 @@
+"""Kernels in memory are bounded: who else keeps kernels drops them when some are evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_listeners: list[Callable[[], None]] = []
+
+
+def on_eviction(listener: Callable[[], None]) -> None:
+    """Call `listener()` whenever kernels are evicted: it drops what it keeps, and asks again for what it needs."""
+    _listeners.append(listener)
+
+
+def report_eviction() -> None:
+    """Tell the listeners that kernels are evicted."""
+    for listener in _listeners:
+        listener()
