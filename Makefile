@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | bench | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -8,6 +8,7 @@ JOBS ?= 2
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+OPCHECK_ARGS ?=
 # Relay programs with expected outputs, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
 
@@ -21,7 +22,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test bench relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -48,6 +49,10 @@ demo: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TEST_ARGS)
+
+# Every check of meta.testing.opcheck on every operator and sample: about 20 minutes on one core.
+opcheck: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m scripts.opcheck $(OPCHECK_ARGS)
 
 bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m benchmarks $(BENCH_ARGS)

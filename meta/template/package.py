@@ -103,7 +103,7 @@ def _check_supported(op: Op) -> None:
     special = [fact for fact in facts if getattr(op, fact)]
     payload = next((i.payload for i in implementations(op) if i.dialect.name == "tvm"), None)
     if isinstance(payload, TEImplementation):
-        options = [f for f in fields(TEImplementation) if f.name not in ("compute", "source")]
+        options = [f for f in fields(TEImplementation) if f.compare and f.name not in ("compute", "source")]
         special += [f.name for f in options if getattr(payload, f.name) != f.default]
     if special:
         raise _unsupported(op, f"it has {', '.join(special)}")
