@@ -3116,8 +3116,8 @@ def sgd(
     dx: T,
     v: T,
     learning_rate: T | float,
-    momentum: float = 0.0,
-    weight_decay: float = 0.0,
+    momentum: T | float = 0.0,
+    weight_decay: T | float = 0.0,
     nesterov: bool = False,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
@@ -3127,18 +3127,18 @@ def sgd(
     dx: Its gradient, of the same type.
     v: The velocity, updated in place; of the shape of x, starting as zeros.
     learning_rate: Step size: a number or a 0-d tensor.
-    momentum: Decay factor of the velocity.
-    weight_decay: Decay of the parameter towards 0.
+    momentum: Decay factor of the velocity: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     nesterov: Use Nesterov momentum: step along the velocity of the next step.
     """
     try:
-        run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum or repr(momentum), momentum.__class__, weight_decay or repr(weight_decay), weight_decay.__class__, nesterov, nesterov.__class__]
-    except Exception:
+        run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum._type, weight_decay._type, nesterov, nesterov.__class__]
+    except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_sgd, x, dx, v, learning_rate, momentum, weight_decay, nesterov)
-    _y = run(x, dx, v, learning_rate)
-    if x._node is not None or dx._node is not None or v._node is not None or learning_rate._node is not None:
+    _y = run(x, dx, v, learning_rate, momentum, weight_decay)
+    if x._node is not None or dx._node is not None or v._node is not None or learning_rate._node is not None or momentum._node is not None or weight_decay._node is not None:
         return record("sgd", _y, (x, dx, v, learning_rate, momentum, weight_decay, nesterov))
     return _y
 

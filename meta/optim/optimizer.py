@@ -31,6 +31,8 @@ class Optimizer:
         first = self.named[0][1]
         rate = hyperparameter("learning_rate", learning_rate)
         self._learning_rate = array(rate, dtype="float32", device=first.device)
+        self._numbers: list[NDArray] = [self._learning_rate]
+        """Hyperparameters as 0-d arrays, the learning rate first, which are where the parameters are."""
         self.slots: dict[str, dict[str, NDArray]] = {}
         """Slot name ("velocity") -> parameter name -> array. Arrays of frozen parameters may be missing."""
         self._types = {name: x.type for name, x in self.named if x.requires_grad}
@@ -58,9 +60,9 @@ class Optimizer:
                 yield f"{name}.{slot}", x
 
     def state_dict(self) -> dict[str, NDArray]:
-        """The optimizer's arrays by name, without the parameters."""
-        parameters = {id(x) for x in self.parameters}
-        return {name: x for name, x in self.named_state() if id(x) not in parameters}
+        """The optimizer's arrays by name, without the parameters and the hyperparameters but the learning rate."""
+        excluded = {id(x) for x in [*self.parameters, *self._numbers[1:]]}
+        return {name: x for name, x in self.named_state() if id(x) not in excluded}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy values into the optimizer's arrays. Raises ArgumentError when names or types differ and leaves the
@@ -95,7 +97,8 @@ class Optimizer:
         """Create the missing state of a parameter, zeros of its type, or move it to where the parameter is now."""
         before = self._types.get(name, x.type)
         with suspended():
-            move_in_place(self._learning_rate, x.device)
+            for number in self._numbers:
+                move_in_place(number, x.device)
             for arrays in self.slots.values():
                 if name not in arrays:
                     arrays[name] = meta.zeros(x.shape, x.dtype, x.device)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import meta
-from meta import tracing
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, array
 from meta.model.model import Model
 from meta.optim.optimizer import Optimizer, TrainStep, hyperparameter
 
@@ -16,6 +15,7 @@ class SGD(Optimizer):
     """v <- momentum * v + dx + weight_decay * x;  x <- x - learning_rate * v, all in place (torch.optim.SGD's form).
 
     parameters: a Model, or arrays, or (name, array) pairs.
+    momentum and weight_decay are 0-d arrays, as the learning rate is: new values need no recompilation.
     """
 
     def __init__(
@@ -26,21 +26,42 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(parameters, learning_rate)
-        self.momentum = hyperparameter("momentum", momentum)
-        self.weight_decay = hyperparameter("weight_decay", weight_decay)
+        device = self._learning_rate.device
+        self._momentum = array(hyperparameter("momentum", momentum), dtype="float64", device=device)
+        self._weight_decay = array(hyperparameter("weight_decay", weight_decay), dtype="float64", device=device)
+        self._numbers += [self._momentum, self._weight_decay]
         self.slots["velocity"] = {
             name: meta.zeros(x.shape, x.dtype, x.device) for name, x in self.named if x.requires_grad
         }
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Momentum and weight decay are constants of traced programs; a new value invalidates these programs."""
-        if name in ("momentum", "weight_decay") and self.__dict__.get(name, value) != value:
-            tracing.invalidate()
-        object.__setattr__(self, name, value)
+    def named_state(self) -> Iterator[tuple[str, NDArray]]:
+        yield from super().named_state()
+        yield "momentum", self._momentum
+        yield "weight_decay", self._weight_decay
+
+    @property
+    def momentum(self) -> float:
+        return float(self._momentum.item())
+
+    @momentum.setter
+    def momentum(self, value: float) -> None:
+        _assign(self._momentum, "momentum", value)
+
+    @property
+    def weight_decay(self) -> float:
+        return float(self._weight_decay.item())
+
+    @weight_decay.setter
+    def weight_decay(self, value: float) -> None:
+        _assign(self._weight_decay, "weight_decay", value)
 
     def update(self, name: str, x: NDArray, dx: NDArray) -> None:
         velocity = self.slots["velocity"][name]
-        meta.sgd(x, dx, velocity, self._learning_rate, self.momentum, self.weight_decay)
+        meta.sgd(x, dx, velocity, self._learning_rate, self._momentum, self._weight_decay)
+
+
+def _assign(number: NDArray, name: str, value: float) -> None:
+    number.update(array(hyperparameter(name, value), dtype="float64", device=number.device))
 
 
 def with_sgd(learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0) -> Callable[..., TrainStep]:

@@ -1,4 +1,4 @@
-"""Schemas of optimiser steps, which update tensors in place. The learning rate and the step number may be tensors."""
+"""Schemas of optimiser steps, which update tensors in place. Numbers that change from step to step may be tensors."""
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Bool, Float, Scalar, Tensor
@@ -6,7 +6,6 @@ from meta.schema._types import Bool, Float, Scalar, Tensor
 _x = Arg("x", Tensor, doc="The parameter, updated in place; floating.")
 _dx = Arg("dx", Tensor, doc="Its gradient, of the same type.")
 _learning_rate = Arg("learning_rate", Scalar, doc="Step size: a number or a 0-d tensor.")
-_weight_decay = Arg("weight_decay", Float, 0.0, doc="Decay of the parameter towards 0.")
 
 sgd = Schema(
     "sgd",
@@ -14,8 +13,8 @@ sgd = Schema(
     _dx,
     Arg("v", Tensor, doc="The velocity, updated in place; of the shape of x, starting as zeros."),
     _learning_rate,
-    Arg("momentum", Float, 0.0, doc="Decay factor of the velocity."),
-    _weight_decay,
+    Arg("momentum", Scalar, 0.0, doc="Decay factor of the velocity: a number or a 0-d tensor."),
+    Arg("weight_decay", Scalar, 0.0, doc="Decay of the parameter towards 0: a number or a 0-d tensor."),
     Arg("nesterov", Bool, False, doc="Use Nesterov momentum: step along the velocity of the next step."),
 )
 adam = Schema(
@@ -29,6 +28,6 @@ adam = Schema(
     Arg("beta1", Float, 0.9, doc="Decay factor of m."),
     Arg("beta2", Float, 0.999, doc="Decay factor of v."),
     Arg("eps", Float, 1e-8, doc="Added to the square root of v."),
-    _weight_decay,
+    Arg("weight_decay", Float, 0.0, doc="Decay of the parameter towards 0."),
     Arg("decoupled", Bool, True, doc="Shrink x itself (AdamW) instead of adding the decay to the gradient."),
 )

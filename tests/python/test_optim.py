@@ -133,3 +133,26 @@ def test_compiled_steps_use_changed_hyperparameters(name: str) -> None:
                 setattr(step.optimizer, name, value)
         for _ in range(2):
             assert float(compiled(x, target)) == pytest.approx(float(steps[1](x, target)), abs=1e-6)
+
+
+def test_other_hyperparameters_need_no_program() -> None:
+    x, target = meta.array(np.eye(3), dtype="float32"), meta.array([0, 1, 2])
+    step = optim.sgd.with_sgd(0.1, 0.9, 0.01)(nn.Linear(3, 3), loss=meta.cross_entropy)
+    compiled = meta.vm.compile(step)
+    program = compiled.program(x, target)
+    for decay in (0.0, 0.02, 0.5):
+        step.optimizer.weight_decay, step.optimizer.momentum = decay, 1.0 - decay
+        assert (step.optimizer.weight_decay, step.optimizer.momentum) == (decay, 1.0 - decay)
+        assert compiled.program(x, target) is program
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_hyperparameters_as_arrays_give_the_bits_of_numbers(dtype: str) -> None:
+    dx = meta.array([1.0, -0.5, np.inf, np.nan, 3e-3], dtype=dtype)
+    for momentum, decay in ((0.9, 1e-4), (0.0, 0.0), (0.3, 0.0)):
+        states = [(dx * 3.0, dx * 0.5) for _ in range(2)]
+        meta.sgd(states[0][0], dx, states[0][1], 0.1, momentum, decay)
+        numbers = [meta.array(v, dtype="float64") for v in (momentum, decay)]
+        meta.sgd(states[1][0], dx, states[1][1], 0.1, *numbers)
+        for by_number, by_array in zip(*states, strict=True):
+            np.testing.assert_array_equal(by_number.cast("float64").numpy(), by_array.cast("float64").numpy())

@@ -32,11 +32,13 @@ def _require(x: TensorType, dx: TensorType, *numbers: Any, **states: TensorType)
     inplace={0: "x", 1: "v"},
     outputs=("x", "v"),
 )
-def sgd(x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, *_: Any) -> TupleType:
+def sgd(
+    x: TensorType, dx: TensorType, v: TensorType, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: bool
+) -> TupleType:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then
     x <- x - learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate
     outside of the velocity, so that a change of it takes effect at once.)"""
-    _require(x, dx, learning_rate, v=v)
+    _require(x, dx, learning_rate, momentum, weight_decay, v=v)
     return TupleType((x, v))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import log
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, element
+from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
@@ -20,26 +20,30 @@ compute = Registrar(__file__).compute
 Expr = Any
 
 
-@compute("sgd", constants=(0,))
+@compute("sgd", lift=("momentum", "weight_decay"), constants=(0,))
 def sgd(
-    x: Any, dx: Any, v: Any, learning_rate: Any, momentum: float, weight_decay: float, nesterov: bool, *, out: Any
+    x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, *, out: Any
 ) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
+    factor, decay = element(momentum, (), dtype), element(weight_decay, (), dtype)
 
     def gradient(i: tuple[Any, ...]) -> Expr:
         grad = element(dx, i, dtype)
-        return grad + const(grad, weight_decay) * element(x, i, dtype) if weight_decay else grad
+        if is_number(weight_decay) and weight_decay == 0:
+            return grad
+        decayed = grad + decay * element(x, i, dtype)
+        # 0 * x is not 0 for infinities.
+        return decayed if is_number(weight_decay) else select(tirx.EQ(decay, const(decay, 0)), grad, decayed)
 
     def velocity(*i: Any) -> Expr:
-        previous = element(v, i, dtype)
-        return cast(const(previous, momentum) * previous + gradient(i), out[1].dtype)
+        return cast(factor * element(v, i, dtype) + gradient(i), out[1].dtype)
 
     new_velocity = te.compute(x.shape, velocity, "sgd_v")
 
     def parameter(*i: Any) -> Expr:
         step = element(new_velocity, i, dtype)
         if nesterov:
-            step = gradient(i) + const(step, momentum) * step
+            step = gradient(i) + factor * step
         return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * step, out[0].dtype)
 
     return te.compute(x.shape, parameter, "sgd_x"), new_velocity
