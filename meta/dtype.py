@@ -7,6 +7,7 @@ Categories are ordered bool < integer < float.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,19 @@ _SIGNIFICAND_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 def significand_bits(dtype: str) -> int:
     """Bits of a floating dtype's significand: integers of so many bits are exact."""
     return _SIGNIFICAND_BITS[dtype]
+
+
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 255 * 2.0**120,
+    "float32": (2**24 - 1) * 2.0**104,
+    "float64": sys.float_info.max,
+}
+
+
+def largest(dtype: str) -> float:
+    """The largest finite value of a floating dtype."""
+    return _LARGEST[dtype]
 
 
 def int_range(dtype: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
-from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters
+from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache, default_max_kernels
@@ -121,7 +121,10 @@ def _unscheduled(spec: KernelSpec) -> tuple[Any, tuple[Parameter, ...]]:
             return inputs[-1]
         if isinstance(value, TensorSpec):
             return placeholder(value)
-        return [placeholder(t) for t in value] if _is_tensors(value) else value
+        if _is_tensors(value):
+            return [placeholder(t) for t in value]
+        # TVM refuses literals beyond the dtype that they are computed in.
+        return held(value, parameters.dtype) if isinstance(value, float) or _is_wide(value) else value
 
     arguments = [argument(i, value) for i, value in enumerate(spec.args)]
     outs = tuple(replace(out, shape=dims(out)) for out in spec.outs)
@@ -333,6 +336,11 @@ def identifier(text: str) -> str:
     """`text` as a C identifier."""
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in text)
     return name if name[:1].isalpha() else f"v_{name}"
+
+
+def _is_wide(argument: Any) -> bool:
+    """Whether an argument is an int of more than 64 bits, which only floating dtypes hold."""
+    return isinstance(argument, int) and not -(1 << 63) <= argument < 1 << 63
 
 
 def _is_tensors(argument: Any) -> bool:

@@ -57,7 +57,7 @@ class Parameter:
         """The parameter for these arguments.
 
         Raises ArithmeticError or ValueError for values without one, such as the logarithm of a negative number."""
-        return _rounded(_evaluate(self.expression, args), self.dtype)
+        return rounded(_evaluate(self.expression, args), self.dtype)
 
 
 class NeedsValueError(Exception):
@@ -237,7 +237,14 @@ def _evaluate(expression: Expression, args: Sequence[Any]) -> Any:
     return _OPERATIONS[name](*(_evaluate(operand, args) for operand in operands))
 
 
-def _rounded(value: float, dtype: str) -> float:
+def held(value: float, dtype: str) -> float:
+    """A number, or the infinity that rounding to a floating dtype makes of it."""
+    infinite = rounded(value, dtype)
+    return infinite if math.isinf(infinite) else value
+
+
+def rounded(value: float, dtype: str) -> float:
+    """A number rounded to a dtype; raises OverflowError for one that an integer dtype does not hold."""
     if dtype == "bool":
         return int(value != 0)
     if dtype not in dtypes.FLOATS:

@@ -311,5 +311,8 @@ def _constant(value: float, t: TensorType) -> Any:
     """A 0-d tensor of `value`, or a vector of a tuple."""
     import numpy as np
 
-    host = from_numpy(np.asarray(value).astype(dtypes.to_numpy(t.dtype)), copy=True)
+    # Ints of more than 64 bits, which only floating dtypes hold, would be objects.
+    number = np.asarray(float(value) if dtypes.is_float(t.dtype) and not isinstance(value, tuple) else value)
+    with np.errstate(over="ignore"):
+        host = from_numpy(number.astype(dtypes.to_numpy(t.dtype)), copy=True)
     return host if t.device is CPU else allocation.copy_to(host, t.dtype, t.device)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from meta import dtype as dtypes
+from meta.errors import TypeInferenceError
 from meta.ir.type import TensorType, Type, Value
 from meta.op import rules
 from meta.op.registry import declare
@@ -93,6 +94,20 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     declare(name, schema=schema, doc=doc or f"Gradient of {forward}.", **facts)(typed)
 
 
+def _of_numbers(name: str, scalar: Callable[[Any, Any], Any], x1: Any, x2: Any) -> Any:
+    """The value for two Python numbers. Raises TypeInferenceError where Python has none, as for a division by 0."""
+    try:
+        return scalar(x1, x2)
+    except (ArithmeticError, ValueError) as error:
+        problem = f"{name} of the numbers {_shown(x1)} and {_shown(x2)}: {error}"
+        raise TypeInferenceError("", problem, "at least one tensor", "meta.array(...) has infinities and NaN") from None
+
+
+def _shown(number: Any) -> str:
+    is_long = isinstance(number, int) and number.bit_length() > 128
+    return f"an integer of {number.bit_length()} bits" if is_long else str(number)
+
+
 def standard_binary(
     name: str, doc: str, *, result: Result = "same", accepts: Accepts = "any", scalar: Any = None, **facts: Any
 ) -> None:
@@ -104,7 +119,7 @@ def standard_binary(
     def typed(x1: rules.ScalarOrType, x2: rules.ScalarOrType) -> Type:
         if not isinstance(x1, TensorType) and not isinstance(x2, TensorType):
             rules.require(scalar is not None, "both operands are numbers", "at least one tensor")
-            return Value(scalar(x1, x2))
+            return Value(_of_numbers(name, scalar, x1, x2))
         out = rules.broadcast_type(x1, x2)
         _CHECKS[accepts]("x1" if isinstance(x1, TensorType) else "x2", out)
         return out.with_dtype(result_dtype(result, out.dtype))

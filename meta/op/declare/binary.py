@@ -17,7 +17,9 @@ from meta.schema import binary
 
 
 def _power(a: Any, b: Any) -> Any:
-    """a ** b of Python numbers, NaN where it is not real."""
+    """a ** b of Python numbers, NaN where it is not real. Raises OverflowError beyond 2**1024, as floats do."""
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b * math.log2(abs(a)) > 1024:
+        raise OverflowError("the result is too large")
     out = a**b
     return math.nan if isinstance(out, complex) else out
 

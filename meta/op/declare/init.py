@@ -75,8 +75,22 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     if dtype is None:
         dtype = "float32" if any(isinstance(v, float) for v in (first, last, step)) else "int64"
     exact = all(isinstance(v, int) for v in (first, last, step))
-    size = -((first - last) // step) if exact else math.ceil((last - first) / step)
-    return tensor_type((max(int(size), 0),), dtype, device)
+    size = max(int(-((first - last) // step) if exact else math.ceil((last - first) / step)), 0)
+    for value in (first, first + (size - 1) * step) if size else ():
+        _require_finite(value, "int64" if dtype == "bool" else dtype)
+    return tensor_type((size,), dtype, device)
+
+
+def _require_finite(value: float, dtype: str) -> None:
+    """Raise TypeInferenceError for a number that `dtype` does not hold, not even as an infinity: a range counts on."""
+    rules.require_held(value, dtype)
+    finite = not dtypes.is_float(dtype) or abs(value) <= dtypes.largest(dtype)
+    rules.require(
+        finite,
+        f"the number {value} does not fit into {dtype}",
+        f"up to {dtypes.largest(dtype):.6g}" if dtypes.is_float(dtype) else "",
+        "use a wider dtype",
+    )
 
 
 def _symbolic_count(first: Any, last: SymDim, step: Any) -> Dim:

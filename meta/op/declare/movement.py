@@ -61,6 +61,7 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
         "zero or more of each",
         "use strided_slice to remove elements",
     )
+    rules.require_held(pad_value, x.dtype)
     spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0}[mode]
     for size, before, after in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True):
         is_checked = isinstance(size, int) and mode != "constant" and max(before, after) > 0

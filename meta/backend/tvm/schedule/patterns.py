@@ -93,12 +93,19 @@ def _keep_loops(sch: Any) -> Any:
 
 
 def _narrow_indices(func: Any) -> Any:
-    """`func` with 32-bit indices if every buffer is static, below 2**31 elements and not of a 64-bit integer dtype.
+    """`func` with 32-bit indices if every buffer is static, below 2**31 elements and not of a 64-bit integer dtype, and
+    no literal needs 64 bits.
 
     TVM narrows loops itself later in lowering, but then drops the hints on loops whose tails are to be split off."""
-    if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)):
+    if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)) or _has_wide_literals(func):
         return func
     return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
+
+
+def _has_wide_literals(func: Any) -> bool:
+    values: list[int] = []
+    tvm.structural_walk(func, (tvm.IntImm, lambda literal: values.append(int(literal))))
+    return any(not -(1 << 31) <= value < 1 << 31 for value in values)
 
 
 def _fits_int32(buffer_type: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.numbers import Number
+from meta.backend.tvm.numbers import Number, held, rounded
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
@@ -31,16 +31,27 @@ def constant(value: float | Number, dtype: str) -> Expr:
     expressions with one are simplified as soon as they are built."""
     if isinstance(value, Number):
         return value.astype(dtype)
-    literal = tvm.tirx.const(value, dtype)
-    return opaque(literal).astype(dtype) if dtype in dtypes.FLOATS and value == 0 else literal
+    dtype = str(dtype)
+    literal = _literal(value, dtype)
+    is_zero = dtype in dtypes.FLOATS and value == 0
+    # TVM's simplifier negates literals, which the lowest int64 does not survive.
+    return opaque(literal).astype(dtype) if is_zero or (dtype == "int64" and value == -(1 << 63)) else literal
 
 
 def fill(value: float | Number, dtype: str) -> Expr:
     """`value` as an opaque scalar of `dtype`, for tensors of one value: a fused kernel applies any operator to it."""
     if isinstance(value, Number):
         return value.astype(dtype)
-    literal = tvm.tirx.const(value, dtype)
+    dtype = str(dtype)
+    literal = _literal(value, dtype)
     return literal if dtype == "bool" else opaque(literal).astype(dtype)
+
+
+def _literal(value: float, dtype: str) -> Expr:
+    """A literal: what a floating dtype does not hold is an infinity in it, and numbers other than 0 are true."""
+    if dtype == "bool":
+        return tvm.tirx.const(value != 0, dtype)
+    return tvm.tirx.const(held(value, dtype) if dtype in dtypes.FLOATS else value, dtype)
 
 
 def opaque(literal: Expr) -> Expr:
@@ -52,14 +63,7 @@ def opaque(literal: Expr) -> Expr:
 def _widened(literal: Any) -> Any:
     """A literal of 16 bits as the float32 that has its value."""
     dtype = dtype_of(literal)
-    return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", _rounded(literal.value, dtype))
-
-
-def _rounded(value: float, dtype: str) -> float:
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        return float(np.asarray(value).astype(dtypes.to_numpy(dtype)))
+    return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", rounded(literal.value, dtype))
 
 
 def exact(func: Any) -> Any:
@@ -115,7 +119,7 @@ def _rounding(x: Any) -> Any:
     if _is_opaque(literal):
         source = dtype_of(literal)
         if dtype in dtypes.HALVES:
-            return tvm.FloatImm(dtype, _rounded(_rounded(literal.args[0].value, source), dtype))
+            return tvm.FloatImm(dtype, rounded(rounded(literal.args[0].value, source), dtype))
         return literal if source == dtype else tvm.tirx.Cast(dtype, literal)
     if dtype != "bfloat16" or dtype_of(value) == "bool":
         return x

@@ -1,0 +1,111 @@
+"""Numbers beyond the range of a dtype: infinities in floating dtypes, refused in integer ones; eagerly as on the VM."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import MetaError
+
+HALVES_TO_DOUBLE = ["float16", "bfloat16", "float32", "float64"]
+
+
+def _torch(number: float, like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([number], dtype=torch.float64).to(like.dtype)
+
+
+FLOATS: dict[str, tuple[Callable[[Any, float], Any], Callable[[torch.Tensor, float], torch.Tensor]]] = {
+    "where": (lambda x, n: meta.where(x > 0, x, n), lambda x, n: torch.where(x > 0, x, _torch(n, x))),
+    "multiply": (lambda x, n: x * n, lambda x, n: x * n),
+    "less": (lambda x, n: x < n, lambda x, n: x < n),
+    "full": (lambda x, n: meta.full((2,), n, dtype=x.dtype), lambda x, n: _torch(n, x).expand(2)),
+    "full_like": (lambda x, n: meta.full_like(x, n), lambda x, n: _torch(n, x).expand(2)),
+    "clip": (lambda x, n: meta.clip(x, -abs(n), abs(n)), lambda x, n: x),
+    "layer_norm": (lambda x, n: meta.layer_norm(x, None, None, axis=0, eps=abs(n)), lambda x, n: x * 0),
+    "pad": (lambda x, n: meta.pad(x, ((1, 0),), n), lambda x, n: torch.cat([_torch(n, x), x])),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("dtype", HALVES_TO_DOUBLE)
+def test_floats(name: str, dtype: str):
+    function, reference = FLOATS[name]
+    x = meta.array([1.0, -2.0], dtype=dtype)
+    for number in (1e39, -1e9, sys.float_info.max) if name != "layer_norm" else (1e39,):
+        if name == "layer_norm" and dtype == "float64":
+            continue
+        host = torch.tensor([1.0, -2.0], dtype=getattr(torch, dtype))
+        kept = reference(host, number)
+        results = [function(x, number), meta.vm.compile(meta.trace(lambda x, n=number: function(x, n)))(x)]
+        for result in results:
+            np.testing.assert_array_equal(result.cast("float64").numpy(), kept.double().numpy(), f"{number}")
+
+
+INTS: dict[str, Callable[[Any, Any], Any]] = {
+    "multiply": lambda x, n: x * n,
+    "where": lambda x, n: meta.where(x > 0, x, n),
+    "full": lambda x, n: meta.full((2,), n, dtype=x.dtype),
+    "pad": lambda x, n: meta.pad(x, ((1, 0),), n),
+    "clip": lambda x, n: meta.clip(x, 0, n),
+    "arange": lambda x, n: meta.arange(n, n + 2, 1, dtype=x.dtype),
+}
+
+
+@pytest.mark.parametrize("number", [300, 2**31, 2**63, 10**60_000], ids=["300", "2**31", "2**63", "digits"])
+@pytest.mark.parametrize("name", INTS)
+def test_ints(name: str, number: int):
+    function = INTS[name]
+    for dtype in ("int8", "uint8", "int32", "int64"):
+        x = meta.array([1, 0], dtype=dtype)
+        low, high = dtypes.int_range(dtype)
+        for call in (function, meta.vm.compile(meta.trace(lambda x: function(x, number)))):
+            args = (x, number) if call is function else (x,)
+            if low <= number < high - 2:
+                assert call(*args).dtype == dtype
+                continue
+            with pytest.raises(MetaError) as info:
+                call(*args)
+            assert type(info.value).__name__ in ("TypeInferenceError", "ArgumentError")
+            assert len(str(info.value)) < 500
+
+
+def test_the_lowest_integer():
+    x = meta.array([1, 0], dtype="int64")
+    lowest = -(2**63)
+    for function in (lambda x: x * lowest, lambda x: x + lowest, lambda x: x == lowest, lambda x: x > lowest):
+        expected = function(x.numpy())
+        np.testing.assert_array_equal(function(x).numpy(), expected)
+        np.testing.assert_array_equal(meta.vm.compile(meta.trace(function))(x).numpy(), expected)
+    flags = meta.array([True, False])
+    assert meta.vm.compile(meta.trace(lambda x: x == lowest))(flags).tolist() == [False, False]
+
+
+def test_bools_of_numbers():
+    for number in (300, -1, 0.5, 1e39, math.nan):
+        compiled = meta.vm.compile(meta.trace(lambda x, n=number: meta.full((2,), n, dtype="bool") | x))
+        assert compiled(meta.zeros((2,), dtype="bool")).tolist() == [True, True]
+
+
+def test_plain_numbers():
+    with pytest.raises(MetaError, match=r"\[power\] power of the numbers 0.0 and -1: .*; expected at least one tensor"):
+        meta.power(0.0, -1)
+    with pytest.raises(MetaError, match=r"\[divide\] divide of the numbers 1 and 0: division by zero"):
+        meta.divide(1, 0)
+    with pytest.raises(MetaError, match="the result is too large"):
+        meta.power(2, 10**9)
+    with pytest.raises(MetaError, match="an integer of 199316 bits"):
+        meta.power(10**60_000, 2)
+
+
+def test_ranges_of_floats():
+    with pytest.raises(MetaError, match=r"\[arange\] the number 1e\+39 does not fit into float32; expected up to 3.4"):
+        meta.arange(1e39, 3e39, 1e39)
