@@ -5,14 +5,15 @@ A loop that adds n numbers to one accumulator has an error that grows with n: fl
 
     for each block but the last:
         for its steps: sum[i] = sum[i] + x[i, k]         as before, without the bounds check of the last step
-        high[i], low[i] += sum[i]; sum[i] = 0
+        (high[i], low[i]) += sum[i]; sum[i] = 0
     for the steps of the last block: sum[i] = sum[i] + x[i, k]
     sum[i] = high[i] + (low[i] + sum[i])                 if there was another block
 
-`high` is the rounded sum of the blocks and `low` the sum of what its roundings lost, which Knuth's TwoSum computes
-exactly (The Art of Computer Programming 2, section 4.2.2, theorem B). The error is then that of one block, for every n
-and every floating dtype. The index i covers all that the loops compute at once: vector lanes and registers in the sum
-of a contiguous axis, columns in a sum over outer axes, the register tile of a contraction.
+`high` and `low` are one number of twice the digits, a rounded sum and what its rounding has lost: Knuth's TwoSum (The
+Art of Computer Programming 2, section 4.2.2, theorem B) and a sum of such numbers as in Dekker (Numerische Mathematik
+18, 1971). The error is then that of one block, for every n, in float32 and in float64. The index i covers all that the
+loops compute at once: vector lanes and registers in the sum of a contiguous axis, columns in a sum over outer axes, the
+register tile of a contraction.
 
 Static sums of one block keep their loops. Products keep theirs, since their error is the same in any order.
 """
@@ -48,8 +49,8 @@ _CONTRACTION_BLOCK: Final = 512
 _WIDTH: Final = 4
 """Cheap numbers that are added by halves before they are added to the sum: fewer additions wait for each other, and
 fewer rounding errors add up."""
-_WIDE_ELEMENTS: Final = 64
-"""Elements of a sum, at most, for which it is so; LLVM takes long to compile it for rows of columns."""
+_REGISTER_ELEMENTS: Final = 16
+"""Elements of a serial loop, at most, that stay in registers, as those of vectorised and unrolled loops do."""
 _FEW_BLOCKS: Final = 8
 """Blocks up to which their sums are added without the rounding errors, which are then those of few additions."""
 
@@ -93,15 +94,17 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
         length //= 2  # the rest of the divided loop and the next blocks may add to one sum
     divided, within = nest.steps[position], nest.steps[position + 1 :]
     additions = (volume_of(within) or 1) * nest.inner_additions
-    steps_per_block = max(length // additions, 1)
+    unchecked = [c for c in nest.conditions if not _fails_in_last_step_only(c, divided, [*within, *nest.inner])]
+    extent = blocks.as_int(divided.extent)
+    is_wide = length % (_WIDTH * additions) == 0 and _adds_widely(nest, unchecked, divided)
+    # As many stores of the sum in a block: LLVM unrolls shorter loops over columns, which takes it long.
+    steps_per_block = max(length // additions, 1) * (_WIDTH if is_wide and _has_columns(nest) else 1)
+    few = position == 0 and isinstance(extent, int) and (extent - 1) // steps_per_block <= _FEW_BLOCKS
+    # Additions to several registers do not wait for each other; in long rows, numbers read in order are faster.
+    width = _WIDTH if is_wide and (few or not _has_registers(nest)) else 1
     dtype = str(divided.loop_var.ty.dtype)
     zero, one, size = (tvm.tirx.const(n, dtype) for n in (0, 1, steps_per_block))
-    extent = blocks.as_int(divided.extent)
-    few = position == 0 and isinstance(extent, int) and (extent - 1) // steps_per_block <= _FEW_BLOCKS
     sums = _BlockSums(nest, scope, compensated=not few, nested=position > 0)
-
-    unchecked = [c for c in nest.conditions if not _fails_in_last_step_only(c, divided, [*within, *nest.inner])]
-    width = _WIDTH if steps_per_block % _WIDTH == 0 and not uses(unchecked, divided.loop_var) and _is_cheap(nest) else 1
 
     def steps(first: Expr, count: Expr, values: Values, kept: list[Expr], width: int, annotations: Any = None) -> Stmt:
         """`count` times `width` steps of the divided loop, from `first` on."""
@@ -178,16 +181,25 @@ class _BlockSums:
             is_first = tvm.tirx.EQ(self.state[0], tvm.tirx.const(0, "int64"))
 
         def element(total: Any, here: list[Expr], at: list[Expr]) -> Stmt:
-            zero = tvm.tirx.const(0, str(total.dtype))
-            block, high = total[tuple(here)], tvm.tirx.Select(is_first, zero, self.high[tuple(at)])
+            zero, block = tvm.tirx.const(0, str(total.dtype)), total[tuple(here)]
+            high, low = (tvm.tirx.Select(is_first, zero, buffer[tuple(at)]) for buffer in (self.high, self.low))
             rounded = high + block
             stores = [tvm.BufferStore(self.high, rounded, at), tvm.BufferStore(total, zero, here)]
-            if self.compensated:
-                added = rounded - high
-                lost = (high - (rounded - added)) + (block - added)
-                low = tvm.tirx.Select(is_first, zero, self.low[tuple(at)])
-                stores.insert(0, tvm.BufferStore(self.low, low + lost, at))
-            return tvm.SeqStmt(stores)
+            if not self.compensated:
+                return tvm.SeqStmt(stores)
+            added = rounded - high
+            lost = (high - (rounded - added)) + (block - added)
+            # `low` goes back into `high` at once, with `total` as the register: it would grow with the number of
+            # blocks, and so would its own rounding errors.
+            high, low = self.high[tuple(at)], self.low[tuple(at)]
+            return tvm.SeqStmt([
+                tvm.BufferStore(self.low, tvm.tirx.Select(is_first, zero, low) + lost, at),
+                tvm.BufferStore(self.high, rounded, at),
+                tvm.BufferStore(total, tvm.tirx.Select(tvm.tirx.isnan(low), high, high + low), here),
+                tvm.BufferStore(self.low, low - (block - high), at),
+                tvm.BufferStore(self.high, block, at),
+                tvm.BufferStore(total, zero, here),
+            ])  # fmt: skip
 
         statement = self._over_elements(element, values)
         return tvm.SeqStmt([statement, self._set_state(0, 1), self._set_state(1, 0)]) if self.nested else statement
@@ -269,12 +281,24 @@ def _halve(nest: Nest) -> Stmt:
     return tvm.SeqStmt([*parts, substitute(nest.store, {**values, nest.steps[0].loop_var: tvm.tirx.const(0, dtype)})])
 
 
-def _is_cheap(nest: Nest) -> bool:
-    """Whether the numbers of a step take little code and are no products, which LLVM fuses with their addition."""
-    number, elements = nest.store.value.b, volume_of(nest.elements)
-    if elements is None or elements > _WIDE_ELEMENTS or isinstance(number, tvm.tirx.Mul):
-        return False
-    return not blocks.calls_expensive(number)
+def _adds_widely(nest: Nest, conditions: Sequence[Expr], divided: Any) -> bool:
+    """Whether several steps of the divided loop can be one: their numbers take little code, need no bounds checks, and
+    are no products, which LLVM fuses with their addition."""
+    number = nest.store.value.b
+    is_checked = uses(conditions, divided.loop_var)
+    return not is_checked and not isinstance(number, tvm.tirx.Mul) and not blocks.calls_expensive(number)
+
+
+def _has_registers(nest: Nest) -> bool:
+    """Whether the sum is in several registers."""
+    return any(loop.kind == tvm.tirx.ForKind.UNROLLED for loop in nest.elements)
+
+
+def _has_columns(nest: Nest) -> bool:
+    """Whether the sum has more elements than registers hold."""
+    serial = [loop for loop in nest.elements if loop.kind == tvm.tirx.ForKind.SERIAL]
+    elements = volume_of(serial)
+    return elements is None or elements > _REGISTER_ELEMENTS
 
 
 def _tree(numbers: Sequence[Expr]) -> Expr:
