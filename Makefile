@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | attack | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -9,6 +9,7 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
 OPCHECK_ARGS ?=
+ATTACK_ARGS ?=
 # Relay programs with expected outputs, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
 
@@ -22,7 +23,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench attack relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -59,6 +60,9 @@ bench: $(VENV)/.dev
 
 relay: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.relay_corpus $(RELAY_CORPUS)
+
+attack: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)
 
 lint: lint-style lint-imports lint-types
 

@@ -179,7 +179,7 @@ def test_bytes_of_an_array(shape: Any, count: int | None) -> None:
     assert array_bytes(shape, 1) == count
 
 
-def _doubling(levels: int) -> str:
+def doubling(levels: int) -> str:
     functions = [f"def f0(%x: {TYPE}) -> {TYPE} {{\n%y = negative(%x)\n%y }}"]
     for i in range(levels):
         functions.append(f"def f{i + 1}(%x: {TYPE}) -> {TYPE} {{\n%y = @f{i}(%x)\n%z = @f{i}(%y)\n%z }}")
@@ -192,7 +192,7 @@ def _count(module: Any) -> int:
 
 def test_inlining_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[inline_calls.transform.__module__], "MAX_INLINED", 1000)
-    small, large = parse(_doubling(5)), parse(_doubling(40))
+    small, large = parse(doubling(5)), parse(doubling(40))
     inlined = inline_calls(small)
     assert len(inlined.main.body.bindings) == 32
     grown = inline_calls(large)

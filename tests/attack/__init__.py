@@ -1,0 +1,11 @@
+"""Attacks: random and hostile inputs, faults and loads, whose outcome may only be a right result or an error of meta.
+
+    python -m tests.attack                            a bounded run of each, about ten minutes
+    python -m tests.attack calls --count 1000000 --processes 2
+    python -m tests.attack files --seconds 3600 --seed 7
+    python -m tests.attack calls --seed 7 --case 4711 the one case that a finding names
+
+Each attack is a module with `case(seed, index)`, which returns "" or what is wrong; an exception is wrong, too. Cases
+run in processes of their own, so that a crash and a hang are findings like others. The exit status is 1 if there are
+findings. `make attack` runs it.
+"""

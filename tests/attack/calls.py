@@ -1,0 +1,215 @@
+"""Random operator calls: the samples of all operators with other values, shapes, dtypes, layouts and attributes.
+
+A call may end with an error of meta, or with results of exactly the inferred types. A share of the results is compared
+with the reference dialect, the interpreter and the virtual machine. Cases come in blocks of a few samples and dtypes,
+so that most calls find their kernels.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray, asarray
+from meta.errors import DispatchError, MetaError
+from meta.interpreter.run import run
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+from meta.ir.verifier import verify
+from meta.op.dispatch import with_dialect
+from meta.op.registry import get
+from meta.testing.arrays import to_numpy
+from meta.testing.call import Call, flat_results
+from meta.testing.generic import check_types
+from meta.testing.programs import trace_call
+from meta.testing.samples import OTHER_DTYPES, Sample, T
+from meta.testing.tolerance import FORWARD, compare
+from meta.vm import compile as compile_program
+from tests.python.op.samples import samples
+from tests.python.vm.special_programs import COMMON, special_values
+
+SAMPLES = 3
+"""In one block of cases."""
+_SIZES = (0, 1, 2, 3, 5, 8, 17)
+_NUMBERS = (-3, -1, 0, 1, 2, 7, 2**31, 2**63, -(2**63), 0.5, float("inf"), float("nan"))
+_ATTRIBUTES = (*_NUMBERS, True, None, "x", (), (0,), [1, 2])
+_LONGEST_ERROR = 10_000
+
+
+def case(seed: int, index: int) -> str:
+    """One call."""
+    sample, dtype = _chosen(seed, index)
+    rng = random.Random(f"calls/{seed}/{index}")
+    extreme = rng.random() < 0.5
+    try:
+        host = _mutated(sample, dtype, rng, extreme)
+    except (ValueError, TypeError, OverflowError):
+        return ""  # NumPy holds no such array
+    try:
+        return _problem(sample, host, rng, extreme)
+    except MetaError as error:
+        length = len(str(error))
+        return f"{host.op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
+    except AssertionError as error:
+        return f"{host.op.name}: {error}\n{_shown(host)}"
+
+
+def _chosen(seed: int, index: int) -> tuple[Sample, str]:
+    """The sample and dtype of a case: one of a few for each block."""
+    block = random.Random(f"calls/{seed}/block {_block(index)}")
+    chosen = [block.choice(samples()) for _ in range(SAMPLES)]
+    kinds = [block.choice(_dtypes(sample)) for sample in chosen]
+    number = random.Random(f"calls/{seed}/{index}/sample").randrange(SAMPLES)
+    return chosen[number], kinds[number]
+
+
+def _block(index: int) -> int:
+    """The block of a case: short ones at first, for short runs, then long ones, which compile less."""
+    return index // 200 if index < 20_000 else 100 + (index - 20_000) // 4000
+
+
+@cache
+def _dtypes(sample: Sample) -> tuple[str, ...]:
+    return sample.run_dtypes(OTHER_DTYPES)
+
+
+# --- mutations -------------------------------------------------------------------------------------------------------
+
+
+def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> Call:
+    """The call of a sample with changed sizes, dtypes, values, layouts and attributes, on NumPy arrays."""
+    sizes: dict[int, int] = {}
+    if rng.random() < 0.4:
+        of = [d for t in _tensors(sample) for d in t.shape]
+        sizes = {rng.choice(of): rng.choice(_SIZES)} if of else {}
+    alone = rng.random() < 0.25  # whether only some of the tensors change, which then rarely fit
+
+    def array(tensor: T, path: str) -> Any:
+        del path
+        shape = tuple(sizes.get(d, d) for d in tensor.shape) if not alone or rng.random() < 0.5 else tensor.shape
+        if rng.random() < 0.02:
+            shape = rng.choice([(), (1, *shape), shape[:-1], (*shape, 2)])
+        changed = T(*shape, dtype=tensor.dtype, low=tensor.low, high=tensor.high, avoid=tensor.avoid)
+        kind = rng.choice((*dtypes.ALL, dtype)) if rng.random() < 0.02 else dtype
+        values = changed.values(kind, str(rng.random()))
+        if rng.random() < 0.3:
+            _write_special(values, rng, extreme)
+        return _laid_out(values, rng)
+
+    args, kwargs = sample.map(array)
+    op = get(sample.op)
+    if rng.random() < 0.03 and kwargs:
+        kwargs[rng.choice(list(kwargs))] = rng.choice(_ATTRIBUTES)
+    elif rng.random() < 0.03:
+        kwargs[rng.choice(op.schema.names)] = rng.choice(_ATTRIBUTES)
+    return Call(op, args, kwargs)
+
+
+def _tensors(sample: Sample) -> list[T]:
+    found: list[T] = []
+    sample.map(lambda tensor, _: found.append(tensor))
+    return found
+
+
+def _write_special(values: Any, rng: random.Random, extreme: bool) -> None:
+    """Special values in place of some elements. extreme: also the largest and smallest, whose sums overflow."""
+    kind = str(values.dtype)
+    if not values.size or (not dtypes.is_float(kind) and not extreme):
+        return
+    special = special_values(kind) if extreme else COMMON
+    flat = values.reshape(-1)
+    for _ in range(rng.choice((1, 2, flat.size))):
+        flat[rng.randrange(flat.size)] = rng.choice(special)
+
+
+def _laid_out(values: Any, rng: random.Random) -> Any:
+    """The array in another layout: stepped, reversed, transposed, unaligned."""
+    match rng.randrange(8):
+        case 0 if values.ndim:
+            larger = np.zeros((*values.shape[:-1], 2 * values.shape[-1]), values.dtype)
+            larger[..., ::2] = values
+            return larger[..., ::2]
+        case 1:
+            return values.copy(order="F")
+        case 2:
+            larger = np.zeros(values.size + 1, values.dtype)
+            larger[1:] = values.ravel()
+            return larger[1:].reshape(values.shape)
+        case 3 if values.ndim:
+            return values[::-1]
+        case _:
+            return values
+
+
+# --- outcomes --------------------------------------------------------------------------------------------------------
+
+
+def _problem(sample: Sample, host: Call, rng: random.Random, extreme: bool) -> str:
+    """Raise AssertionError for a wrong result."""
+    call = host.map(asarray)
+    result = call.run()
+    check_types(host.to_meta(), result)
+    results = flat_results(result)
+    if not isinstance(results[0], NDArray) or call.op.inplace or sample.check is not None:
+        return ""
+    share = rng.random()
+    if share < 0.05 and not extreme:
+        _compare_reference(host, results)
+    elif share < 0.06:
+        _compare_programs(host, results, compiled=share < 0.052)
+    return ""
+
+
+def _compare_reference(host: Call, results: list[Any]) -> None:
+    try:
+        with with_dialect("reference"):
+            expected = flat_results(host.to_meta().run())
+    except DispatchError:
+        return
+    for i, (ours, theirs) in enumerate(zip(results, expected, strict=True)):
+        tolerance = FORWARD.get(ours.dtype, (0.0, 0.0))
+        largest = np.abs(_finite(to_numpy(theirs))).max(initial=1.0)
+        bound = (8 * tolerance[0], 8 * tolerance[0] * float(largest))
+        compare(f"result {i}, with the reference", to_numpy(ours), to_numpy(theirs), tolerance=bound)
+
+
+def _finite(values: Any) -> Any:
+    return values[np.isfinite(values)].astype(np.float64) if values.dtype.kind not in "biu" else np.zeros(0)
+
+
+def _compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
+    program = trace_call(host.to_meta())
+    arrays = host.to_meta().arrays()
+    if not arrays:
+        return
+    module = program.record(arrays).module
+    verify(module)
+    text = to_text(module)
+    assert to_text(parse(text)) == text, "the printed program reads back as another"
+    outputs = flat_results(run(module, *arrays))[: len(results)]
+    for i, (a, b) in enumerate(zip(outputs, results, strict=True)):
+        assert a.type is b.type, f"result {i} of the interpreter is {a.type!r}, of the call {b.type!r}"
+        compare(f"result {i} of the interpreter", to_numpy(a), to_numpy(b), tolerance=(0.0, 0.0))
+    if not compiled:
+        return
+    for i, (a, b) in enumerate(zip(flat_results(compile_program(program)(arrays)), results, strict=True)):
+        assert a.type is b.type, f"result {i} of the machine is {a.type!r}, of the call {b.type!r}"
+
+
+def _shown(host: Call) -> str:
+    def text(value: Any) -> str:
+        return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
+
+    shown = host.map(lambda a: _Shown(text(a)))
+    return f"{host.op.name}({', '.join(map(repr, shown.args))}, {shown.kwargs})"
+
+
+class _Shown(str):
+    """A text that prints without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__

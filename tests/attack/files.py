@@ -1,0 +1,118 @@
+"""Mutated files: IR text, Relay text and JSON, parameters. The outcome may only be a module that verifies, arrays, or
+an error of meta, within bounded time and memory. The mutations are those of `scripts/fuzz_relay.py`."""
+
+from __future__ import annotations
+
+import random
+import re
+import resource
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from meta.errors import MetaError
+from meta.frontend.relay import from_relay
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+from meta.ir.verifier import verify
+from meta.passes.standard import standard
+from meta.testing.programs import trace_call
+from scripts import fuzz_relay
+from tests.python.frontend.relay.test_params import VALUES, binary, npz
+from tests.python.op.samples import samples
+from tests.python.vm import test_recursion
+
+SECONDS = 10.0
+"""Of processor time that one file may take."""
+BYTES = 2 << 30
+"""By which one file may raise the memory of the process."""
+_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_NUMBERS = (
+    "0", "1", "2", "3", "7", "64", "-1", str(2**31), str(2**62), str(2**63 - 1), str(2**63), "9" * 500, "1e999", "nan",
+    "inf", "True", "n", "n*n", "((n + 1)//(2))", '"x"', "None", "()", "(1, 2)", "{0: 0}",
+)  # fmt: skip
+
+
+@cache
+def corpus() -> list[tuple[str, str, bytes]]:
+    """Kind, name and contents of the files that are mutated."""
+    files = list(fuzz_relay.files_of(fuzz_relay.DATA))
+    files += [("params", "binary", binary(VALUES)), ("params", "npz", npz(a=np.zeros(3), b=np.arange(4)))]
+    texts = {name: getattr(test_recursion, name) for name in ("TAIL", "NOT_TAIL", "MUTUAL", "CLOSURE")}
+    rng = random.Random(0)
+    for sample in rng.sample(samples(), 60):
+        texts[repr(sample)] = _program(sample)
+    return files + [("ir", name, text.encode()) for name, text in texts.items() if text]
+
+
+def _program(sample: Any) -> str:
+    """The text of a program that calls an operator as a sample does; "" for calls without arrays."""
+    from meta.testing.generic import make_call
+
+    call = make_call(sample).to_meta()
+    try:
+        return to_text(trace_call(call).record(call.arrays()).module) if call.arrays() else ""
+    except MetaError:
+        return ""
+
+
+def case(seed: int, index: int) -> str:
+    """One mutated file."""
+    rng = random.Random(f"files/{seed}/{index}")
+    kind, name, data = rng.choice(corpus())
+    changed = _mutated_ir(data, rng) if kind == "ir" else fuzz_relay.mutated(kind, data, rng)
+    before, start = _memory(), time.process_time()
+    problem = read(kind, changed, rng)
+    seconds, grown = time.process_time() - start, _memory() - before
+    if seconds > SECONDS or grown > BYTES:
+        problem = problem or f"took {seconds:.1f} s and {grown >> 20} MiB"
+    return f"{kind} {name}: {problem}\n{changed[:2000]!r}" if problem else ""
+
+
+def read(kind: str, data: bytes, rng: random.Random) -> str:
+    """Read a file; what is wrong, "" if nothing is."""
+    try:
+        if kind == "ir":
+            return _read_ir(data.decode("utf-8", "replace"), rng)
+        if kind == "params" or rng.random() < 0.8:
+            fuzz_relay.read_bytes(kind, data)
+            return ""
+        module = from_relay(data)
+        assert module.verified
+    except MetaError as error:
+        return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"
+    return ""
+
+
+def _read_ir(text: str, rng: random.Random) -> str:
+    module = parse(text)
+    verify(module)
+    printed = to_text(module)
+    if to_text(parse(printed)) != printed:
+        return "the printed module reads back as another"
+    if rng.random() < 0.2:
+        verify(standard()(module))
+    return ""
+
+
+def _mutated_ir(data: bytes, rng: random.Random) -> bytes:
+    """A mutation by bytes, by tokens, or by numbers, which most often still parse."""
+    choice = rng.random()
+    if choice < 0.2:
+        return fuzz_relay.mutate_bytes(data, rng)
+    text = data.decode()
+    if choice < 0.6:
+        return fuzz_relay.mutate_tokens(text, rng).encode("utf-8", "replace")
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        numbers = list(_NUMBER.finditer(text))
+        if numbers:
+            chosen = rng.choice(numbers)
+            text = text[: chosen.start()] + rng.choice(_NUMBERS) + text[chosen.end() :]
+    return text.encode()
+
+
+def _memory() -> int:
+    """The largest memory of the process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

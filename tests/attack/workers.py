@@ -1,0 +1,172 @@
+"""Cases in processes of their own. A process writes the number of its case to a file before it begins it, so that the
+process around it can tell which case crashed it, or hangs."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = 16 << 30
+"""Bytes of address space of a process: TVM and torch map several GiB."""
+_STATE = struct.Struct("<qq")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a case did. kind: "wrong", "crash", "hang"."""
+
+    attack: str
+    seed: int
+    case: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: python -m tests.attack {self.attack} --seed {self.seed} --case {self.case}\n{self.text}"
+
+
+@dataclass(slots=True)
+class Run:
+    """The outcome of one attack. done: the number of cases that ended."""
+
+    attack: str
+    seed: int
+    done: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+
+def case_of(attack: str) -> Callable[[int, int], str]:
+    """The function that runs a case of an attack."""
+    return import_module(f"tests.attack.{attack}").case
+
+
+def outcome(attack: str, seed: int, index: int) -> str:
+    """What is wrong in a case, "" if nothing is."""
+    try:
+        return case_of(attack)(seed, index)
+    except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
+        return traceback.format_exc(limit=-4)
+
+
+def work(attack: str, seed: int, first: int, step: int, stop: int, until: float, state: Path) -> None:
+    """Run the cases first, first + step, ... below `stop`, until the time `until`; findings go to standard output."""
+    import resource
+
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    with state.open("r+b") as file, mmap.mmap(file.fileno(), _STATE.size) as memory:
+        for done, index in enumerate(range(first, stop, step)):
+            memory[:] = _STATE.pack(index, done)
+            if time.time() > until:
+                return
+            problem = outcome(attack, seed, index)
+            if problem:
+                print(json.dumps([index, problem]), flush=True)
+        memory[:] = _STATE.pack(stop, len(range(first, stop, step)))
+
+
+class _Worker:
+    """The cases first, first + step, ... of one process, which is started again after a crash or a hang."""
+
+    def __init__(self, run: Run, first: int, step: int, stop: int, until: float, limit: float) -> None:
+        self.run, self.next, self.step, self.stop, self.until, self.limit = run, first, step, stop, until, limit
+        self.folder = tempfile.TemporaryDirectory(prefix="meta-attack-")
+        self.state, self.output = Path(self.folder.name, "state"), Path(self.folder.name, "output")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.state.write_bytes(_STATE.pack(self.next, 0))
+        self.seen, self.since = self.next, time.time() + 60  # the imports take a while
+        options = [str(v) for v in (self.next, self.step, self.stop, self.until, self.state)]
+        command = [sys.executable, "-m", "tests.attack.worker", self.run.attack, str(self.run.seed), *options]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+
+    def poll(self) -> bool:
+        """Whether the process still works."""
+        process = self.process
+        assert process is not None
+        index, done = _STATE.unpack(self.state.read_bytes())
+        if index != self.seen:
+            self.seen, self.since = index, time.time()
+        code = process.poll()
+        if code is None and time.time() - self.since < self.limit:
+            return True
+        if code is None:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            self.end(done + 1, index, "hang", f"no end after {self.limit:.0f} s")
+        elif code:
+            self.end(done + 1, index, "crash", f"exit status {code}: {self.last_lines()}")
+        else:
+            self.end(done, self.stop, "", "")
+        if self.next < self.stop and time.time() < self.until:
+            self.start()
+            return True
+        self.folder.cleanup()
+        return False
+
+    def end(self, done: int, index: int, kind: str, text: str) -> None:
+        """Take what the process has found. index: the case that ended it."""
+        run = self.run
+        run.done += done
+        for line in self.output.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                found: Any = json.loads(line)
+                if isinstance(found, list):
+                    case, problem = cast("tuple[int, str]", found)
+                    run.findings.append(Finding(run.attack, run.seed, case, "wrong", problem))
+        if kind:
+            run.findings.append(Finding(run.attack, run.seed, index, kind, text))
+        self.next = index + self.step if kind else self.stop
+
+    def last_lines(self) -> str:
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-8:])[-2000:]
+
+
+def attack(name: str, seed: int, count: int, seconds: float, processes: int = 1, limit: float = 120.0) -> Run:
+    """`count` cases of an attack, or as many as end within `seconds`, in `processes` processes.
+
+    limit: seconds that one case may take."""
+    run = Run(name, seed)
+    start = time.time()
+    workers = [_Worker(run, i, processes, count, start + seconds, limit) for i in range(processes)]
+    while workers:
+        workers = [worker for worker in workers if worker.poll()]
+        time.sleep(0.05)
+    run.seconds = time.time() - start
+    return run
+
+
+def table(runs: list[Run]) -> Iterator[str]:
+    """A line for each run, and its findings, those of one text once."""
+    for run in runs:
+        count = len(run.findings)
+        yield f"{run.attack:<12} seed {run.seed:<4} {run.done:>9} cases {run.seconds:8.0f} s {count:>5} findings"
+        texts: dict[str, Finding] = {}
+        for finding in run.findings:
+            texts.setdefault(finding.text.strip().split("\n")[-1][:100], finding)
+        yield from map(str, texts.values())
+
+
+def environment() -> None:
+    """One thread a process."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
