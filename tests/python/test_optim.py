@@ -152,7 +152,7 @@ def test_hyperparameters_as_arrays_give_the_bits_of_numbers(dtype: str) -> None:
     for momentum, decay in ((0.9, 1e-4), (0.0, 0.0), (0.3, 0.0)):
         states = [(dx * 3.0, dx * 0.5) for _ in range(2)]
         meta.sgd(states[0][0], dx, states[0][1], 0.1, momentum, decay)
-        numbers = [meta.array(v, dtype="float64") for v in (momentum, decay)]
-        meta.sgd(states[1][0], dx, states[1][1], 0.1, *numbers)
+        factor, decay_array = meta.array(momentum, dtype="float64"), meta.array(decay, dtype="float64")
+        meta.sgd(states[1][0], dx, states[1][1], 0.1, factor, decay_array)
         for by_number, by_array in zip(*states, strict=True):
             np.testing.assert_array_equal(by_number.cast("float64").numpy(), by_array.cast("float64").numpy())

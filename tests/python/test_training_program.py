@@ -63,14 +63,8 @@ def test_writes_every_parameter_statistic_and_slot():
     written = {main.params[at].name for at in main.attrs[MUTATES].values()}
     parameters = {name for name, _ in step.model.named_parameters()}
     assert written == parameters | {f"{n}.velocity" for n in parameters} | {"norm.running_mean", "norm.running_var"}
-    assert {p.name for p in main.params} - written == {
-        "args.0",
-        "args.1",
-        "learning_rate",
-        "momentum",
-        "weight_decay",
-        "key",
-    }
+    numbers = {"learning_rate", "momentum", "weight_decay"}
+    assert {p.name for p in main.params} - written == {"args.0", "args.1", "key"} | numbers
 
 
 def test_mixed_precision_trains_and_casts_each_weight_once(eager):
