@@ -23,7 +23,7 @@ from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import blocks, patterns
-from meta.backend.tvm.schedule.cpu import elementwise, matmul, rows
+from meta.backend.tvm.schedule.cpu import elementwise, matmul, max_pool, rows
 from meta.backend.tvm.schedule.gpu import columns, separate
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
@@ -104,6 +104,10 @@ def _max_pool(*shape: int, kernel: int = 2, stride: int = 2, padding: int = 0, i
     return Sample(op, T(*shape), kernel, stride, padding, ref=reference)
 
 
+def _avg_pool(*shape: int, kernel: int, stride: int = 2, padding: int = 0) -> Sample:
+    return Sample("avg_pool2d", T(*shape), kernel, stride, padding, ref=torch.nn.functional.avg_pool2d)
+
+
 def _convolution(*shape: int, to: int = 11, kernel: int = 3) -> Sample:
     """To as many elements per channel. No register tile of a CPU's contraction divides 11 channels."""
     batch, channels, *spatial = shape
@@ -182,20 +186,31 @@ def cpu_conditions() -> Iterator[Condition]:
     yield Condition("rows: long sums in 4 registers", rows, "_LONG_ROW_VECTORS", NEVER,
                     (_sum(16, 1024, axis=1), _sum(16, 4096, axis=1), _softmax(256, 1024)))  # fmt: skip
     yield Condition("rows: unrolled windows", rows, "_UNROLLED_STEPS", 0,
-                    (_matmul(11, 3, 1024), _max_pool(4, 16, 128, 128), _max_pool(4, 16, 64, 64, kernel=3, stride=1),
-                     _max_pool(1, 64, 112, 112, kernel=3, padding=1), _convolution(1, 1, 100, 100)))  # fmt: skip
+                    (_matmul(11, 3, 1024), _avg_pool(4, 16, 128, 128, kernel=2),
+                     _avg_pool(4, 16, 64, 64, kernel=3, stride=1),
+                     _avg_pool(1, 64, 112, 112, kernel=3, padding=1), _convolution(1, 1, 100, 100)))  # fmt: skip
     yield Condition("rows: unrolled windows at most", rows, "_UNROLLED_STEPS", NEVER,
-                    (_max_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3), _sum(64, 1024, axis=0)))  # fmt: skip
+                    (_avg_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3), _sum(64, 1024, axis=0)))  # fmt: skip
     yield Condition("rows: tiles of overlapping windows", rows, "_TILED_STEPS", 0,
                     (_convolution(2, 4, 32, 32), _convolution(1, 3, 28, 28, to=7), _convolution(2, 4, 64, 64),
                      _convolution(2, 1, 64, 64, kernel=5), _convolution(1, 2, 60, 60),
-                     _max_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3)))  # fmt: skip
+                     _avg_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3)))  # fmt: skip
     yield Condition("rows: tiles of overlapping windows at most", rows, "_TILED_STEPS", NEVER,
                     (_convolution(1, 7, 28, 28), _convolution(1, 10, 28, 28)))  # fmt: skip
     yield Condition("rows: no tiles of 3 registers", rows, "_TILE_REGISTERS", (4, 3, 2, 1),
                     (_convolution(1, 4, 48, 48), _convolution(1, 4, 96, 96)))  # fmt: skip
     yield Condition("rows: columns of a thread at most", rows, "_PART_COLUMNS", 64,
                     (_sum(1024, 1024, axis=0), _max(1024, 1008, axis=0), _sum(4096, 512, axis=0)))  # fmt: skip
+    yield Condition("windows: maxima by planes", pool, "_loops_over_planes", lambda kind: False,
+                    (_max_pool(1, 64, 56, 56, kernel=3, stride=1, padding=1),
+                     _max_pool(1, 64, 30, 30, kernel=3, stride=1, padding=1),
+                     _max_pool(1, 64, 112, 112, kernel=3, stride=1, padding=1),
+                     _max_pool(1, 64, 112, 112, kernel=3, padding=1), _max_pool(1, 64, 112, 112),
+                     _max_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3),
+                     _max_pool(1, 512, 7, 7, kernel=7)))  # fmt: skip
+    yield Condition("windows: large ones along rows, then columns", max_pool, "_in_two_steps", lambda axes: False,
+                    (_max_pool(1, 64, 28, 28, kernel=5, stride=1, padding=2), _max_pool(1, 64, 56, 56, kernel=56),
+                     _max_pool(1, 64, 56, 56, kernel=56, indices=True)))  # fmt: skip
     yield Condition("elementwise: tail of long loops", elementwise, "_MIN_TAIL_VECTORS", NEVER,
                     (_unary("exp", 100003), _unary("exp", 10007, dtype="bfloat16"),
                      _unary("log", 10007, dtype="float64"), _softmax(256, 1001)))  # fmt: skip

@@ -38,7 +38,8 @@ CONTENTS = {
 
 
 def agree(op: str, x: Any, *args: Any) -> Any:
-    """The operator and its gradient on the tvm dialect as on the reference dialect; the indices."""
+    """The operator, with and without indices, and its gradient on the tvm dialect as on the reference dialect; the
+    indices."""
     results: list[Any] = []
     dy = np.random.default_rng(1).standard_normal(getattr(meta, op)(meta.array(x), *args).shape).astype("float32")
     for dialect in ("tvm", "reference"):
@@ -46,7 +47,8 @@ def agree(op: str, x: Any, *args: Any) -> Any:
             y, indices = getattr(meta, f"{op}_with_indices")(meta.array(x), *args)
             rest = () if op.startswith("adaptive") else args
             dx = getattr(meta, f"{op}_dx")(meta.array(dy), indices, x.shape, *rest)
-        results.append((y.numpy(), indices.numpy(), dx.numpy()))
+            largest = getattr(meta, op)(meta.array(x), *args)
+        results.append((y.numpy(), indices.numpy(), dx.numpy(), largest.numpy()))
     for ours, reference in zip(*results, strict=True):
         np.testing.assert_allclose(ours, reference, rtol=1e-5, atol=1e-6)
     return results[0][1]

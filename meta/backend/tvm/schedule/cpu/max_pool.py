@@ -1,4 +1,4 @@
-"""Max pooling with indices on a CPU, and its gradient, as loops over planes (images of one channel)."""
+"""Max pooling on a CPU, with or without indices, and its gradient, as loops over planes (images of one channel)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,26 @@ _MERGE = 3
 _SINGLE = Windows(1, 1, 1)
 
 
+def largest(x: Any, axes: Axes) -> Any:
+    """The maximum of each window; the lowest value of the dtype for a window without elements."""
+    (y,) = _pool(x, axes, "")
+    return y
+
+
 def max_with_indices(x: Any, axes: Axes, index: str) -> tuple[Any, Any]:
     """The maximum of each window and its flat index in the plane, of dtype `index`: of equal elements the first, of
-    several NaN the last, -1 for a window without elements.
+    several NaN the last, -1 for a window without elements."""
+    return _pool(x, axes, index)
+
+
+def _pool(x: Any, axes: Axes, index: str) -> tuple[Any, ...]:
+    """The maximum of each window, and its index in the plane unless `index` is "".
 
     It works in the dtype of accumulation: TVM has no vectors of bfloat16."""
     dtype, skipped = accumulation_dtype(x.dtype), 3 - len(axes)
     shape = (*x.shape[:2], *(IntImm("int64", axis.count) for axis in axes))
 
-    def pool(plane: Sequence[Any], source: Any, y: Any, indices: Any) -> None:
+    def pool(plane: Sequence[Any], source: Any, y: Any, *indices: Any) -> None:
         def at(position: Sequence[Any], lanes: int) -> tuple[Any, ...]:
             return (*plane, *position[skipped:-1], _ramp(position[-1], lanes))
 
@@ -43,11 +54,15 @@ def max_with_indices(x: Any, axes: Axes, index: str) -> tuple[Any, Any]:
 
         def store(window: Sequence[Any], value: Any, place: Any, lanes: int) -> None:
             y[at(window, lanes)] = value
-            indices[at(window, lanes)] = place
+            for buffer in indices:
+                buffer[at(window, lanes)] = place
 
         _pool_plane((*(_SINGLE,) * skipped, *axes), load, store, dtype, index)
 
-    y, indices = _by_plane([narrow(x, dtype, "wide")], [shape, shape], [dtype, index], pool, "max_pool_with_indices")
+    wide = narrow(x, dtype, "wide")
+    if not index:
+        return (narrow(_by_plane([wide], [shape], [dtype], pool, "max_pool"), x.dtype),)
+    y, indices = _by_plane([wide], [shape, shape], [dtype, index], pool, "max_pool_with_indices")
     return narrow(y, x.dtype), indices
 
 
@@ -141,7 +156,8 @@ Store = Callable[[Sequence[Any], Any, Any, int], None]
 @dataclass(frozen=True, slots=True)
 class _Source:
     """What is pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position, lanes, step) ->
-    those of as many elements, each `step` after the last.  ordered: whether the indices of a row's elements rise."""
+    those of as many elements, each `step` after the last.  ordered: whether the indices of a row's elements rise.
+    index: their dtype, "" without indices, which are then None."""
 
     values: Callable[[Sequence[Any], int], Any]
     indices: Callable[[Sequence[Any], int, int], Any]
@@ -155,6 +171,8 @@ def _pool_plane(axes: Axes, load: Callable[[Sequence[Any], int], Any], store: St
     deep, high, last = axes
 
     def flat(position: Sequence[Any], lanes: int, step: int) -> Any:
+        if not index:
+            return None
         d, h, w = position
         first = ((d * high.size + h) * last.size + w).astype(index)
         return first if lanes == 1 else tirx.Ramp(first, tirx.const(step, index), lanes)
@@ -170,14 +188,16 @@ def _pool_plane(axes: Axes, load: Callable[[Sequence[Any], int], Any], store: St
         if not _in_two_steps(axes):
             _pool_row(rows, last, plane, finish)
             return
-        values, places = _local(last.size, dtype), _local(last.size, index)
+        values, places = _local(last.size, dtype), _local(last.size, index) if index else None
 
         def keep(w: Any, value: Any, place: Any, lanes: int) -> None:
-            values[_ramp(w, lanes)], places[_ramp(w, lanes)] = value, place
+            values[_ramp(w, lanes)] = value
+            if places is not None:
+                places[_ramp(w, lanes)] = place
 
         columns = _Source(
             lambda position, lanes: values[_ramp(position[0], lanes)],
-            lambda position, lanes, step: places[_ramp(position[0], lanes, step)],
+            lambda position, lanes, step: None if places is None else places[_ramp(position[0], lanes, step)],
             False,
             dtype,
             index,
@@ -270,7 +290,8 @@ class _Largest:
     expressions that grow exponentially."""
 
     def __init__(self, source: _Source, lanes: int) -> None:
-        self._values, self._indices = _local(lanes, source.dtype), _local(lanes, source.index)
+        self._values = _local(lanes, source.dtype)
+        self._indices = _local(lanes, source.index) if source.index else None
         self._source, self._lanes, self._all = source, lanes, _ramp(0, lanes)
         self._floating = dtypes.is_float(source.dtype)
 
@@ -278,12 +299,14 @@ class _Largest:
         """The lowest value, at the index `first`, that of the first element, or at -1 if a span is empty."""
         dtype, index = self._source.dtype, self._source.index
         lowest = -inf if self._floating else dtypes.int_range(dtype)[0]
+        self._values[self._all] = self._constant(lowest, dtype)
+        if self._indices is None:
+            return
         empty = [span.count <= 0 for span in spans if not isinstance(span.count, int)]
         if not self._source.ordered:
             first = self._constant(dtypes.int_range(index)[1], index)
         if empty:
             first = opaque_select(tirx.any(*empty), self._constant(-1, index), first)
-        self._values[self._all] = self._constant(lowest, dtype)
         self._indices[self._all] = first
 
     def _constant(self, value: float, dtype: str) -> Any:
@@ -296,11 +319,16 @@ class _Largest:
 
     @property
     def index(self) -> Any:
-        return self._indices[self._all]
+        return None if self._indices is None else self._indices[self._all]
 
     def update(self, value: Any, index: Any) -> None:
         """Go on to another element of the window, in order if the source is."""
         larger = value > self.value
+        if self._indices is None:
+            # The inner selection is one instruction, the maximum, which ignores NaN on this side.
+            largest = opaque_select(larger, value, self.value)
+            self._values[self._all] = opaque_select(tirx.isnan(value), value, largest) if self._floating else largest
+            return
         if not self._source.ordered:
             larger = tirx.any(larger, tirx.all(tirx.EQ(value, self.value), index < self.index))
         if self._floating:
