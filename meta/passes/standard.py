@@ -5,6 +5,7 @@ from __future__ import annotations
 from meta.passes.align_products import align_products
 from meta.passes.cse import cse
 from meta.passes.dce import dce
+from meta.passes.expand_losses import expand_losses
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
@@ -12,6 +13,7 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, drop_stop_gradient, simplify, fold_const, align_products, cse, simplify, dce, for a program whose
-    gradients are taken: results stay the same up to rounding."""
-    return Pipeline((inline_calls, drop_stop_gradient, simplify, fold_const, align_products, cse, simplify, dce))
+    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, cse, simplify, dce, for a
+    program whose gradients are taken: results stay the same up to rounding."""
+    expanded = (fold_const, expand_losses, align_products)
+    return Pipeline((inline_calls, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))

@@ -21,6 +21,7 @@ from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
 from meta.vm.lower.choose import Choice, Choices, packed_name
 from meta.vm.lower.loops import LOOP
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
+from meta.vm.lower.recompute import Recomputed
 from meta.vm.lower.types import RelaxTypes, unsized
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
@@ -65,6 +66,7 @@ class _Lowering:
         self.module = module
         self.calls = calls
         self.choices = choices
+        self.recomputed = Recomputed(choices)
         self.builder = tvm.BlockBuilder()
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
@@ -129,6 +131,7 @@ class _Lowering:
             if not isinstance(value, tvm.RelaxVar):
                 value = self.bind(scope, binding.var.name, binding.var.type, value)
             scope.values[binding.var] = value
+            self.recomputed.add(binding)
         if isinstance(block.result, Tuple):
             return self.bind(scope, "result", block.result.type, self.value(scope, block.result))
         return self.atom(scope, block.result)
@@ -183,7 +186,7 @@ class _Lowering:
         choice = self.choices.of(call)
         sizes = _sizes(choice)
         operands = [
-            scope.types.dim(leaf) if isinstance(leaf, SymDim) else self.atom(scope, leaf)
+            scope.types.dim(leaf) if isinstance(leaf, SymDim) else self.operand(scope, leaf, choice)
             for i, arg in enumerate(call.args)
             for leaf in ((arg,) if i in sizes else _tensors((arg,)))
         ]
@@ -204,6 +207,10 @@ class _Lowering:
             token = tvm.call_pure_packed(tvm.ExternFunc(CHECK_FUNCTION), name, ty_args=[_token_type()])
             args.append(self.bind_as(scope, "token", _token_type(), token))
         return tvm.RelaxCall(self.atom(scope, function), args)
+
+    def operand(self, scope: _Scope, atom: Any, choice: Choice) -> Any:
+        call = self.recomputed.recipe(atom, choice)
+        return self.atom(scope, atom) if call is None else self.bind(scope, "", call.type, self.call(scope, call))
 
     def open(self, scope: _Scope, call: Call) -> Any:
         """An open call: a match_cast binds the variables of its sizes to those of the result."""

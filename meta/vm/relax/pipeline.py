@@ -67,7 +67,8 @@ def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]
     kernels: dict[str, tuple[str, ...]] = {name: (op,) for name, op in lowered.ops.items()}
     if not fuse:
         return lowered.module, kernels
-    module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(lowered.module)
+    module = _without_dead_code(lowered.module)  # a dead user of a tensor would keep it from being fused
+    module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(module)
     for target, function in module.functions.items():
         if isinstance(function, tvm.RelaxFunction) and function.attrs and "Primitive" in function.attrs:
             kernels[target.name_hint] = _members(function, kernels)

@@ -28,7 +28,16 @@ def sample() -> Module:
 def test_report_has_a_line_per_pass():
     with passes.PassContext() as now:
         passes.standard()(sample())
-    names = {"inline_calls", "drop_stop_gradient", "simplify", "fold_const", "align_products", "cse", "dce"}
+    names = {
+        "inline_calls",
+        "drop_stop_gradient",
+        "simplify",
+        "fold_const",
+        "expand_losses",
+        "align_products",
+        "cse",
+        "dce",
+    }
     assert set(now.seconds) == names
     assert all(s >= 0 for s in now.seconds.values())
     assert [line.split()[2] for line in now.report().split("\n")] == sorted(now.seconds, key=lambda n: -now.seconds[n])
@@ -42,7 +51,7 @@ def test_passes_print_their_results():
     out = io.StringIO()
     with passes.PassContext(print_after="all", file=out):
         passes.standard()(sample())
-    assert out.getvalue().count("# after ") == 8
+    assert out.getvalue().count("# after ") == 9
 
 
 def test_printing_goes_to_the_standard_output_by_default(capsys):

@@ -16,6 +16,7 @@ from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.device import CPU, device
 from meta.interpreter.run import run
 from meta.ir.module import Module
+from meta.ir.type import tensor_type
 from meta.passes import place
 from meta.vm.lower.source import prepare
 from meta.vm.relax import bundle
@@ -131,3 +132,29 @@ def test_large_kernels_are_not_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "_MEMBER_BYTES", 4 * 33 * 5)
     planned = plan(updates(SHAPES, 0.0), monkeypatch)
     assert not any(c.startswith("bundle") for c in kernel_calls(planned))
+
+
+def test_wide_copies_of_narrow_tensors_need_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel that fuses with the cast, and with what follows from it, computes both anew."""
+
+    def body(ops: Any, x: Any, row: Any) -> list[Any]:
+        wide = ops.cast(ops.cumsum(x, axis=0), "float32")
+        shifted = ops.subtract(wide, row)
+        return [ops.transpose(ops.sigmoid(shifted)), ops.flip(shifted, axis=1), ops.multiply(wide, wide)]
+
+    module = program({"x": tensor_type((512, 48), "bfloat16"), "row": (48,)}, body)
+    planned = plan(module, monkeypatch)
+    kernels = [planned.kernels[c] for c in kernel_calls(planned)]
+    assert ("tvm.cast",) not in kernels
+    assert not any(k[-1] == "tvm.subtract" for k in kernels)
+    assert sum("tvm.cast" in k for k in kernels) == 3
+    check(module, planned, [*randoms((512, 48), dtype="bfloat16"), *randoms((48,))], ())
+
+
+def test_tensors_that_take_as_many_bytes_to_compute_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(ops: Any, x: Any) -> list[Any]:
+        y = ops.exp(ops.cumsum(x, axis=0))
+        return [ops.transpose(y), ops.flip(y, axis=1)]
+
+    planned = plan(program({"x": (32, 48)}, body), monkeypatch)
+    assert sum("tvm.exp" in planned.kernels[c] for c in kernel_calls(planned)) == 1

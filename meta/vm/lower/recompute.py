@@ -1,0 +1,65 @@
+"""Tensors that each kernel computes anew on a GPU, because that reads fewer bytes than the tensors have.
+
+    y = cast(x, "float32"); a = max(y); b = exp(y - a)      with x of 16 bits
+
+If y were computed once, both kernels would read 4 bytes an element, and a third would write them. Each has a cast of
+its own instead, which Relax fuses with it, and y needs no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meta.ir.expr import Atom, Binding, Call, Constant, Var
+from meta.ir.type import TensorType
+from meta.op.registry import Op
+from meta.tree import leaves_of
+from meta.vm.lower.choose import Choice, Choices
+from meta.vm.lower.open_calls import is_open
+
+_TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
+"""The patterns of operators that Relax fuses with the elementwise operators before them."""
+_MOST_BYTES: Final = 0.505
+"""Bytes that a tensor is computed from, at most, as a part of its own: half, and a little for rows and columns."""
+_MOST_OPERATORS: Final = 12
+"""Operators that compute a tensor, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How a tensor is computed. read: the bytes that this takes.  length: the number of operators."""
+
+    call: Call
+    read: int
+    length: int
+
+
+class Recomputed:
+    """The tensors of a function that are computed anew; none on the CPU."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self._recipes: dict[Var, _Recipe] = {}
+
+    def add(self, binding: Binding) -> None:
+        """Note whether the tensor of a binding is such a tensor. Its operands have been noted before."""
+        call, kind = binding.value, binding.var.type
+        if self.choices.device.kind != "cuda" or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
+            return
+        if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.view or is_open(call):
+            return
+        if call.op.pattern not in ("elemwise", "broadcast") or not self.choices.of(call).compiled:
+            return
+        tensors: list[Atom] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]
+        recipes = [self._recipes.get(t) if isinstance(t, Var) else None for t in tensors]
+        read: Any = sum(r.read if r else t.type.nbytes for r, t in zip(recipes, tensors, strict=True))  # type: ignore[union-attr]
+        length = 1 + sum(r.length for r in recipes if r)
+        if read <= _MOST_BYTES * kind.nbytes and length <= _MOST_OPERATORS:
+            self._recipes[binding.var] = _Recipe(call, read, length)
+
+    def recipe(self, atom: Any, choice: Choice) -> Call | None:
+        """The call that computes an operand anew for a kernel; None for other operands and other kernels."""
+        if not isinstance(atom, Var) or atom not in self._recipes:
+            return None
+        return self._recipes[atom].call if choice.compiled and choice.info.op.pattern in _TAKERS else None

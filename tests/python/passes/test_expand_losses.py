@@ -1,0 +1,86 @@
+"""expand_losses: which losses are taken apart, and that their values and gradients stay."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+import meta
+from meta import passes
+from meta.interpreter.run import run
+from meta.ir.type import tensor_type
+from tests.python.passes.programs import lines, program
+
+implementation = sys.modules["meta.passes.expand_losses"]  # the package exports the pass of the same name
+ROWS, CLASSES = 6, 11
+X, LABELS = tensor_type((ROWS, CLASSES)), tensor_type((ROWS,), "int64")
+
+
+@pytest.fixture(autouse=True)
+def _small_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(implementation, "_LEAST_ELEMENTS", 1)
+
+
+def loss_and_gradient(reduction: str, ignore_index: int):
+    def function(x, target, dy):
+        loss = meta.cross_entropy(x, target, None, reduction, ignore_index)
+        return loss, meta.cross_entropy_dx(x, target, dy, None, reduction, ignore_index)
+
+    return function
+
+
+def expanded(module):
+    return passes.standard()(passes.place("cuda")(module))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    ("labels", "ignore_index"),
+    [([3, 0, 10, 5, 5, 1], -100), ([3, -100, 10, -100, 5, 1], -100), ([3, 2, 10, 2, 5, 1], 2), ([-100] * 6, -100)],
+    ids=["labels", "ignored", "another ignored", "all ignored"],
+)
+def test_values_and_gradients(reduction: str, labels: list[int], ignore_index: int) -> None:
+    dy = tensor_type((ROWS,) if reduction == "none" else ())
+    before = program(loss_and_gradient(reduction, ignore_index), X, LABELS, dy)
+    after = expanded(before)
+    assert not any("cross_entropy" in line for line in lines(after))
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 30, X.shape)
+    x[1] += 1e4  # the differences within a row decide
+    arrays = [meta.array(x.astype("float32")), meta.array(labels), meta.array(rng.random(dy.shape).astype("float32"))]
+    for ours, theirs in zip(run(passes.place("cpu")(after), *arrays), run(before, *arrays), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-7)
+
+
+def test_labels_out_of_range_give_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    dy = tensor_type((ROWS,))
+    after = passes.place("cpu")(expanded(program(loss_and_gradient("none", -100), X, LABELS, dy)))
+    arrays = [meta.ones(X.shape), meta.array([3, CLASSES, -1, -100, 5, 1]), meta.ones((ROWS,))]
+    loss, gradient = (out.numpy() for out in run(after, *arrays))
+    assert np.isnan(loss).tolist() == [False, True, True, False, False, False]
+    assert np.isnan(gradient).all(axis=1).tolist() == np.isnan(gradient).any(axis=1).tolist() == np.isnan(loss).tolist()
+    assert not gradient[3].any()
+
+
+def test_the_loss_and_its_gradient_share_the_reductions_of_rows() -> None:
+    after = lines(expanded(program(loss_and_gradient("mean", -100), X, LABELS, tensor_type(()))))
+    assert sum(" = max(" in line for line in after) == 1
+    assert sum(" = sum(" in line for line in after) == 3  # exponentials, losses and labels
+
+
+def test_leaves_other_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(function, *types) -> int:
+        return sum("cross_entropy" in line for line in lines(expanded(program(function, *types))))
+
+    assert count(lambda x, t: meta.cross_entropy(x, t, label_smoothing=0.1), X, LABELS) == 1
+    assert count(meta.cross_entropy, X, LABELS, tensor_type((CLASSES,))) == 1
+    assert count(meta.cross_entropy, tensor_type((2, CLASSES, 3)), tensor_type((2, 3), "int64")) == 1
+    module = program(meta.cross_entropy, X, LABELS)
+    assert passes.expand_losses(module) is module  # on the CPU
+    monkeypatch.setenv("META_CHECK", "1")  # labels are refused by the operator
+    assert count(meta.cross_entropy, X, LABELS) == 1
+    monkeypatch.delenv("META_CHECK")
+    monkeypatch.setattr(implementation, "_LEAST_ELEMENTS", ROWS * CLASSES + 1)
+    assert count(meta.cross_entropy, X, LABELS) == 1
