@@ -54,7 +54,7 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
     built = tvm.relax_build(
         finish(serial, target, static=True), target=target, relax_pipeline=None, exec_mode="compiled"
     )
-    return Machine(built.mod, CPU).main(*(x._data for x in arrays))
+    return Machine(built.mod, CPU, static=True).main(*(x._data for x in arrays))
 
 
 def updates(shapes: Sequence[tuple[int, ...]], weight_decay: float) -> Module:
