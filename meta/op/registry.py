@@ -16,10 +16,10 @@ from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
-from meta.errors import MetaError, RegistryError, add_operator_module, did_you_mean
+from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
 from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
-from meta.ir.type import TensorType, Type
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value
 from meta.op.namespaces import SEPARATOR, split
 from meta.op.positions import Rule
 from meta.schema._dsl import Schema
@@ -123,7 +123,14 @@ def as_type(arg: Any) -> Any:
 
 def _leaf_type(leaf: Any) -> Any:
     kind = leaf if isinstance(leaf, TensorType) else getattr(leaf, "type", None)
-    return kind if isinstance(kind, TensorType) else leaf
+    if isinstance(kind, TensorType):
+        return kind
+    if isinstance(leaf, (TupleType, FunctionType, Value)):
+        raise TypeInferenceError("", f"an operand has type {str(leaf)[:200]}", "tensors and attributes", _NO_TENSOR)
+    return leaf
+
+
+_NO_TENSOR = "take a field of a tuple, or call a function, and pass the result"
 
 
 USER = "user"

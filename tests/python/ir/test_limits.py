@@ -117,6 +117,23 @@ def test_arguments_left_out_are_as_the_schema_normalises_them() -> None:
     verify(parse(f'{HEAD} {{\n%y = zeros((2,), "float32")\n%y }}'))
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("%t = (%x, %x)", "%y = negative(%t)"),
+        ("%t = (%x,)", "%y = add(%t, %x)"),
+        ("%t = (%x,)", "%y = concatenate([%t])"),
+        (f"%f = fn(%a: {TYPE}) -> {TYPE} {{ %a }}", "%y = negative(%f)"),
+        ("%y = add(@main, 1)",),
+        ("%y = layer_norm(%x, @main)",),
+        ("%s = shape(%x)", "%y = add(%s, %s)"),
+    ],
+)
+def test_operands_that_are_not_tensors_are_refused(lines: tuple[str, ...]) -> None:
+    with pytest.raises(IRError, match=r"an operand has type .*; expected tensors and attributes"):
+        parse(_body(*lines))
+
+
 def test_types_are_bounded() -> None:
     pair: Any = tensor_type((2,))
     for _ in range(15):
