@@ -140,3 +140,10 @@ def test_the_command_line_shows_the_state(
     assert shown() == "off: META_CACHE_DIR='~nosuchuser' names no home directory"
     monkeypatch.setenv("META_CACHE", "0")
     assert shown() == "off: META_CACHE is 0"
+
+
+@pytest.mark.parametrize("size", [0, 4096, 1 << 20])
+def test_files_that_may_not_grow(tmp_path: Path, size: int) -> None:
+    """LLVM ends the process when a write fails, as one beyond RLIMIT_FSIZE does."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))\n"
+    assert "file too large" in _run(limit + _PROGRAM, META_CACHE_DIR=str(tmp_path)).lower()

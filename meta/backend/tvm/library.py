@@ -113,8 +113,10 @@ def _output_file(path: Path) -> Generator[Path, None, None]:
     `path`. Systems without files in memory write to disk, if it has space.
 
     Raises:
-        OSError: there is no space.
+        OSError: there is no space, or files may not have the size of a module (RLIMIT_FSIZE).
     """
+    if _largest_file() < _SPACE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path.parent))
     if not hasattr(os, "memfd_create") or not Path("/proc/self/fd").is_dir():
         if shutil.disk_usage(path.parent).free < _SPACE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path.parent))
@@ -126,6 +128,16 @@ def _output_file(path: Path) -> Generator[Path, None, None]:
         yield path
     finally:
         os.close(descriptor)
+
+
+def _largest_file() -> int:
+    """The bytes that a file of this process may have."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return sys.maxsize
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
 @cache
