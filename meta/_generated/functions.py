@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from meta._generated.methods import TensorMethods
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
+from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
 
@@ -745,6 +746,7 @@ def where(condition: T, x: T | float, y: T | float) -> T:
 
 _s_conv1d = state(get("conv1d"))
 _r_conv1d = _s_conv1d.fast
+_i_conv1d = KnownItems()
 
 
 def conv1d(
@@ -765,14 +767,12 @@ def conv1d(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv1d[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
+        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+            _known = _i_conv1d.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv1d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -785,6 +785,7 @@ def conv1d(
 
 _s_conv1d_dw = state(get("conv1d_dw"))
 _r_conv1d_dw = _s_conv1d_dw.fast
+_i_conv1d_dw = KnownItems()
 
 
 def conv1d_dw(
@@ -805,16 +806,12 @@ def conv1d_dw(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv1d_dw[x._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv1d_dw.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv1d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -827,6 +824,7 @@ def conv1d_dw(
 
 _s_conv1d_dx = state(get("conv1d_dx"))
 _r_conv1d_dx = _s_conv1d_dx.fast
+_i_conv1d_dx = KnownItems()
 
 
 def conv1d_dx(
@@ -847,16 +845,12 @@ def conv1d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv1d_dx[w._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv1d_dx.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv1d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -869,6 +863,7 @@ def conv1d_dx(
 
 _s_conv1d_transpose = state(get("conv1d_transpose"))
 _r_conv1d_transpose = _s_conv1d_transpose.fast
+_i_conv1d_transpose = KnownItems()
 
 
 def conv1d_transpose(
@@ -890,16 +885,12 @@ def conv1d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(output_padding) is int:
-        output_padding = (output_padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv1d_transpose[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(output_padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv1d_transpose[stride, padding, output_padding, dilation]
+        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+            _known = _i_conv1d_transpose.renew((stride, padding, output_padding, dilation))
+        stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv1d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -912,6 +903,7 @@ def conv1d_transpose(
 
 _s_conv2d = state(get("conv2d"))
 _r_conv2d = _s_conv2d.fast
+_i_conv2d = KnownItems()
 
 
 def conv2d(
@@ -932,14 +924,12 @@ def conv2d(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv2d[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
+        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+            _known = _i_conv2d.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv2d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -952,6 +942,7 @@ def conv2d(
 
 _s_conv2d_dw = state(get("conv2d_dw"))
 _r_conv2d_dw = _s_conv2d_dw.fast
+_i_conv2d_dw = KnownItems()
 
 
 def conv2d_dw(
@@ -972,16 +963,12 @@ def conv2d_dw(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv2d_dw[x._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv2d_dw.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv2d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -994,6 +981,7 @@ def conv2d_dw(
 
 _s_conv2d_dx = state(get("conv2d_dx"))
 _r_conv2d_dx = _s_conv2d_dx.fast
+_i_conv2d_dx = KnownItems()
 
 
 def conv2d_dx(
@@ -1014,16 +1002,12 @@ def conv2d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv2d_dx[w._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv2d_dx.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv2d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -1036,6 +1020,7 @@ def conv2d_dx(
 
 _s_conv2d_transpose = state(get("conv2d_transpose"))
 _r_conv2d_transpose = _s_conv2d_transpose.fast
+_i_conv2d_transpose = KnownItems()
 
 
 def conv2d_transpose(
@@ -1057,16 +1042,12 @@ def conv2d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(output_padding) is int:
-        output_padding = (output_padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv2d_transpose[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(output_padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv2d_transpose[stride, padding, output_padding, dilation]
+        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+            _known = _i_conv2d_transpose.renew((stride, padding, output_padding, dilation))
+        stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv2d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -1079,6 +1060,7 @@ def conv2d_transpose(
 
 _s_conv3d = state(get("conv3d"))
 _r_conv3d = _s_conv3d.fast
+_i_conv3d = KnownItems()
 
 
 def conv3d(
@@ -1099,14 +1081,12 @@ def conv3d(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv3d[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
+        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+            _known = _i_conv3d.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv3d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -1119,6 +1099,7 @@ def conv3d(
 
 _s_conv3d_dw = state(get("conv3d_dw"))
 _r_conv3d_dw = _s_conv3d_dw.fast
+_i_conv3d_dw = KnownItems()
 
 
 def conv3d_dw(
@@ -1139,16 +1120,12 @@ def conv3d_dw(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv3d_dw[x._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv3d_dw.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv3d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -1161,6 +1138,7 @@ def conv3d_dw(
 
 _s_conv3d_dx = state(get("conv3d_dx"))
 _r_conv3d_dx = _s_conv3d_dx.fast
+_i_conv3d_dx = KnownItems()
 
 
 def conv3d_dx(
@@ -1181,16 +1159,12 @@ def conv3d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv3d_dx[w._type, dy._type, dumps(shape, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
+        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_conv3d_dx.renew((shape, stride, padding, dilation))
+        shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv3d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -1203,6 +1177,7 @@ def conv3d_dx(
 
 _s_conv3d_transpose = state(get("conv3d_transpose"))
 _r_conv3d_transpose = _s_conv3d_transpose.fast
+_i_conv3d_transpose = KnownItems()
 
 
 def conv3d_transpose(
@@ -1224,16 +1199,12 @@ def conv3d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(output_padding) is int:
-        output_padding = (output_padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_conv3d_transpose[x._type, w._type, dumps(stride, 2), dumps(padding, 2), dumps(output_padding, 2), dumps(dilation, 2), groups, groups.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_conv3d_transpose[stride, padding, output_padding, dilation]
+        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+            _known = _i_conv3d_transpose.renew((stride, padding, output_padding, dilation))
+        stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_conv3d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3501,6 +3472,7 @@ def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T
 
 _s_avg_pool1d = state(get("avg_pool1d"))
 _r_avg_pool1d = _s_avg_pool1d.fast
+_i_avg_pool1d = KnownItems()
 
 
 def avg_pool1d(
@@ -3522,16 +3494,12 @@ def avg_pool1d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool1d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_avg_pool1d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_avg_pool1d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_avg_pool1d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3544,6 +3512,7 @@ def avg_pool1d(
 
 _s_avg_pool1d_dx = state(get("avg_pool1d_dx"))
 _r_avg_pool1d_dx = _s_avg_pool1d_dx.fast
+_i_avg_pool1d_dx = KnownItems()
 
 
 def avg_pool1d_dx(
@@ -3566,18 +3535,12 @@ def avg_pool1d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool1d_dx[dy._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool1d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_avg_pool1d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_avg_pool1d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3590,6 +3553,7 @@ def avg_pool1d_dx(
 
 _s_avg_pool2d = state(get("avg_pool2d"))
 _r_avg_pool2d = _s_avg_pool2d.fast
+_i_avg_pool2d = KnownItems()
 
 
 def avg_pool2d(
@@ -3611,16 +3575,12 @@ def avg_pool2d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool2d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_avg_pool2d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_avg_pool2d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_avg_pool2d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3633,6 +3593,7 @@ def avg_pool2d(
 
 _s_avg_pool2d_dx = state(get("avg_pool2d_dx"))
 _r_avg_pool2d_dx = _s_avg_pool2d_dx.fast
+_i_avg_pool2d_dx = KnownItems()
 
 
 def avg_pool2d_dx(
@@ -3655,18 +3616,12 @@ def avg_pool2d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool2d_dx[dy._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool2d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_avg_pool2d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_avg_pool2d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3679,6 +3634,7 @@ def avg_pool2d_dx(
 
 _s_avg_pool3d = state(get("avg_pool3d"))
 _r_avg_pool3d = _s_avg_pool3d.fast
+_i_avg_pool3d = KnownItems()
 
 
 def avg_pool3d(
@@ -3700,16 +3656,12 @@ def avg_pool3d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool3d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_avg_pool3d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_avg_pool3d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_avg_pool3d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3722,6 +3674,7 @@ def avg_pool3d(
 
 _s_avg_pool3d_dx = state(get("avg_pool3d_dx"))
 _r_avg_pool3d_dx = _s_avg_pool3d_dx.fast
+_i_avg_pool3d_dx = KnownItems()
 
 
 def avg_pool3d_dx(
@@ -3744,18 +3697,12 @@ def avg_pool3d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_avg_pool3d_dx[dy._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool3d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_avg_pool3d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_avg_pool3d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3768,6 +3715,7 @@ def avg_pool3d_dx(
 
 _s_max_pool1d = state(get("max_pool1d"))
 _r_max_pool1d = _s_max_pool1d.fast
+_i_max_pool1d = KnownItems()
 
 
 def max_pool1d(
@@ -3788,16 +3736,12 @@ def max_pool1d(
     """
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool1d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool1d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool1d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool1d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3807,6 +3751,7 @@ def max_pool1d(
 
 _s_max_pool1d_dx = state(get("max_pool1d_dx"))
 _r_max_pool1d_dx = _s_max_pool1d_dx.fast
+_i_max_pool1d_dx = KnownItems()
 
 
 def max_pool1d_dx(
@@ -3829,18 +3774,12 @@ def max_pool1d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool1d_dx[dy._type, indices._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool1d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_max_pool1d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_max_pool1d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3853,6 +3792,7 @@ def max_pool1d_dx(
 
 _s_max_pool1d_with_indices = state(get("max_pool1d_with_indices"))
 _r_max_pool1d_with_indices = _s_max_pool1d_with_indices.fast
+_i_max_pool1d_with_indices = KnownItems()
 
 
 def max_pool1d_with_indices(
@@ -3873,16 +3813,12 @@ def max_pool1d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool1d_with_indices[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool1d_with_indices[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool1d_with_indices.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool1d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3895,6 +3831,7 @@ def max_pool1d_with_indices(
 
 _s_max_pool2d = state(get("max_pool2d"))
 _r_max_pool2d = _s_max_pool2d.fast
+_i_max_pool2d = KnownItems()
 
 
 def max_pool2d(
@@ -3915,16 +3852,12 @@ def max_pool2d(
     """
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool2d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool2d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool2d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool2d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3934,6 +3867,7 @@ def max_pool2d(
 
 _s_max_pool2d_dx = state(get("max_pool2d_dx"))
 _r_max_pool2d_dx = _s_max_pool2d_dx.fast
+_i_max_pool2d_dx = KnownItems()
 
 
 def max_pool2d_dx(
@@ -3956,18 +3890,12 @@ def max_pool2d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool2d_dx[dy._type, indices._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool2d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_max_pool2d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_max_pool2d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -3980,6 +3908,7 @@ def max_pool2d_dx(
 
 _s_max_pool2d_with_indices = state(get("max_pool2d_with_indices"))
 _r_max_pool2d_with_indices = _s_max_pool2d_with_indices.fast
+_i_max_pool2d_with_indices = KnownItems()
 
 
 def max_pool2d_with_indices(
@@ -4000,16 +3929,12 @@ def max_pool2d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool2d_with_indices[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool2d_with_indices[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool2d_with_indices.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool2d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -4022,6 +3947,7 @@ def max_pool2d_with_indices(
 
 _s_max_pool3d = state(get("max_pool3d"))
 _r_max_pool3d = _s_max_pool3d.fast
+_i_max_pool3d = KnownItems()
 
 
 def max_pool3d(
@@ -4042,16 +3968,12 @@ def max_pool3d(
     """
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool3d[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool3d[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool3d.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool3d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -4061,6 +3983,7 @@ def max_pool3d(
 
 _s_max_pool3d_dx = state(get("max_pool3d_dx"))
 _r_max_pool3d_dx = _s_max_pool3d_dx.fast
+_i_max_pool3d_dx = KnownItems()
 
 
 def max_pool3d_dx(
@@ -4083,18 +4006,12 @@ def max_pool3d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(shape) is int:
-        shape = (shape,)
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool3d_dx[dy._type, indices._type, dumps(shape, 2), dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool3d_dx[shape, kernel, stride, padding, dilation]
+        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+            _known = _i_max_pool3d_dx.renew((shape, kernel, stride, padding, dilation))
+        shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
+        run = _r_max_pool3d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
@@ -4107,6 +4024,7 @@ def max_pool3d_dx(
 
 _s_max_pool3d_with_indices = state(get("max_pool3d_with_indices"))
 _r_max_pool3d_with_indices = _s_max_pool3d_with_indices.fast
+_i_max_pool3d_with_indices = KnownItems()
 
 
 def max_pool3d_with_indices(
@@ -4127,16 +4045,12 @@ def max_pool3d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
-    if type(kernel) is int:
-        kernel = (kernel,)
-    if type(stride) is int:
-        stride = (stride,)
-    if type(padding) is int:
-        padding = (padding,)
-    if type(dilation) is int:
-        dilation = (dilation,)
     try:
-        run = _r_max_pool3d_with_indices[x._type, dumps(kernel, 2), dumps(stride, 2), dumps(padding, 2), dumps(dilation, 2), ceil_mode, ceil_mode.__class__]
+        _k0, _k1, _k2, _k3, _known = _i_max_pool3d_with_indices[kernel, stride, padding, dilation]
+        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+            _known = _i_max_pool3d_with_indices.renew((kernel, stride, padding, dilation))
+        kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
+        run = _r_max_pool3d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:

@@ -14,6 +14,7 @@ import meta
 from meta._generated.methods import TensorMethods
 from meta.dim import Dim
 from meta.eager.call import invoke, state
+from meta.eager.known_items import KnownItems
 from meta.eager.ndarray import NDArray
 from meta.eager.tape import record
 from meta.errors import RegistryError
@@ -55,6 +56,7 @@ def public_function(op: Op, module: str, differentiable: Sequence[int]) -> Calla
         **{f"_{name}": value for name, value in _HELPERS.items()},
         f"_s_{op.basename}": op_state,
         f"_r_{op.basename}": op_state.fast,
+        f"_i_{op.basename}": KnownItems(),
     }
     if op.recorded_as:
         recorded = registry.get(op.recorded_as)

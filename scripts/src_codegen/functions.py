@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta.op.codegen.functions import typed_function
+from meta.op.codegen.functions import remembered_items, typed_function
 from meta.op.registry import Op
 from scripts.src_codegen.layout import by_family, header
 
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from meta._generated.methods import TensorMethods
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
+from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
 
@@ -53,5 +54,6 @@ def render(ops: Sequence[Op]) -> str:
 
 
 def _function(op: Op, differentiable: Sequence[int]) -> str:
-    state = f'\n_s_{op.name} = state(get("{op.name}"))\n_r_{op.name} = _s_{op.name}.fast\n\n\n'
-    return f"{state}{typed_function(op, differentiable)}\n"
+    state = f'\n_s_{op.name} = state(get("{op.name}"))\n_r_{op.name} = _s_{op.name}.fast\n'
+    items = f"_i_{op.name} = KnownItems()\n" if remembered_items(op) else ""
+    return f"{state}{items}\n\n{typed_function(op, differentiable)}\n"

@@ -27,8 +27,9 @@ VALUE_OPS = {"shape": "tuple[int, ...]"}
 
 
 def typed_function(op: Op, differentiable: Sequence[int]) -> str:
-    """The function with annotations, defaults and docstring. It reads `_s_<name>`, the state of the operator, and
-    `_r_<name>`, the runners of its fast path. differentiable: the positions of the arguments with a gradient."""
+    """The function with annotations, defaults and docstring. It reads `_s_<name>`, the state of the operator,
+    `_r_<name>`, the runners of its fast path, and `_i_<name>`, the known items of `remembered_items`.
+    differentiable: the positions of the arguments with a gradient."""
     tensor = "T" if tensor_args(op) else "NDArray"
     head = definition(op.basename, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
     return f"{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
@@ -58,12 +59,14 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
             f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'
             f"        return {prefix}{split(op.recorded_as)[1]}({names})[0]\n"
         )
-    lines += [_wrap_int(arg, prefix) for arg in op.schema.args if arg.type.name.startswith("IntTuple")]
+    items = remembered_items(op)
+    if not items:
+        lines += [_wrap_int(arg, prefix) for arg in op.schema.args if _is_int_tuple(arg)]
     # The truth and the bytes of an unsuitable attribute may raise anything.
     plain = all(arg.type.key in ("value", "class") for arg in op.schema.args)
     errors = ", ".join(f"{prefix}{error}" for error in ("KeyError", "AttributeError", "TypeError"))
     lines.append(
-        f"    try:\n        {prefix}run = _r_{name}[{_key(op, prefix)}]\n"
+        f"    try:\n{_known_items(op, items)}        {prefix}run = _r_{name}[{_key(op, prefix)}]\n"
         f"    except {f'({errors})' if plain else f'{prefix}Exception'}:\n        {prefix}run = None\n"
         f"    if {prefix}run is None or {prefix}scopes.active:\n        return {call}\n"
     )
@@ -76,6 +79,30 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     return "".join(lines)
 
 
+def remembered_items(op: Op) -> list[str]:
+    """The names of the tuples of ints whose parts of the cache key are remembered: all of an operator on windows, such
+    as a convolution. At least two have defaults, so that most calls pass the same objects as calls before."""
+    args = [arg for arg in op.schema.args if _is_int_tuple(arg)]
+    return [arg.name for arg in args] if sum(not arg.required for arg in args) >= 2 else []
+
+
+def _is_int_tuple(arg: Arg) -> bool:
+    return arg.type.name.startswith("IntTuple")
+
+
+def _known_items(op: Op, names: Sequence[str]) -> str:
+    """Looks up the items: sets `names` to their normal form, and `_k0`, `_k1`, ... to their parts of the cache key."""
+    if not names:
+        return ""
+    objects, raw = ", ".join(f"_k{i}" for i in range(len(names))), ", ".join(names)
+    differ = " or ".join(f"{name} is not _k{i}" for i, name in enumerate(names))
+    return (
+        f"        {objects}, _known = _i_{op.basename}[{raw}]\n"
+        f"        if {differ}:\n            _known = _i_{op.basename}.renew(({raw}))\n"
+        f"        {raw}, {objects} = _known\n"
+    )
+
+
 def _wrap_int(arg: Arg, prefix: str) -> str:
     """Converts an int to a tuple, the normal form that the fast path uses as a cache key."""
     return f"    if {prefix}type({arg.name}) is {prefix}int:\n        {arg.name} = ({arg.name},)\n"
@@ -83,7 +110,8 @@ def _wrap_int(arg: Arg, prefix: str) -> str:
 
 def _key(op: Op, prefix: str) -> str:
     """The cache key; meta.eager.call.fast_key computes the same from normalised arguments."""
-    parts = [part for arg in op.schema.args for part in _key_parts(arg, prefix)]
+    remembered = {name: [f"_k{i}"] for i, name in enumerate(remembered_items(op))}
+    parts = [part for arg in op.schema.args for part in remembered.get(arg.name) or _key_parts(arg, prefix)]
     return ", ".join(parts) if parts else "()"
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from marshal import dumps
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meta
+from meta.definition.functions import public_function
 from meta.eager.call import state
+from meta.eager.known_items import KnownItems
 from meta.errors import ArgumentError
 from meta.op.registry import get
 
@@ -68,3 +71,61 @@ def test_floats_hit_the_fast_path() -> None:
         count = len(state(get("leaky_relu")).scoped)
         assert (meta.leaky_relu(x, alpha) == first).numpy().all()
         assert len(state(get("leaky_relu")).scoped) == count
+
+
+POOLED = meta.array(np.arange(32, dtype="float32").reshape(1, 2, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "max_pool2d_with_indices", "avg_pool2d"])
+@pytest.mark.parametrize(
+    ("good", "wrong"), [(1, True), (1, 1.0), ((1, 2), (True, 2)), ((2,), (2.0,)), ((2, 1), (np.True_, 1.0))], ids=repr
+)
+def test_items_that_compare_equal(name: str, good: Any, wrong: Any) -> None:
+    """The parts of the key are remembered by identity: an equal object neither finds them nor spoils them."""
+    function = getattr(meta, name)
+    for _ in "cold", "warm":
+        with pytest.raises(ArgumentError, match="argument 'kernel' is"):
+            function(POOLED, wrong)
+        with pytest.raises(ArgumentError, match="argument 'stride' is"):
+            function(POOLED, good, wrong)
+        first, second = (function(POOLED, good) for _ in range(2))
+        if isinstance(first, tuple):
+            first, second = first[0], second[0]
+        assert first.tolist() == second.tolist()
+        assert first.shape == (1, 2, *(4 // k for k in (good if isinstance(good, tuple) else (good,)) * 2))[:4]
+
+
+def test_lists_of_items_may_change() -> None:
+    kernel = [2, 2]
+    assert meta.max_pool2d(POOLED, kernel).shape == (1, 2, 2, 2)
+    kernel[1] = 1
+    assert meta.max_pool2d(POOLED, kernel).shape == (1, 2, 2, 4)
+
+
+def test_the_function_of_a_user_remembers_items() -> None:
+    """It is the same text as the package's, with other names of helpers."""
+    function = public_function(get("max_pool2d_with_indices"), __name__, ())
+    for kernel in (2, (2, 2), (2, 1), 2):
+        ours, packaged = function(POOLED, kernel), meta.max_pool2d_with_indices(POOLED, kernel)
+        assert [t.tolist() for t in ours] == [t.tolist() for t in packaged]
+    for _ in "cold", "warm":
+        with pytest.raises(ArgumentError, match="argument 'padding' is"):
+            function(POOLED, 2, padding=(False, 0))
+
+
+def test_known_items() -> None:
+    known = KnownItems()
+    stride = tuple(range(2, 4))
+    *objects, parts = known[2, stride]
+    assert objects == [2, stride]
+    assert parts == ((2,), stride, dumps((2,), 2), dumps(stride, 2))
+    assert known[2, stride][-1] is parts
+    equal = tuple(range(2, 4))
+    assert known[2, equal][1] is stride  # the caller sees another object
+    known.renew((2, equal))
+    assert known[2, stride][1] is equal
+    with pytest.raises(ValueError, match="unmarshallable"):
+        known[2, (object(),)]
+    for i in range(1000):
+        known[2, (i,)]
+    assert len(known) <= 256
