@@ -769,7 +769,7 @@ def conv1d(
     """
     try:
         _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
-        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv1d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
         run = _r_conv1d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
@@ -808,7 +808,7 @@ def conv1d_dw(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv1d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv1d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -847,7 +847,7 @@ def conv1d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv1d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv1d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -887,7 +887,7 @@ def conv1d_transpose(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_transpose[stride, padding, output_padding, dilation]
-        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv1d_transpose.renew((stride, padding, output_padding, dilation))
         stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv1d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -926,7 +926,7 @@ def conv2d(
     """
     try:
         _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
-        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv2d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
         run = _r_conv2d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
@@ -965,7 +965,7 @@ def conv2d_dw(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv2d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv2d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -1004,7 +1004,7 @@ def conv2d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv2d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv2d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -1044,7 +1044,7 @@ def conv2d_transpose(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_transpose[stride, padding, output_padding, dilation]
-        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv2d_transpose.renew((stride, padding, output_padding, dilation))
         stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv2d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -1083,7 +1083,7 @@ def conv3d(
     """
     try:
         _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
-        if stride is not _k0 or padding is not _k1 or dilation is not _k2:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv3d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
         run = _r_conv3d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
@@ -1122,7 +1122,7 @@ def conv3d_dw(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv3d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv3d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -1161,7 +1161,7 @@ def conv3d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
-        if shape is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv3d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv3d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -1201,7 +1201,7 @@ def conv3d_transpose(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_transpose[stride, padding, output_padding, dilation]
-        if stride is not _k0 or padding is not _k1 or output_padding is not _k2 or dilation is not _k3:
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv3d_transpose.renew((stride, padding, output_padding, dilation))
         stride, padding, output_padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_conv3d_transpose[x._type, w._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
@@ -3496,7 +3496,7 @@ def avg_pool1d(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool1d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_avg_pool1d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_avg_pool1d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3537,7 +3537,7 @@ def avg_pool1d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool1d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_avg_pool1d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_avg_pool1d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3577,7 +3577,7 @@ def avg_pool2d(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool2d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_avg_pool2d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_avg_pool2d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3618,7 +3618,7 @@ def avg_pool2d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool2d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_avg_pool2d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_avg_pool2d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3658,7 +3658,7 @@ def avg_pool3d(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool3d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_avg_pool3d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_avg_pool3d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3699,7 +3699,7 @@ def avg_pool3d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool3d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_avg_pool3d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_avg_pool3d_dx[dy._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__, count_include_pad, count_include_pad.__class__]
@@ -3738,7 +3738,7 @@ def max_pool1d(
         return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool1d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool1d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool1d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
@@ -3776,7 +3776,7 @@ def max_pool1d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool1d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_max_pool1d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_max_pool1d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
@@ -3815,7 +3815,7 @@ def max_pool1d_with_indices(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool1d_with_indices[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool1d_with_indices.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool1d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
@@ -3854,7 +3854,7 @@ def max_pool2d(
         return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool2d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool2d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool2d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
@@ -3892,7 +3892,7 @@ def max_pool2d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool2d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_max_pool2d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_max_pool2d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
@@ -3931,7 +3931,7 @@ def max_pool2d_with_indices(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool2d_with_indices[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool2d_with_indices.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool2d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
@@ -3970,7 +3970,7 @@ def max_pool3d(
         return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool3d[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool3d.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool3d[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]
@@ -4008,7 +4008,7 @@ def max_pool3d_dx(
     """
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool3d_dx[shape, kernel, stride, padding, dilation]
-        if shape is not _k0 or kernel is not _k1 or stride is not _k2 or padding is not _k3 or dilation is not _k4:
+        if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
             _known = _i_max_pool3d_dx.renew((shape, kernel, stride, padding, dilation))
         shape, kernel, stride, padding, dilation, _k0, _k1, _k2, _k3, _k4 = _known
         run = _r_max_pool3d_dx[dy._type, indices._type, _k0, _k1, _k2, _k3, _k4, ceil_mode, ceil_mode.__class__]
@@ -4047,7 +4047,7 @@ def max_pool3d_with_indices(
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool3d_with_indices[kernel, stride, padding, dilation]
-        if kernel is not _k0 or stride is not _k1 or padding is not _k2 or dilation is not _k3:
+        if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_max_pool3d_with_indices.renew((kernel, stride, padding, dilation))
         kernel, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
         run = _r_max_pool3d_with_indices[x._type, _k0, _k1, _k2, _k3, ceil_mode, ceil_mode.__class__]

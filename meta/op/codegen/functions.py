@@ -66,7 +66,7 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     plain = all(arg.type.key in ("value", "class") for arg in op.schema.args)
     errors = ", ".join(f"{prefix}{error}" for error in ("KeyError", "AttributeError", "TypeError"))
     lines.append(
-        f"    try:\n{_known_items(op, items)}        {prefix}run = _r_{name}[{_key(op, prefix)}]\n"
+        f"    try:\n{_known_items(op, items, prefix)}        {prefix}run = _r_{name}[{_key(op, prefix)}]\n"
         f"    except {f'({errors})' if plain else f'{prefix}Exception'}:\n        {prefix}run = None\n"
         f"    if {prefix}run is None or {prefix}scopes.active:\n        return {call}\n"
     )
@@ -90,12 +90,16 @@ def _is_int_tuple(arg: Arg) -> bool:
     return arg.type.name.startswith("IntTuple")
 
 
-def _known_items(op: Op, names: Sequence[str]) -> str:
-    """Looks up the items: sets `names` to their normal form, and `_k0`, `_k1`, ... to their parts of the cache key."""
+def _known_items(op: Op, names: Sequence[str], prefix: str) -> str:
+    """Looks up the items: sets `names` to their normal form, and `_k0`, `_k1`, ... to their parts of the cache key.
+
+    Of other objects than those of the entry the bytes are compared, so that equal tuples share it."""
     if not names:
         return ""
     objects, raw = ", ".join(f"_k{i}" for i in range(len(names))), ", ".join(names)
-    differ = " or ".join(f"{name} is not _k{i}" for i, name in enumerate(names))
+    differ = " or ".join(
+        f"({name} is not _k{i} and {prefix}dumps({name}, 2) != {prefix}dumps(_k{i}, 2))" for i, name in enumerate(names)
+    )
     return (
         f"        {objects}, _known = _i_{op.basename}[{raw}]\n"
         f"        if {differ}:\n            _known = _i_{op.basename}.renew(({raw}))\n"

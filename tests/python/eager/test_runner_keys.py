@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import meta
+from meta._generated import functions
 from meta.definition.functions import public_function
 from meta.eager.call import state
 from meta.eager.known_items import KnownItems
@@ -93,6 +94,15 @@ def test_items_that_compare_equal(name: str, good: Any, wrong: Any) -> None:
             first, second = first[0], second[0]
         assert first.tolist() == second.tolist()
         assert first.shape == (1, 2, *(4 // k for k in (good if isinstance(good, tuple) else (good,)) * 2))[:4]
+
+
+def test_equal_items_share_an_entry() -> None:
+    known: KnownItems = vars(functions)["_i_max_pool2d"]
+    meta.max_pool2d(POOLED, (2, 3))
+    *_, parts = known[(2, 3), (), (0, 0), (1, 1)]
+    for _ in range(2):
+        assert meta.max_pool2d(POOLED, tuple(range(2, 4)), padding=tuple([0] * 2)).shape == (1, 2, 2, 1)
+        assert known[(2, 3), (), (0, 0), (1, 1)][-1] is parts
 
 
 def test_lists_of_items_may_change() -> None:
