@@ -79,9 +79,12 @@ def test_ints(name: str, number: int):
 
 
 def test_the_lowest_integer():
-    x = meta.array([1, 0], dtype="int64")
+    x = meta.array([1, 0, -1, 2**63 - 1, -(2**63)], dtype="int64")
     lowest = -(2**63)
-    for function in (lambda x: x * lowest, lambda x: x + lowest, lambda x: x == lowest, lambda x: x > lowest):
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: x * lowest, lambda x: x + lowest, lambda x: x - lowest, lambda x: x == lowest, lambda x: x > lowest,
+    ]  # fmt: skip
+    for function in functions:
         expected = function(x.numpy())
         np.testing.assert_array_equal(function(x).numpy(), expected)
         np.testing.assert_array_equal(meta.vm.compile(meta.trace(function))(x).numpy(), expected)

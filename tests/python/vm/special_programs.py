@@ -65,9 +65,11 @@ def random_program(seed: int, dtype: str, length: int) -> Program:
 
 
 ARITHMETIC = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
-INTEGER = ["add", "subtract", "multiply", "floor_divide", "mod", "maximum", "minimum"]
+INTEGER = ["add", "subtract", "multiply", "floor_divide", "mod", "trunc_divide", "trunc_mod", "maximum", "minimum",
+           "left_shift", "right_shift", "bitwise_xor"]  # fmt: skip
 COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
 UNARY = ["negative", "abs", "relu", "sign", "square", "copy"]
+INTEGER_UNARY = ["bitwise_not"]
 FLOAT_UNARY = ["floor", "ceil", "trunc", "round", "sqrt", "reciprocal"]
 
 
@@ -109,7 +111,8 @@ def _random_call(rng: random.Random, values: list[Any], dtype: str) -> Any:
         return meta.clip(x, low, high)
 
     def there_and_back() -> Any:
-        return x.cast(rng.choice([d for d in dtypes.FLOATS if d != dtype])).cast(dtype)
+        others = dtypes.FLOATS if is_float else dtypes.INTS
+        return x.cast(rng.choice([d for d in others if d != dtype])).cast(dtype)
 
     def negated() -> Any:
         return meta.logical_not(getattr(meta, rng.choice(COMPARISONS))(a, b))
@@ -119,7 +122,11 @@ def _random_call(rng: random.Random, values: list[Any], dtype: str) -> Any:
         return meta.logical_or(first, second) if rng.random() < 0.5 else meta.logical_and(first, second)
 
     def unary() -> Any:
-        return getattr(meta, rng.choice(UNARY + (FLOAT_UNARY if is_float else [])))(x)
+        return getattr(meta, rng.choice(UNARY + (FLOAT_UNARY if is_float else INTEGER_UNARY)))(x)
 
-    calls = [both(binary), both(binary), both(binary), both(COMPARISONS), unary, negated, either]
-    return rng.choice([*calls, clip, there_and_back] if is_float else calls)()
+    def compared_with_operand() -> Any:
+        result = both(binary)()
+        return getattr(meta, rng.choice(COMPARISONS))(result, rng.choice([a, b, x]))
+
+    calls = [both(binary), both(binary), both(binary), both(COMPARISONS), unary, negated, either, there_and_back]
+    return rng.choice([*calls, clip] if is_float else [*calls, compared_with_operand])()

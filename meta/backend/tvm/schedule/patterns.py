@@ -46,7 +46,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     """
     pattern = pattern if pattern in PATTERNS else classify(func)
     if str(target.kind.name) == "cuda":
-        return block_sums_of_threads(exact(schedule_gpu(func, pattern, target)))
+        return block_sums_of_threads(exact(schedule_gpu(func, pattern, target), across_threads=True))
     func = _narrow_indices(vectorisable(func))
     return block_sums(exact(relax_alignment(_schedule_cpu(func, pattern))))
 

@@ -5,11 +5,17 @@ becomes y, not (x < y) becomes y <= x. For NaN, infinities, -0.0 and rounded sum
 replaces the arithmetic and the comparisons of a function by operators of meta, and the end of lowering, after the last
 simplification, turns those back. LLVM and NVRTC see what they saw before. TVM also computes bfloat16 in float32 without
 rounding in between, which `exact` adds, and casts literals without rounding, unless they are opaque.
+
+Integers wrap around. TVM's simplifier takes them for numbers without limits: x + 1 > x becomes true, and (x // a) // b
+becomes x // (a * b) even if a * b overflows. Its LLVM code marks sums, differences and products of 32 and 64 bits as
+never overflowing. Arithmetic on loaded or cast integers is therefore replaced, too, and computed in twice the bits,
+which LLVM narrows again, on CUDA in unsigned integers. Arithmetic on loop variables and sizes, and in indices, stays:
+bounds and vectorisation depend on it.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from meta import dtype as dtypes
@@ -20,6 +26,18 @@ from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
 _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
+_INTEGER: Final = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "BitwiseNot")
+"""Those for which it has rules that are wrong for integers of limited width, or whose results C++ does not wrap."""
+_LLVM_WRAPS: Final = ("Add", "Sub", "Mul")
+"""Those of integers whose results LLVM may assume to fit."""
+_C_WRAPS: Final = (*_LLVM_WRAPS, "LShift", "BitwiseNot")
+"""Those of integers whose results C++ computes in int or may assume to fit."""
+_WRAPPED: Final = (*dtypes.INTS, "uint32")
+"""Integer dtypes of values; random bits are of uint32."""
+_LLVM_WIDTH: Final = {"int32": "int64", "int64": "int128", "uint32": "uint64"}
+"""The dtypes of such results, and the one that holds every sum, difference and product of two."""
+_C_WIDTH: Final = {"uint8": "int32", "int8": "int32", "int16": "int32", "int32": "uint32", "int64": "uint64"}
+"""The dtypes in which C++ has results that wrap around when they are cast back: it promotes narrow ones to int."""
 EXACT: Final = "meta.exact_"
 """Prefix of the operators of this module."""
 LITERAL: Final = "meta.exact_literal"
@@ -66,24 +84,63 @@ def _widened(literal: Any) -> Any:
     return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", rounded(literal.value, dtype))
 
 
-def exact(func: Any) -> Any:
-    """`func`, scheduled, with floating arithmetic and comparisons as operators that the simplifier does not know.
+def exact(func: Any, *, across_threads: bool = False) -> Any:
+    """`func`, scheduled, with arithmetic on values as operators that the simplifier does not know, and comparisons of
+    floats.
 
-    Sums over a reduction stay, because TVM recognises reductions and LLVM's fused multiply-adds by their form."""
+    Floating sums over a reduction stay, because LLVM recognises fused multiply-adds by their form. across_threads:
+    whether those of integers stay as well, because TVM recognises by their form what several threads reduce."""
     names = {getattr(tvm.tirx, name): name for name in _BINARY}
 
     def replace(x: Any) -> Any:
         return _protected(names[type(x)], x)
 
+    func = tvm.structural_map(func, (tvm.BufferStore, _wrapping))
     return tvm.structural_map(
         func,
         [
             (tuple(names), replace),
             (tvm.tirx.Cast, _rounding),
             (tvm.BufferStore, lambda store: _plain_sum(_stored_once_rounded(store))),
-            (tvm.SBlock, _plain_reduction),
+            (tvm.SBlock, lambda block: _plain_reduction(block, across_threads=across_threads)),
         ],
     )
+
+
+def _wrapping(store: Any) -> Any:
+    """A store whose value has integer arithmetic as operators, except in indices."""
+    names = {getattr(tvm.tirx, name): name for name in _INTEGER}
+    variables: list[Any] = []
+    tvm.structural_walk(store.value, (tvm.tirx.Let, lambda let: variables.append(let.var)))
+
+    def replace(x: Any) -> Any:
+        dtype, operands = dtype_of(x), [x.a] if isinstance(x, tvm.tirx.BitwiseNot) else [x.a, x.b]
+        if dtype not in _WRAPPED or not any(_is_data(operand, variables) for operand in operands):
+            return x
+        return tvm.tirx.call_intrin(dtype, _operators()[names[type(x)]], *operands)
+
+    value = tvm.structural_map(store.value, [(tuple(names), replace), (tvm.TensorLoad, _plain_indices)])
+    return store if value.same_as(store.value) else tvm.BufferStore(store.buffer, value, store.indices)
+
+
+def _is_data(x: Any, variables: list[Any]) -> bool:
+    """Whether an integer is computed from a tensor's elements or a cast, not from loop variables and sizes alone."""
+    if _operation(x) or isinstance(x, (tvm.TensorLoad, tvm.tirx.Cast)):
+        return True
+    found: list[bool] = []
+    tvm.structural_walk(
+        x,
+        [
+            ((tvm.TensorLoad, tvm.tirx.Cast), lambda _: found.append(True)),
+            (tvm.tirx.Var, lambda v: found.append(True) if any(map(v.same_as, variables)) else None),
+        ],
+    )
+    return bool(found)
+
+
+def _plain_indices(load: Any) -> Any:
+    """A load whose indices are TVM's own arithmetic."""
+    return tvm.structural_map(load, (tvm.Call, lambda call: _expand(call) if _operation(call) else call))
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -139,7 +196,7 @@ def _stored_once_rounded(store: Any) -> Any:
 def _plain_sum(store: Any) -> Any:
     """A store of `buffer[i] + x` to `buffer[i]` with TVM's own addition, and multiplication in x."""
     call = store.value
-    if _operation(call) != "Add" or isinstance(call.args[1], tvm.FloatImm):
+    if _operation(call) != "Add" or dtype_of(call) not in dtypes.FLOATS or isinstance(call.args[1], tvm.FloatImm):
         return store
     target, addend = call.args
     if not isinstance(target, tvm.TensorLoad) or not _reads(target, [store.buffer]):
@@ -149,14 +206,16 @@ def _plain_sum(store: Any) -> Any:
     return tvm.BufferStore(store.buffer, tvm.tirx.Add(target, addend), store.indices)
 
 
-def _plain_reduction(block: Any) -> Any:
+def _plain_reduction(block: Any, *, across_threads: bool) -> Any:
     """A block of a reduction with TVM's own operators where they read what it writes."""
     if block.init is None:
         return block
     written = [region.source for region in block.writes]
 
     def restore(call: Any) -> Any:
-        return _expand(call) if _operation(call) and _reads(call, written) else call
+        if not _operation(call) or not (across_threads or dtype_of(call.args[0]) in dtypes.FLOATS):
+            return call
+        return _expand(call) if _reads(call, written) else call
 
     return tvm.structural_map(block, (tvm.Call, restore))
 
@@ -164,7 +223,7 @@ def _plain_reduction(block: Any) -> Any:
 def _operation(x: Any) -> str:
     name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
     name = name.removeprefix(EXACT) if name.startswith(EXACT) else ""
-    return name if name in _BINARY else ""
+    return name if name in _operators() else ""
 
 
 def _is_literal(x: Any) -> bool:
@@ -184,7 +243,9 @@ def _reads(x: Any, buffers: list[Any]) -> bool:
 @cache
 def _operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""
-    return {name: operator(f"exact_{name}", 2, default=_expand) for name in _BINARY}
+    llvm, c = partial(_wrap, _LLVM_WRAPS, _LLVM_WIDTH), partial(_wrap, _C_WRAPS, _C_WIDTH)
+    inputs = dict.fromkeys((*_BINARY, *_INTEGER), 2) | {"BitwiseNot": 1}
+    return {name: operator(f"exact_{name}", count, llvm=llvm, default=c) for name, count in inputs.items()}
 
 
 @cache
@@ -211,5 +272,19 @@ def _round(x: Expr) -> Expr:
     return tvm.tirx.Select(tvm.tirx.EQ(x, x), tvm.tirx.reinterpret(dtype_of(x), rounded), x)
 
 
+def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:
+    """A call as TVM's own expression; `names` of integers are computed in the dtype that `width` gives."""
+    name, dtype = call.op.name.removeprefix(EXACT), dtype_of(call)
+    element, lanes = dtype.partition("x")[::2]
+    if name not in names or element not in width:
+        return _expand(call)
+    wide = f"{width[element]}x{lanes}" if lanes else width[element]
+    return tvm.tirx.Cast(dtype, _expression(call)(*(tvm.tirx.Cast(wide, operand) for operand in call.args)))
+
+
 def _expand(call: Any) -> Expr:
-    return getattr(tvm.tirx, call.op.name.removeprefix(EXACT))(*call.args)
+    return _expression(call)(*call.args)
+
+
+def _expression(call: Any) -> Any:
+    return getattr(tvm.tirx, call.op.name.removeprefix(EXACT))

@@ -178,6 +178,21 @@ def test_constants_of_bfloat16(value: str, target: Any) -> None:
     assert f"__ushort_as_bfloat16((ushort){bits})" in "".join(m.inspect_source() for m in module.imports)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("uint8", r"\(uchar\)\(\(\(int\)"), ("int8", r"\(signed char\)\(\(\(int\)"), ("int16", r"\(short\)\(\(\(int\)"),
+     ("int32", r"\(int\)\(\(\(uint\)"), ("int64", r"\(int64_t\)\(\(\(uint64_t\)")],
+)  # fmt: skip
+def test_integers_wrap_around(dtype: str, expected: str, target: Any) -> None:
+    """C++ promotes narrow integers to int and leaves the overflow of signed ones undefined."""
+    x = tensor_type((64, 8192), dtype, CUDA)
+    for op, symbol in (("add", r"\+"), ("subtract", "-"), ("multiply", r"\*"), ("left_shift", "<<")):
+        code = generate_code(kernel_spec(op, x, x, static=True), target)
+        assert re.search(rf"\({expected}.* {symbol} \(\(", code), op
+    code = generate_code(kernel_spec("bitwise_not", x, static=True), target)
+    assert re.search(rf"= \({expected[: expected.index(')') + 1]}\(~\(\(", code)
+
+
 def test_arithmetic_in_halves_has_no_vectors(target: Any) -> None:
     x = tvm.te.placeholder((64, 8192), "float16", "x")
     func = tvm.create_prim_func([x, tvm.te.compute(x.shape, lambda *i: x(*i) * x(*i), "y")])
