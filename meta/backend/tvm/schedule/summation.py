@@ -15,7 +15,9 @@ Art of Computer Programming 2, section 4.2.2, theorem B) and a sum of such numbe
 loops compute at once: vector lanes and registers in the sum of a contiguous axis, columns in a sum over outer axes, the
 register tile of a contraction.
 
-Static sums of one block keep their loops. Products keep theirs, since their error is the same in any order.
+Where it costs nothing, a step adds several numbers by halves first. On GPUs, so do sums of partial results.
+
+Static sums of one block keep their loops on a CPU. Products keep theirs, since their error is the same in any order.
 """
 
 from __future__ import annotations
@@ -49,6 +51,14 @@ _CONTRACTION_BLOCK: Final = 512
 _WIDTH: Final = 4
 """Cheap numbers that are added by halves before they are added to the sum: fewer additions wait for each other, and
 fewer rounding errors add up."""
+_REGISTER_WIDTH: Final = 2
+"""The same for long sums in several registers, where additions do not wait, and numbers read in order are faster."""
+_COLUMN_WIDTH: Final = 8
+"""The same for sums of columns on a CPU, which are in memory."""
+_COLUMN_BLOCK: Final = 128
+"""Additions to such a sum in a block. LLVM unrolls shorter loops over columns, which takes it long."""
+_FEW_ADDITIONS: Final = 8
+"""Additions of partial results, at most, that a GPU's thread makes one after the other."""
 _REGISTER_ELEMENTS: Final = 16
 """Elements of a serial loop, at most, that stay in registers, as those of vectorised and unrolled loops do."""
 _FEW_BLOCKS: Final = 8
@@ -74,7 +84,7 @@ def _rewrite_sum(nest: Nest, scope: str = "") -> Stmt | None:
 
     scope: where the sums of blocks are stored; on a CPU, TVM chooses."""
     length = _CONTRACTION_BLOCK if _is_contraction(nest) else _BLOCK
-    if nest.is_long(length):
+    if nest.is_long(length) or (bool(scope) and _adds_partial_results(nest)):
         body, buffers = _divide(nest, length, scope)
     elif not scope and _sums_lanes(nest):
         body, buffers = _halve(nest), []
@@ -96,12 +106,23 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
     additions = (volume_of(within) or 1) * nest.inner_additions
     unchecked = [c for c in nest.conditions if not _fails_in_last_step_only(c, divided, [*within, *nest.inner])]
     extent = blocks.as_int(divided.extent)
-    is_wide = length % (_WIDTH * additions) == 0 and _adds_widely(nest, unchecked, divided)
-    # As many stores of the sum in a block: LLVM unrolls shorter loops over columns, which takes it long.
-    steps_per_block = max(length // additions, 1) * (_WIDTH if is_wide and _has_columns(nest) else 1)
+    has_columns = not scope and length == _BLOCK and _has_columns(nest)
+    is_wide = (
+        length % (_WIDTH * additions) == 0
+        and (bool(scope) or not uses(unchecked, divided.loop_var))
+        and _adds_widely(nest.store.value.b, has_columns)
+    )
+    has_columns = has_columns and is_wide
+    steps_per_block = max((_COLUMN_BLOCK if has_columns else length) // additions, 1)
     few = position == 0 and isinstance(extent, int) and (extent - 1) // steps_per_block <= _FEW_BLOCKS
-    # Additions to several registers do not wait for each other; in long rows, numbers read in order are faster.
-    width = _WIDTH if is_wide and (few or not _has_registers(nest)) else 1
+    if has_columns:
+        width = _COLUMN_WIDTH
+    elif is_wide:
+        width = _WIDTH if few or not _has_registers(nest) else _REGISTER_WIDTH
+    else:
+        width = 1
+        if few and length == _BLOCK:  # blocks without lost digits cost little
+            steps_per_block = max(steps_per_block // 2, 1)
     dtype = str(divided.loop_var.ty.dtype)
     zero, one, size = (tvm.tirx.const(n, dtype) for n in (0, 1, steps_per_block))
     sums = _BlockSums(nest, scope, compensated=not few, nested=position > 0)
@@ -112,10 +133,14 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
         starts = [first + step * width + n for n in range(width)]
 
         def addition(v: Values) -> Stmt:
-            store, *others = [substitute(nest.store, {**v, divided.loop_var: start}) for start in starts]
-            value = _tree([store.value.b, *(other.value.b for other in others)])
-            store = tvm.BufferStore(store.buffer, tvm.tirx.Add(store.value.a, value), store.indices)
-            return if_in_bounds(kept, {**v, divided.loop_var: starts[0]}, store)
+            values = [{**v, divided.loop_var: start} for start in starts]
+            store = substitute(nest.store, values[0])
+            if width == 1:
+                return if_in_bounds(kept, values[0], store)
+            of_step = [c for c in kept if uses([c], divided.loop_var)]
+            numbers = [_number_in_bounds(substitute(nest.store.value.b, at), of_step, at) for at in values]
+            store = tvm.BufferStore(store.buffer, tvm.tirx.Add(store.value.a, _tree(numbers)), store.indices)
+            return if_in_bounds([c for c in kept if not uses([c], divided.loop_var)], values[0], store)
 
         return tvm.For(
             step, zero, count, divided.kind, copy_loops([*within, *nest.inner], values, addition), None, annotations
@@ -134,13 +159,18 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
         in_block = steps(block * size, tvm.tirx.floordiv(size, tvm.tirx.const(width, dtype)), values, unchecked, width)
         body = tvm.SeqStmt([in_block, sums.flush(values, tvm.tirx.EQ(block, zero))])
         statements = [tvm.For(block, zero, full, tvm.tirx.ForKind.SERIAL, body)]
-        if width > 1:
+        if width > 1 and len(unchecked) == len(nest.conditions):
+            # The numbers that fill no step come first: their rounding errors are those of small sums.
+            single = tvm.tirx.floormod(rest, tvm.tirx.const(width, dtype))
+            statements.append(steps(done, single, values, unchecked, 1))
+            done, left, last_width = done + single, tvm.tirx.floordiv(rest, tvm.tirx.const(width, dtype)), width
+        elif width > 1:
             wide = tvm.tirx.floordiv(tvm.tirx.Max(rest - one, zero), tvm.tirx.const(width, dtype))
             statements.append(steps(done, wide, values, unchecked, width))
-            done, left = done + wide * width, rest - wide * width
+            done, left, last_width = done + wide * width, rest - wide * width, 1
         else:
-            left = rest
-        statements.append(steps(done, left, values, nest.conditions, 1, divided.annotations))
+            left, last_width = rest, 1
+        statements.append(steps(done, left, values, nest.conditions, last_width, divided.annotations))
         return tvm.SeqStmt([*statements, *sums.count(rest * additions, length, values)])
 
     body = copy_loops(nest.steps[:position], {}, blocks_and_rest)
@@ -281,12 +311,23 @@ def _halve(nest: Nest) -> Stmt:
     return tvm.SeqStmt([*parts, substitute(nest.store, {**values, nest.steps[0].loop_var: tvm.tirx.const(0, dtype)})])
 
 
-def _adds_widely(nest: Nest, conditions: Sequence[Expr], divided: Any) -> bool:
-    """Whether several steps of the divided loop can be one: their numbers take little code, need no bounds checks, and
-    are no products, which LLVM fuses with their addition."""
-    number = nest.store.value.b
-    is_checked = uses(conditions, divided.loop_var)
-    return not is_checked and not isinstance(number, tvm.tirx.Mul) and not blocks.calls_expensive(number)
+def _adds_partial_results(nest: Nest) -> bool:
+    """Whether the sum is one of several numbers, in a single loop, as that of the partial results of threads."""
+    return len(nest.steps) == 1 and nest.inner_additions == 1 and nest.is_long(_FEW_ADDITIONS)
+
+
+def _adds_widely(number: Expr, in_memory: bool) -> bool:
+    """Whether several steps of the divided loop can be one: their numbers take little code, and are no products, which
+    LLVM fuses with their addition. For sums in memory, fewer stores of the sum are faster than that."""
+    return (in_memory or not isinstance(number, tvm.tirx.Mul)) and not blocks.calls_expensive(number)
+
+
+def _number_in_bounds(number: Expr, conditions: Sequence[Expr], values: Values) -> Expr:
+    """The number where all conditions hold, else 0."""
+    for condition in conditions:
+        zero = tvm.tirx.const(0, str(number.ty.dtype))
+        number = tvm.tirx.if_then_else(tvm.tirx.likely(substitute(condition, values)), number, zero)
+    return number
 
 
 def _has_registers(nest: Nest) -> bool:
