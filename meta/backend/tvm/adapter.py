@@ -79,6 +79,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "Target": "tvm.target:Target",
         "compile": "tvm:compile",
         "build_tir": "tvm.tirx:build",
+        "get_tir_pipeline": "tvm.tirx:get_tir_pipeline",
+        "register_tir_pipeline": "tvm.tirx.compilation_pipeline:register_tir_pipeline",
         "system_cpu": "tvm.target.codegen:llvm_get_system_cpu",
         "system_triple": "tvm.target.codegen:llvm_get_system_triple",
         "cpu_features": "tvm.target.codegen:llvm_get_cpu_features",

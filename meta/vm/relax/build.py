@@ -7,6 +7,7 @@ from typing import Any
 from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.lowering import pipeline
 from meta.vm.lower.source import Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
@@ -25,4 +26,4 @@ def build_module(source: Source, planned: Planned, *, mode: str = "compiled") ->
     progress.stage("generate code")
     target = targets.target(source.device.kind)
     module = finish(planned, target, static=source.static)
-    return tvm.relax_build(module, target=target, relax_pipeline=None, exec_mode=mode).mod
+    return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=pipeline(), exec_mode=mode).mod

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te.exact import EXACT, LITERAL
+from meta.backend.tvm.te.philox import PHILOX
 
 SPATIAL: Final = 0
 REDUCE: Final = 2
@@ -219,7 +220,9 @@ def calls_expensive(node: Any) -> bool:
     def visit(call: Any) -> None:
         nonlocal expensive
         name = getattr(call.op, "name", None)
-        expensive = expensive or (name is not None and name not in _CHEAP_CALLS and not name.startswith(EXACT))
+        expensive = expensive or (
+            name is not None and name not in _CHEAP_CALLS and not name.startswith((EXACT, PHILOX))
+        )
 
     tvm.structural_walk(node, (tvm.Call, visit))
     return expensive

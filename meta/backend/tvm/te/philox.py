@@ -4,29 +4,36 @@ As Easy as 1, 2, 3", 2011).
 A key is an int64 tensor (seed, offset). Element i of a tensor is computed from the block with the 128-bit counter
 (i, offset) and the 64-bit key seed. An element depends on its position only, so that every schedule on every device
 gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
+
+A pair of words is an operator of meta, which `expand` replaces after TVM's last pass. The rounds are variables, because
+each reads two products twice; TVM's simplifier fails for variables that are bound in the condition of a selection or in
+the value of another variable, and a kernel with several random operators has such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final
 
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.elementwise import let, select
+from meta.backend.tvm.te.elementwise import select
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 from meta.dtype import significand_bits
-
-Expr = Any
 
 ROUNDS: Final = 10
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+PHILOX: Final = "meta.philox_"
+"""Prefix of the operators of this module."""
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
-def with_words(key: Any, index: Expr, body: Callable[[tuple[Expr, ...]], Expr]) -> Expr:
-    """`body` of the block of four uint32 words at `index` (int64) of the stream `key`."""
-    seed, offset = key(0), key(1)
-    counter = (*_halves(index), *_halves(offset))
-    return _with_philox(counter, _halves(seed), body)
+def words(key: Any, index: Expr) -> tuple[Expr, ...]:
+    """The block of four uint32 words at `index` (int64) of the stream `key`."""
+    arguments = [x.astype("uint64") for x in (key(0), key(1), index)]
+    pairs = [tirx.call_intrin("uint64", pair, *arguments) for pair in _pairs()]
+    return tuple(half for pair in pairs for half in _halves(pair))
 
 
 def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
@@ -63,46 +70,117 @@ def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
     return low + tirx.truncmod(bits, span).astype("int64")
 
 
-def _with_philox(
-    counter: tuple[Expr, ...], key: tuple[Expr, Expr], body: Callable[[tuple[Expr, ...]], Expr], number: int = 0
-) -> Expr:
-    """`body` of the counter after the rounds from `number` on.
+@cache
+def _pairs() -> tuple[Any, Any]:
+    """The operators (seed, offset, index), all uint64 -> the words 0 and 1, and the words 2 and 3, as one uint64. They
+    are registered with TVM on first use."""
+    first, second = (operator(f"{PHILOX.removeprefix('meta.')}{name}", 3) for name in ("first", "second"))
+    return first, second
 
-    The products are variables: a round reads each twice, and TVM's passes take time in proportion to an expression that
-    is written out in full, which doubles with every round or two."""
-    if number == ROUNDS:
-        return body(counter)
-    c0, c1, c2, c3 = counter
-    k0, k1 = (k + _u32(w * number & 0xFFFFFFFF) for k, w in zip(key, WEYL, strict=True))
 
-    def rest(first: Expr, second: Expr) -> Expr:
-        mixed = (_high(second) ^ c1 ^ k0, _low(second), _high(first) ^ c3 ^ k1, _low(first))
-        return _with_philox(mixed, key, body, number + 1)
+def expand(func: Any) -> Any:
+    """`func` with the operators of this module expanded. Each statement computes a block once, before its value."""
+    if not list_calls(func):
+        return func
+    return tvm.structural_map(func, [(tvm.BufferStore, _expand_store), (tvm.SeqStmt, _expand_bindings)])
 
-    return let(
-        _product(c0, MULTIPLIERS[0]),
-        lambda first: let(_product(c2, MULTIPLIERS[1]), lambda second: rest(first, second)),
-    )
+
+def _expand_store(store: Any) -> Any:
+    value, bindings = _expand(store.value)
+    for var, bound in reversed(bindings):
+        value = tirx.Let(var, bound, value)
+    return tvm.BufferStore(store.buffer, value, store.indices) if bindings else store
+
+
+def _expand_bindings(sequence: Any) -> Any:
+    """A sequence of statements with the blocks in the value of a `Bind` computed by statements before it."""
+    statements: list[Any] = []
+    for statement in sequence.seq:
+        if isinstance(statement, tirx.Bind):
+            value, bindings = _expand(statement.value)
+            statements += [tirx.Bind(var, bound) for var, bound in bindings]
+            statement = tirx.Bind(statement.var, value) if bindings else statement
+        statements.append(statement)
+    return tvm.SeqStmt(statements) if len(statements) > len(sequence.seq) else sequence
+
+
+def _expand(value: Expr) -> tuple[Expr, list[tuple[Any, Expr]]]:
+    """`value` with variables in place of calls, and the variables with their values, in order."""
+    bindings: list[tuple[Any, Expr]] = []
+    blocks: list[tuple[Any, tuple[Expr, ...]]] = []
+
+    def name(expr: Expr) -> Expr:
+        bindings.append((tirx.Var("t", dtype_of(expr)), expr))
+        return bindings[-1][0]
+
+    def block_of(call: Any) -> tuple[Expr, ...]:
+        for arguments, block in blocks:
+            if tvm.structural_equal(arguments, call.args):
+                return block
+        seed, offset, index = (_halves(name(x)) for x in call.args)
+        blocks.append((call.args, _after_rounds((*index, *offset), seed, name)))
+        return blocks[-1][1]
+
+    def pair_of(call: Any) -> Expr:
+        if not _is_pair(call):
+            return call
+        start = 0 if call.op.same_as(_pairs()[0]) else 2
+        low, high = (_cast(word, "uint64") for word in block_of(call)[start : start + 2])
+        return name(high << _like(high, 32) | low)
+
+    return tvm.structural_map(value, (tvm.Call, pair_of)), bindings
+
+
+def list_calls(node: Any) -> list[Any]:
+    """The calls of the operators of this module in a statement or an expression."""
+    found: list[Any] = []
+    tvm.structural_walk(node, (tvm.Call, lambda call: found.append(call) if _is_pair(call) else None))
+    return found
+
+
+def _is_pair(call: Any) -> bool:
+    return getattr(call.op, "name", "").startswith(PHILOX)
+
+
+def _after_rounds(counter: tuple[Expr, ...], key: tuple[Expr, Expr], name: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    """The counter after the rounds. name: binds a variable to a value."""
+    for number in range(ROUNDS):
+        c0, c1, c2, c3 = counter
+        k0, k1 = (k + _like(k, w * number & 0xFFFFFFFF) for k, w in zip(key, WEYL, strict=True))
+        first, second = name(_product(c0, MULTIPLIERS[0])), name(_product(c2, MULTIPLIERS[1]))
+        counter = (_high(second) ^ c1 ^ k0, _low(second), _high(first) ^ c3 ^ k1, _low(first))
+    return counter
 
 
 def _product(a: Expr, b: int) -> Expr:
     """a * b as uint64."""
-    return a.astype("uint64") * _u64(b)
+    wide = _cast(a, "uint64")
+    return wide * _like(wide, b)
 
 
 def _halves(x: Expr) -> tuple[Expr, Expr]:
-    """The low and the high word of an int64."""
-    return _low(x.astype("uint64")), _high(x.astype("uint64"))
+    """The low and the high word of a uint64."""
+    return _low(x), _high(x)
 
 
 def _low(x: Expr) -> Expr:
     """The low word of a uint64. Without the mask, TVM rejects the cast: its bounds may exceed uint32."""
-    return (x & _u64(0xFFFFFFFF)).astype("uint32")
+    return _cast(x & _like(x, 0xFFFFFFFF), "uint32")
 
 
 def _high(x: Expr) -> Expr:
     """The high word of a uint64."""
-    return (x >> _u64(32)).astype("uint32")
+    return _cast(x >> _like(x, 32), "uint32")
+
+
+def _cast(x: Expr, kind: str) -> Expr:
+    """`x` as `kind`, with its lanes."""
+    return x.astype(dtype_of(x).replace("uint64" if kind == "uint32" else "uint32", kind))
+
+
+def _like(x: Expr, value: int) -> Expr:
+    """`value` in the dtype and with the lanes of `x`."""
+    return tirx.const(value, dtype_of(x))
 
 
 def _u32(value: int) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
@@ -22,7 +22,7 @@ def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], nam
     """A tensor like `out` of `value(random words)` per element."""
 
     def element_at(*i: Any) -> Expr:
-        return philox.with_words(key, philox.position(i, out.shape), lambda block: cast(value(block), out.dtype))
+        return cast(value(philox.words(key, philox.position(i, out.shape))), out.dtype)
 
     return te.compute(out.shape, element_at, name)
 
@@ -63,22 +63,9 @@ def _gaussian_float64(block: tuple[Expr, ...]) -> Expr:
     return tirx.sqrt(const(one, -2) * te_math.log(fraction)) * tirx.cos(const(one, 2 * math.pi) * turn)
 
 
-_SINE: Final = [(-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8)]
-"""The series of sin(2 pi v) in v; its error on |v| <= 1/4 is below 1e-11."""
-
-
 def _cosine_of_turn(turn: Expr) -> Expr:
-    """cos(2 pi turn) of a float32 in [0, 1): the series of sin(2 pi v), v = |turn - 1/2| - 1/4, which vectorises."""
-
-    def sine(v: Expr) -> Expr:
-        square = v * v
-        out = const(v, _SINE[-1])
-        for coefficient in reversed(_SINE[:-1]):
-            out = out * square + const(v, coefficient)
-        return out * v
-
-    # A variable: written out, the random bits would be in the expression for each use of v.
-    return te_math.bind(tirx.abs(turn - const(turn, 0.5)) - const(turn, 0.25), sine)
+    """cos(2 pi turn) of a float32 in [0, 1): sin(2 pi v), v = |turn - 1/2| - 1/4, which vectorises."""
+    return te_math.sine_of_turn(tirx.abs(turn - const(turn, 0.5)) - const(turn, 0.25))
 
 
 @compute("randint", sizes=("shape",), lift=("low", "high"))

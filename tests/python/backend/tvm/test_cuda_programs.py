@@ -12,6 +12,7 @@ import pytest
 import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.lowering import pipeline
 from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.device import CPU, device
 from meta.interpreter.run import run
@@ -52,7 +53,11 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
     serial = Planned(tvm.IRModule(functions, attrs=planned.module.attrs), planned.kernels)
     target = targets.target("cpu")
     built = tvm.relax_build(
-        finish(serial, target, static=True), target=target, relax_pipeline=None, exec_mode="compiled"
+        finish(serial, target, static=True),
+        target=target,
+        relax_pipeline=None,
+        tir_pipeline=pipeline(),
+        exec_mode="compiled",
     )
     return Machine(built.mod, CPU, static=True).main(*(x._data for x in arrays))
 

@@ -19,6 +19,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.te import philox
 
 PARALLEL_WORK: Final = 1 << 19
 """Work, in additions, from which on several threads save more time than it takes to wake them."""
@@ -102,7 +103,7 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
     if vector_lanes is None and not is_flat and shared_loops == 0 and is_contiguous(block):
         vector_lanes = _choose_short_row_lanes(block, inner_extent)
     is_vectorised = vector_lanes is not None and not _has_wide_tail(block, inner_extent, vector_lanes)
-    if is_vectorised and not _binds_variables_of_bfloat16(block):
+    if is_vectorised and not _has_random_bits(block):
         outer, inner = sch.split(loops[-1], factors=[None, vector_lanes])
         sch.vectorize(inner)
         sch.annotate(outer, PARTITION_HINT, 1)
@@ -173,14 +174,10 @@ def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:
     return min(targets.lanes(block.element_bits), 1 << (extent.bit_length() - 1))
 
 
-def _binds_variables_of_bfloat16(block: Block) -> bool:
-    """Whether the block stores bfloat16 of expressions with variables, such as random bits. TVM stores a bfloat16 by an
-    expression that has its operand several times, and does not vectorise a variable that is bound twice."""
-    if all(str(buffer.dtype) != "bfloat16" for buffer in block.written_buffers):
-        return False
-    found: list[Any] = []
-    tvm.structural_walk(block.node, (tvm.tirx.Let, found.append))
-    return bool(found)
+def _has_random_bits(block: Block) -> bool:
+    """Whether the block computes random bits. LLVM vectorises its loop well: 64000 normal numbers took 98 us, and with
+    explicit vectors, whose 64-bit products take several registers, 140 to 300."""
+    return bool(philox.list_calls(block.node.body))
 
 
 def _has_wide_tail(block: Block, extent: Any, vector_lanes: int) -> bool:

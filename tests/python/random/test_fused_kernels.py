@@ -1,0 +1,55 @@
+"""Programs whose kernels contain several random operators: the bits of eager calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+
+SHAPE = (6, 35)
+"""Rows that end in a part of a vector."""
+
+
+def dropout(x: Any, p: float = 0.5) -> Any:
+    return meta.dropout(x, meta.random.next_key(), p)[0]
+
+
+def normal(x: Any) -> Any:
+    return meta.normal(meta.random.next_key(), x.shape, 0.0, 1.0, x.dtype)
+
+
+def uniform(x: Any) -> Any:
+    return meta.uniform(meta.random.next_key(), x.shape, 0.0, 1.0, x.dtype)
+
+
+def is_chosen(x: Any) -> Any:
+    return meta.bernoulli(meta.random.next_key(), x.shape, 0.5, "bool")
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "two dropouts": lambda x: dropout(x) + dropout(x),
+    "dropout of dropout": lambda x: dropout(dropout(x), 0.3),
+    "normal and dropout": lambda x: x + normal(x) + dropout(x),
+    "normal in a condition": lambda x: meta.where(normal(x) < 0.5, x, meta.zeros_like(x)) + normal(x),
+    "dropout in a condition": lambda x: meta.where(dropout(x) < dropout(x), dropout(x), normal(x)),
+    "masks": lambda x: meta.where(is_chosen(x), x, -x) * meta.where(is_chosen(x), x, dropout(x)),
+    "uniform and dropout": lambda x: uniform(x) + dropout(x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compute_what_eager_calls_do(name: str, dtype: str) -> None:
+    function = PROGRAMS[name]
+    x = meta.array(np.random.default_rng(0).standard_normal(SHAPE).astype("float32"), dtype=dtype)
+    meta.random.seed(3)
+    expected = function(x).numpy()
+    traced = meta.trace(function)
+    meta.random.seed(3)
+    assert np.array_equal(meta.vm.compile(traced)(x).numpy(), expected)
+    meta.random.seed(3)
+    assert np.array_equal(traced(x).numpy(), expected)
