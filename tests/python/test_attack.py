@@ -10,7 +10,7 @@ import pytest
 from tests.attack import workers
 from tests.attack.__main__ import COUNTS
 
-SHORT = {"calls": 400, "files": 1000, "hostile": 60}
+SHORT = {"calls": 200, "files": 400, "hostile": 24}
 
 
 @pytest.mark.parametrize("name", SHORT)
