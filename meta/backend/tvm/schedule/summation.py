@@ -323,10 +323,11 @@ def _adds_widely(number: Expr, in_memory: bool) -> bool:
 
 
 def _number_in_bounds(number: Expr, conditions: Sequence[Expr], values: Values) -> Expr:
-    """The number where all conditions hold, else 0."""
+    """The number where all conditions hold, else 0. They are no `likely` conditions: TVM would divide the loops by them
+    again, for each number of a step, into parts that read out of bounds."""
     for condition in conditions:
         zero = tvm.tirx.const(0, str(number.ty.dtype))
-        number = tvm.tirx.if_then_else(tvm.tirx.likely(substitute(condition, values)), number, zero)
+        number = tvm.tirx.if_then_else(substitute(condition, values), number, zero)
     return number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import meta
 from benchmarks import accuracy
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
@@ -149,6 +151,15 @@ def test_threads_of_a_gpu_add_few_numbers_in_sequence(shape: Any, axes: Any) -> 
     func = patterns.schedule(_sum_function(shape, axes), "reduce", target)
     lowered = tvm.tirx.transform.StmtSimplify()(tvm.IRModule({"main": func}))["main"]
     assert _additions_in_sequence(lowered) <= 16
+
+
+def test_loops_of_a_gpu_are_not_divided_by_the_bounds_checks_of_numbers() -> None:
+    """TVM divides loops by `likely` conditions; those of several numbers of a step gave parts out of bounds."""
+    tvm.load()
+    target = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=targets.target("cpu"))
+    func = patterns.schedule(_sum_function(("n",), (0,)), "reduce", target)
+    source = "".join(m.inspect_source() for m in library.compile_functions({"kernel": func}, target).imports)
+    assert len(re.findall(r"for \(int\w* block", source[source.rindex('extern "C"') :])) == 1
 
 
 def _buffers(func: Any) -> set[str]:
