@@ -78,4 +78,5 @@ def test_computes_write_each_round_once(dtype: str) -> None:
     for compute in (random.uniform, random.normal):
         func = tvm.create_prim_func([key, low, high, compute(key, (8,), low, high, dtype, out=out)])
         text = expand(func).script()
-        assert text.count(hex(MULTIPLIERS[0])) + text.count(str(MULTIPLIERS[0])) == ROUNDS
+        pairs = 2 if compute is random.normal and dtype == "float64" else 1  # of words, each computed apart
+        assert text.count(hex(MULTIPLIERS[0])) + text.count(str(MULTIPLIERS[0])) == ROUNDS * pairs

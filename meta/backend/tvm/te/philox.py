@@ -5,9 +5,9 @@ A key is an int64 tensor (seed, offset). Element i of a tensor is computed from 
 (i, offset) and the 64-bit key seed. An element depends on its position only, so that every schedule on every device
 gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
 
-A pair of words is an operator of meta, which `expand` replaces after TVM's last pass. The rounds are variables, because
-each reads two products twice; TVM's simplifier fails for variables that are bound in the condition of a selection or in
-the value of another variable, and a kernel with several random operators has such.
+A pair of words is an operator of meta. After TVM's last pass `expand` computes it before the statement that reads it.
+The rounds are variables, because each reads two products twice; TVM's simplifier fails for variables that are bound in
+the condition of a selection or in the value of another variable, as in kernels with several random operators.
 """
 
 from __future__ import annotations
@@ -79,56 +79,67 @@ def _pairs() -> tuple[Any, Any]:
 
 
 def expand(func: Any) -> Any:
-    """`func` with the operators of this module expanded. Each statement computes a block once, before its value."""
+    """`func` with the operators of this module expanded. A statement follows those that compute its pairs of words."""
     if not list_calls(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _expand_store), (tvm.SeqStmt, _expand_bindings)])
 
 
 def _expand_store(store: Any) -> Any:
-    value, bindings = _expand(store.value)
-    for var, bound in reversed(bindings):
-        value = tirx.Let(var, bound, value)
-    return tvm.BufferStore(store.buffer, value, store.indices) if bindings else store
+    value, statements = _expand(store.value)
+    return tvm.SeqStmt([*statements, tvm.BufferStore(store.buffer, value, store.indices)]) if statements else store
 
 
 def _expand_bindings(sequence: Any) -> Any:
-    """A sequence of statements with the blocks in the value of a `Bind` computed by statements before it."""
-    statements: list[Any] = []
+    """A sequence of statements with the words in the value of a `Bind` computed by statements before it."""
+    out: list[Any] = []
     for statement in sequence.seq:
         if isinstance(statement, tirx.Bind):
-            value, bindings = _expand(statement.value)
-            statements += [tirx.Bind(var, bound) for var, bound in bindings]
-            statement = tirx.Bind(statement.var, value) if bindings else statement
-        statements.append(statement)
-    return tvm.SeqStmt(statements) if len(statements) > len(sequence.seq) else sequence
+            value, statements = _expand(statement.value)
+            out += statements
+            statement = tirx.Bind(statement.var, value) if statements else statement
+        out.append(statement)
+    return tvm.SeqStmt(out) if len(out) > len(sequence.seq) else sequence
 
 
-def _expand(value: Expr) -> tuple[Expr, list[tuple[Any, Expr]]]:
-    """`value` with variables in place of calls, and the variables with their values, in order."""
+def _expand(value: Expr) -> tuple[Expr, list[Any]]:
+    """`value` with loads in place of calls, and the statements that store what they load.
+
+    The words are in memory, which becomes registers: TVM's generators of code put the values of variables in the place
+    of the variables wherever they simplify, for which a function of a function of random bits takes minutes."""
+    statements: list[Any] = []
+    pairs: list[tuple[Any, Expr]] = []
+
+    def load(call: Any) -> Expr:
+        if not _is_pair(call):
+            return call
+        for computed, words in pairs:
+            if tvm.structural_equal(computed, call):
+                return words
+        buffer = tirx.decl_buffer((1,), dtype_of(call), "words", scope="local")
+        statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, _words_of(call), [0])])
+        pairs.append((call, tirx.BufferLoad(buffer, [0])))
+        return pairs[-1][1]
+
+    return tvm.structural_map(value, (tvm.Call, load)), statements
+
+
+def _words_of(call: Any) -> Expr:
+    """The two words of a call as one uint64."""
     bindings: list[tuple[Any, Expr]] = []
-    blocks: list[tuple[Any, tuple[Expr, ...]]] = []
 
     def name(expr: Expr) -> Expr:
         bindings.append((tirx.Var("t", dtype_of(expr)), expr))
         return bindings[-1][0]
 
-    def block_of(call: Any) -> tuple[Expr, ...]:
-        for arguments, block in blocks:
-            if tvm.structural_equal(arguments, call.args):
-                return block
-        seed, offset, index = (_halves(name(x)) for x in call.args)
-        blocks.append((call.args, _after_rounds((*index, *offset), seed, name)))
-        return blocks[-1][1]
-
-    def pair_of(call: Any) -> Expr:
-        if not _is_pair(call):
-            return call
-        start = 0 if call.op.same_as(_pairs()[0]) else 2
-        low, high = (_cast(word, "uint64") for word in block_of(call)[start : start + 2])
-        return name(high << _like(high, 32) | low)
-
-    return tvm.structural_map(value, (tvm.Call, pair_of)), bindings
+    seed, offset, index = (_halves(name(x)) for x in call.args)
+    start = 0 if call.op.same_as(_pairs()[0]) else 2
+    words = _after_rounds((*index, *offset), seed, name)[start : start + 2]
+    low, high = (_cast(word, "uint64") for word in words)
+    out = high << _like(high, 32) | low
+    for var, bound in reversed(bindings):
+        out = tirx.Let(var, bound, out)
+    return out
 
 
 def list_calls(node: Any) -> list[Any]:
