@@ -21,6 +21,7 @@ _ORDER: Final = (
     "plugins",
     "executables",
     "kernels",
+    "operators of TVM",
     "dialects",
     "implementations",
     "runners",

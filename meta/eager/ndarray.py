@@ -60,6 +60,9 @@ class NDArray(HostValues, TensorMethods):
         def __getattr__(self, name: str) -> Any:
             if name in _UNSET:
                 return _UNSET[name]
+            attribute = getattr(type(self), name, None)
+            if isinstance(attribute, property) and attribute.fget is not None:
+                return attribute.fget(self)  # raises the AttributeError inside of the property, which says more
             # Libraries ask for their protocols (`__array_interface__`) often: no search for what they might mean.
             hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
             raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())

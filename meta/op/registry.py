@@ -8,6 +8,7 @@ The decorated function is the declaration and the type function at once: argumen
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -225,14 +226,21 @@ def _doc(function: TypeFunction) -> str:
 
 
 def load() -> None:
-    """Import every declaration module once."""
+    """Import every declaration module once. What an interrupt leaves out, the next call imports."""
     global _loaded
     if _loaded:
         return
     _loaded = True
-    package = import_module("meta.op.declare")
-    for module in iter_modules(package.__path__):
-        import_module(f"meta.op.declare.{module.name}")
+    try:
+        package = import_module("meta.op.declare")
+        for module in iter_modules(package.__path__):
+            import_module(f"meta.op.declare.{module.name}")
+    except BaseException:
+        _loaded = False
+        for op in list(_ops.values()):
+            if op.family != USER and f"meta.op.declare.{op.family}" not in sys.modules:
+                remove(op.name)  # its module was interrupted, and declares it again
+        raise
 
 
 def get(name: str) -> Op:

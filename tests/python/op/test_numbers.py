@@ -26,6 +26,9 @@ COMPILED_IN: dict[tuple[str, str], str] = {}
 VALUES = (0.23, 0.37, 0.61)
 
 
+pytestmark = pytest.mark.usefixtures("remove_operators")
+
+
 @pytest.fixture(autouse=True)
 def _one_dialect() -> Iterator[None]:
     with meta.with_dialect("tvm"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -148,3 +150,30 @@ def test_the_gradient_rule_matches_the_declaration(op: Op) -> None:
     count = len(op.schema.args)
     assert all(at < count and op.schema.args[at].is_tensor for at in rule.differentiable)
     assert rule.outputs in (-1, max(1, len(op.outputs)))
+
+
+_INTERRUPTED = """
+import importlib
+from meta.op import registry
+imported = []
+def interrupted(name):
+    if len(imported) == 4:
+        imported.append(name)
+        importlib.import_module(name)  # declares operators, and is then interrupted
+        import sys; del sys.modules[name]
+        raise KeyboardInterrupt
+    imported.append(name)
+    return importlib.import_module(name)
+registry.import_module = interrupted
+try:
+    registry.get("softmax")
+except KeyboardInterrupt:
+    registry.import_module = importlib.import_module
+import meta
+print(registry.get("softmax").name, registry.get("sum").name, meta.sum(meta.array([1.0, 2.0])).item())
+"""
+
+
+def test_operators_load_after_an_interrupt() -> None:
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "softmax sum 3.0\n", done.stderr

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.locks import new_lock
+
+_lock = new_lock("operators of TVM")
 
 Expr = Any
 """A TVM expression, scalar or vector."""
@@ -23,9 +26,14 @@ def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
 
     lowerings: its expansion by target kind, such as `llvm`, and `default` for all other kinds."""
     full = f"meta.{name}"
-    if full in set(tvm.Op.list_op_names()):
-        return tvm.Op.get(full)
-    tvm.register_op(full, f"{name}, expanded by meta")
+    with _lock:
+        if full in set(tvm.Op.list_op_names()):
+            return tvm.Op.get(full)
+        return _register(full, inputs, lowerings)
+
+
+def _register(full: str, inputs: int, lowerings: Mapping[str, Lowering]) -> Any:
+    tvm.register_op(full, f"{full}, expanded by meta")
     op = tvm.Op.get(full)
     op.set_num_inputs(inputs)
     op.set_attr("TCallEffectKind", tvm.Op.get("tirx.exp").get_attr("TCallEffectKind"))

@@ -24,7 +24,7 @@ def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
-    """Sources for the CPU import those for GPUs in two places: `patterns` and `target`, which select by device."""
+    """Sources for the CPU import those for GPUs where they select by device: in `patterns`, `target` and `kernel`."""
     backend = Path(targets.__file__).parents[1]
     gpu = {
         p.relative_to(backend).parent.as_posix()
@@ -39,7 +39,11 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(names)
     }
-    assert reached == {("patterns", "meta.backend.tvm.schedule.gpu.rules"), ("target", "meta.backend.cuda")}
+    assert reached == {
+        ("patterns", "meta.backend.tvm.schedule.gpu.rules"),
+        ("target", "meta.backend.cuda"),
+        ("kernel", "meta.backend.cuda.driver"),
+    }
 
 
 def test_sources_cover_the_modules_that_computes_call() -> None:
