@@ -88,6 +88,7 @@ def test_skips_frozen_parameters_until_they_require_gradients(compiled: bool) ->
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", [None, "float64"])
 def test_trains_a_model_that_moved(dtype: str | None, compiled: bool) -> None:
+    meta.random.seed(0)
     model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
     twin.load_state_dict({n: v.detach().numpy() for n, v in model.state_dict().items()})
     steps = [optim.sgd.with_sgd(0.1, 0.9)(m, loss=meta.cross_entropy) for m in (model, twin)]
@@ -100,7 +101,8 @@ def test_trains_a_model_that_moved(dtype: str | None, compiled: bool) -> None:
         run(x, target)
         steps[1](x.cast("float32"), target)
     for name, v in model.named_parameters():
-        np.testing.assert_allclose(v.detach().numpy(), twin.state_dict()[name].detach().numpy(), rtol=1e-5)
+        # The twin stays in float32, whose rounding errors are those of weights up to 1, also in one that is near 0.
+        np.testing.assert_allclose(v.detach().numpy(), twin.state_dict()[name].detach().numpy(), rtol=1e-5, atol=1e-7)
     assert steps[0].optimizer.state_dict()["w.velocity"].dtype == (dtype or "float32")
 
 
