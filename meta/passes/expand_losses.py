@@ -30,10 +30,10 @@ class _Rows:
         self.x = x
         self.rows, self.classes = x.type.shape
         self.device: Device = x.type.device
-        self.target = target
         self.highest = self.call("max", x, (1,), True)
         self.total = self.call("sum", self.call("exp", self.call("subtract", x, self.highest)), (1,), True)
-        is_label = self.both(self.call("greater_equal", target, 0), self.call("less", target, self.classes))
+        at_least, below = self.call("greater_equal", target, 0), self.call("less", target, self.classes)
+        is_label = self.call("logical_and", at_least, below)
         self.label = self.call("where", is_label, target, 0)
         self.counted = self.call("not_equal", target, ignore_index)
         weight = self.call("where", is_label, self.full(1.0), self.full(math.nan))
@@ -43,9 +43,6 @@ class _Rows:
     def call(self, name: str, *args: Any) -> Any:
         op = get(name)
         return self.scope.call(op, op.schema.bind(name, args, {}))
-
-    def both(self, a: Any, b: Any) -> Any:
-        return self.call("logical_and", a, b)
 
     def full(self, value: float) -> Any:
         return self.call("full", (self.rows,), value, "float32", self.device)

@@ -92,8 +92,8 @@ class _Bundler:
         self.known: dict[Any, _Kernel | None] = {}
 
     def run(self) -> Any:
-        for bundles, late in ((self.updates(), True), (self.preparations(), False)):
-            for bundle in bundles:
+        for find, late in ((self.updates, True), (self.preparations, False)):
+            for bundle in find():  # preparations are found among the moved updates, whose results they may read
                 if len(bundle.members) > 1:
                     self.replace(bundle, late)
         bindings = [s.binding for s in self.steps.list]

@@ -163,3 +163,19 @@ def test_tensors_that_take_as_many_bytes_to_compute_are_computed_once(monkeypatc
 
     planned = plan(program({"x": (32, 48)}, body), monkeypatch)
     assert sum("tvm.exp" in planned.kernels[c] for c in kernel_calls(planned)) == 1
+
+
+def test_casts_of_new_values_follow_the_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The update of w0 is put off to that of w1, behind the first cast; the cast of the new w0 must not join that."""
+
+    def body(ops: Any, rate: Any, w0: Any, w1: Any, v0: Any, v1: Any, q: Any) -> list[Any]:
+        get = ops.builder.get_item
+        first = ops.sgd(w0, w0, v0, rate, momentum=0.9)
+        low = ops.cast(q, "bfloat16")
+        second = ops.sgd(w1, w1, v1, rate, momentum=0.9)
+        new = ops.cumsum(ops.cast(get(first, 0), "bfloat16"), axis=1)
+        return [ops.cumsum(low, axis=0), new, get(first, 0), get(second, 0), get(first, 1), get(second, 1)]
+
+    types = dict.fromkeys(("w0", "w1", "v0", "v1", "q"), (32, 32))
+    module = program({"rate": (), **types}, body, mutates={2: 1, 3: 2, 4: 3, 5: 4})
+    check(module, plan(module, monkeypatch), [meta.array(0.5), *randoms(*[(32, 32)] * 5)], range(1, 5))
