@@ -756,6 +756,7 @@ def conv1d(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -766,20 +767,22 @@ def conv1d(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv1d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
-        run = _r_conv1d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
+        run = _r_conv1d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv1d, x, w, stride, padding, dilation, groups)
+        return invoke(_s_conv1d, x, w, stride, padding, dilation, groups, channels_last)
     _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv1d", _y, (x, w, stride, padding, dilation, groups))
+        return record("conv1d", _y, (x, w, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -796,6 +799,7 @@ def conv1d_dw(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -805,20 +809,22 @@ def conv1d_dw(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv1d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv1d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv1d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv1d_dw, x, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv1d_dw, x, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv1d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+        return record("conv1d_dw", _y, (x, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -835,6 +841,7 @@ def conv1d_dx(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -844,20 +851,22 @@ def conv1d_dx(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv1d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv1d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv1d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv1d_dx, w, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv1d_dx, w, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv1d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+        return record("conv1d_dx", _y, (w, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -913,6 +922,7 @@ def conv2d(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -923,20 +933,22 @@ def conv2d(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv2d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
-        run = _r_conv2d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
+        run = _r_conv2d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv2d, x, w, stride, padding, dilation, groups)
+        return invoke(_s_conv2d, x, w, stride, padding, dilation, groups, channels_last)
     _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv2d", _y, (x, w, stride, padding, dilation, groups))
+        return record("conv2d", _y, (x, w, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -953,6 +965,7 @@ def conv2d_dw(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -962,20 +975,22 @@ def conv2d_dw(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv2d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv2d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv2d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv2d_dw, x, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv2d_dw, x, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv2d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+        return record("conv2d_dw", _y, (x, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -992,6 +1007,7 @@ def conv2d_dx(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -1001,20 +1017,22 @@ def conv2d_dx(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv2d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv2d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv2d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv2d_dx, w, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv2d_dx, w, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv2d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+        return record("conv2d_dx", _y, (w, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -1070,6 +1088,7 @@ def conv3d(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -1080,20 +1099,22 @@ def conv3d(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
             _known = _i_conv3d.renew((stride, padding, dilation))
         stride, padding, dilation, _k0, _k1, _k2 = _known
-        run = _r_conv3d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__]
+        run = _r_conv3d[x._type, w._type, _k0, _k1, _k2, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv3d, x, w, stride, padding, dilation, groups)
+        return invoke(_s_conv3d, x, w, stride, padding, dilation, groups, channels_last)
     _y = run(x, w)
     if x._node is not None or w._node is not None:
-        return record("conv3d", _y, (x, w, stride, padding, dilation, groups))
+        return record("conv3d", _y, (x, w, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -1110,6 +1131,7 @@ def conv3d_dw(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -1119,20 +1141,22 @@ def conv3d_dw(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv3d_dw.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv3d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv3d_dw[x._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv3d_dw, x, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv3d_dw, x, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(x, dy)
     if x._node is not None or dy._node is not None:
-        return record("conv3d_dw", _y, (x, dy, shape, stride, padding, dilation, groups))
+        return record("conv3d_dw", _y, (x, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 
@@ -1149,6 +1173,7 @@ def conv3d_dx(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
+    channels_last: bool = False,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -1158,20 +1183,22 @@ def conv3d_dx(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
     """
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
             _known = _i_conv3d_dx.renew((shape, stride, padding, dilation))
         shape, stride, padding, dilation, _k0, _k1, _k2, _k3 = _known
-        run = _r_conv3d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__]
+        run = _r_conv3d_dx[w._type, dy._type, _k0, _k1, _k2, _k3, groups, groups.__class__, channels_last, channels_last.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_conv3d_dx, w, dy, shape, stride, padding, dilation, groups)
+        return invoke(_s_conv3d_dx, w, dy, shape, stride, padding, dilation, groups, channels_last)
     _y = run(w, dy)
     if w._node is not None or dy._node is not None:
-        return record("conv3d_dx", _y, (w, dy, shape, stride, padding, dilation, groups))
+        return record("conv3d_dx", _y, (w, dy, shape, stride, padding, dilation, groups, channels_last))
     return _y
 
 

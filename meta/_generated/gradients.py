@@ -101,48 +101,48 @@ def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple
     return (grad_support.fit(meta.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(meta.where(condition, 0, dz), y) if needs[1] else None)
 
 
-def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.conv1d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.conv1d_dx(w, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv1d_dw(x, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv1d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv1d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+def _conv1d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv1d_dx(dz, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv1d(x, dz, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv1d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv1d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+def _conv1d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv1d_dw(dz, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv1d(dz, w, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
 def _conv1d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.conv1d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv1d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
-def _conv2d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.conv2d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+def _conv2d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.conv2d_dx(w, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv2d_dw(x, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv2d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+def _conv2d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv2d(x, dz, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv2d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+def _conv2d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv2d(dz, w, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
 def _conv2d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.conv2d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
 
-def _conv3d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+def _conv3d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv3d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d(x, dz, stride, padding, dilation, groups) if needs[1] else None)
+def _conv3d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv3d(x, dz, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
-def _conv3d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, z: Any, dz: Any) -> tuple[Any, ...]:
-    return (meta.conv3d_dw(dz, dy, w.shape, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d(dz, w, stride, padding, dilation, groups) if needs[1] else None)
+def _conv3d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.conv3d_dw(dz, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv3d(dz, w, stride, padding, dilation, groups, channels_last) if needs[1] else None)
 
 
 def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:

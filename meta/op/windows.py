@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meta.backend.windows import Windows, adaptive_windows
-from meta.dim import Dim
+from meta.dim import Dim, Shape
 from meta.op import rules
 
 
@@ -37,6 +37,17 @@ def attributes(
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Stride, padding and dilation of a convolution with one value for each of `rank` axes."""
     return per_axis("stride", stride, rank), pads(padding, rank), per_axis("dilation", dilation, rank)
+
+
+def channels_first(shape: Shape, channels_last: bool) -> Shape:
+    """(batch, channels, *spatial) for the shape of a tensor with channels there, or last. Of a kernel,
+    (out channels, channels, *window)."""
+    return (shape[0], shape[-1], *shape[1:-1]) if channels_last and len(shape) > 2 else shape
+
+
+def channels_moved(shape: Shape, channels_last: bool) -> Shape:
+    """The inverse of `channels_first`."""
+    return (shape[0], *shape[2:], shape[1]) if channels_last else shape
 
 
 def _text(value: Sequence[int]) -> str:

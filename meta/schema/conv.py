@@ -1,7 +1,7 @@
 """Schemas of convolutions. Each schema serves one, two and three spatial axes."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Int, IntTuple, Tensor
+from meta.schema._types import Bool, Int, IntTuple, Tensor
 
 _PADDING = "Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right)."
 
@@ -16,12 +16,22 @@ def _common(rank: int) -> tuple[Arg, ...]:
     )
 
 
+_CHANNELS_LAST = Arg(
+    "channels_last",
+    Bool,
+    False,
+    doc="Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is "
+    "(out channels, *window, channels / groups).",
+)
+
+
 def conv(rank: int) -> Schema:
     return Schema(
         "conv",
         Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
         Arg("w", Tensor, doc="Kernel, (out channels, channels / groups, *window)."),
         *_common(rank),
+        _CHANNELS_LAST,
     )
 
 
@@ -32,6 +42,7 @@ def conv_dx(rank: int) -> Schema:
         Arg("dy", Tensor, doc="Gradient of the result."),
         Arg("shape", IntTuple, doc="Shape of the forward operator's x."),
         *_common(rank),
+        _CHANNELS_LAST,
     )
 
 
@@ -42,6 +53,7 @@ def conv_dw(rank: int) -> Schema:
         Arg("dy", Tensor, doc="Gradient of the result."),
         Arg("shape", IntTuple, doc="Shape of the forward operator's w."),
         *_common(rank),
+        _CHANNELS_LAST,
     )
 
 

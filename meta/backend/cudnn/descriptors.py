@@ -40,6 +40,12 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor of that shape (batch, channels, *spatial) whose channels are the last axis in memory."""
+    batch, *spatial, channels = row_major_strides((shape[0], *shape[2:], shape[1]))
+    return (batch, channels, *spatial)
+
+
 def tensor(dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Descriptor:
     """The descriptor of a tensor, padded with axes of size 1 to rank 4; row-major by default."""
     descriptor = Descriptor("Tensor")

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from meta.backend.cuda import timing
 from meta.backend.cudnn import library
-from meta.backend.cudnn.descriptors import row_major_strides
+from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides
 from meta.backend.cudnn.functions import StatusError
 from meta.backend.cudnn.handle import Handle, Workspace
 
@@ -91,10 +91,11 @@ class Graph:
         """Release the graph; it cannot run afterwards."""
         self.graph = self._launch = self._pointers = None
 
-    def input(self, number: int, shape: Sequence[int], dtype: str = "") -> Any:
-        """Declare a row-major input tensor."""
+    def input(self, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False) -> Any:
+        """Declare a row-major input tensor; with `channels_last`, its second axis has stride 1."""
+        strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
         return self.graph.tensor(
-            dim=list(shape), stride=list(row_major_strides(shape)), data_type=data_type(dtype or self.dtype), uid=number
+            dim=list(shape), stride=list(strides), data_type=data_type(dtype or self.dtype), uid=number
         )
 
     def scalar(self, number: int) -> Any:
@@ -104,10 +105,13 @@ class Graph:
             dim=ones, stride=ones, data_type=data_type("float32"), is_pass_by_value=True, uid=number
         )
 
-    def output(self, tensor: Any, number: int, shape: Sequence[int], dtype: str = "") -> None:
-        """Declare a tensor of the graph a row-major output."""
+    def output(
+        self, tensor: Any, number: int, shape: Sequence[int], dtype: str = "", *, channels_last: bool = False
+    ) -> None:
+        """Declare a tensor of the graph an output, with the strides of `input`."""
         tensor.set_output(True).set_uid(number).set_data_type(data_type(dtype or self.dtype))
-        tensor.set_dim(list(shape)).set_stride(list(row_major_strides(shape)))
+        strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
+        tensor.set_dim(list(shape)).set_stride(list(strides))
 
     def build_plans(self, limit: int = 1, avoid: Sequence[str] = ()) -> list[int]:
         """Build up to `limit` plans in the order of cuDNN's heuristics; returns their indices.

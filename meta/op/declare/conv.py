@@ -11,11 +11,14 @@ from meta.schema import conv as schema
 _Ints = tuple[int, ...]
 
 
-def _conv_shape(rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Shape:
+def _conv_shape(
+    rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool
+) -> Shape:
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
-    layout = ", ".join(("depth", "height", "width")[3 - rank :])
-    rules.require(len(x) == rank + 2, f"'x' has shape {rules.show(x)}", f"(batch, channels, {layout})")
-    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", f"(out channels, channels / groups, {layout})")
+    rules.require(len(x) == rank + 2, f"'x' has shape {rules.show(x)}", _axes(rank, "batch", "channels", channels_last))
+    taken = _axes(rank, "out channels", "channels / groups", channels_last)
+    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", taken)
+    x, w = (windows.channels_first(shape, channels_last) for shape in (x, w))
     _not_empty(x, w)
     rules.require(groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(
@@ -33,7 +36,13 @@ def _conv_shape(rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, di
         windows.window_count(size, kernel, step, pad, spread)
         for size, kernel, step, pad, spread in zip(x[2:], w[2:], steps, pads, dilations, strict=True)
     )
-    return (x[0], w[0], *spatial)
+    return windows.channels_moved((x[0], w[0], *spatial), channels_last)
+
+
+def _axes(rank: int, first: str, channels: str, channels_last: bool) -> str:
+    """The names of the axes of a tensor or kernel, in their order."""
+    spatial = ("depth", "height", "width")[3 - rank :]
+    return f"({', '.join((first, *spatial, channels) if channels_last else (first, channels, *spatial))})"
 
 
 def _not_empty(x: Shape, w: Shape) -> None:
@@ -64,30 +73,34 @@ def _declare_conv(rank: int, **facts: str) -> None:
     name = f"conv{rank}d"
 
     @declare(name, schema=schema.conv(rank), pattern="out_ewise_fusable", amp="always")
-    def conv(x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> TensorType:
+    def conv(
+        x: TensorType, w: TensorType, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool
+    ) -> TensorType:
         """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
         window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
         narrow ones first. A bias is added by `bias_add`."""
         _numbers(x=x, w=w)
-        return x.with_shape(_conv_shape(rank, x.shape, w.shape, stride, padding, dilation, groups))
+        return x.with_shape(_conv_shape(rank, x.shape, w.shape, stride, padding, dilation, groups, channels_last))
 
     @declare(f"{name}_dx", schema=schema.conv_dx(rank), pattern="out_ewise_fusable", amp="always")
     def conv_dx(
-        w: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
-    ) -> TensorType:
+        w: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
+        channels_last: bool,
+    ) -> TensorType:  # fmt: skip
         """Gradient of a convolution with respect to its input."""
         _operands(w=w, dy=dy)
-        forward = _conv_shape(rank, shape, w.shape, stride, padding, dilation, groups)
+        forward = _conv_shape(rank, shape, w.shape, stride, padding, dilation, groups, channels_last)
         rules.require_same_shape(y=dy.with_shape(forward), dy=dy)
         return dy.with_shape(shape)
 
     @declare(f"{name}_dw", schema=schema.conv_dw(rank), pattern="out_ewise_fusable", amp="always")
     def conv_dw(
-        x: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
-    ) -> TensorType:
+        x: TensorType, dy: TensorType, shape: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
+        channels_last: bool,
+    ) -> TensorType:  # fmt: skip
         """Gradient of a convolution with respect to its kernel."""
         _operands(x=x, dy=dy)
-        forward = _conv_shape(rank, x.shape, shape, stride, padding, dilation, groups)
+        forward = _conv_shape(rank, x.shape, shape, stride, padding, dilation, groups, channels_last)
         rules.require_same_shape(y=dy.with_shape(forward), dy=dy)
         return x.with_shape(shape)
 

@@ -1,4 +1,6 @@
-"""Convolutions by nvidia-cudnn-frontend, on tensors as they are: (batch, channels, *spatial), row-major."""
+"""Convolutions by nvidia-cudnn-frontend, on tensors as they are: row-major, with channels second or last.
+
+To cuDNN every tensor is (batch, channels, *spatial); channels that are last have stride 1."""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class Problem:
     """A convolution (kind "fprop"), or its gradient by the input ("dgrad") or the kernel ("wgrad").
 
     x, w, y: shapes of input, kernel and result.  before, after: padding of each axis.  tf32: whether float32 may
-    multiply in TF32."""
+    multiply in TF32.  channels_last: whether channels have stride 1 in memory."""
 
     kind: str
     dtype: str
@@ -47,20 +49,24 @@ class Problem:
     stride: _Ints
     dilation: _Ints
     tf32: bool
+    channels_last: bool
     device: Device
 
     def __str__(self) -> str:
-        return f"conv_{self.kind} of {self.dtype} {self.x} with {self.w}"
+        return f"conv_{self.kind} of {self.dtype} {self.x} with {self.w}" + " channels last" * self.channels_last
 
 
 def problem(call: CallInfo, tf32: bool) -> Problem:
     """The convolution of a call; one spatial axis becomes two."""
     _base, _, suffix = call.op.name.partition("_")
     kind, numbers = _KINDS[suffix]
+    args = call.bind()
+    channels_last: bool = args.get("channels_last", False)
     shapes: dict[int, Any] = {
-        n: t.shape for n, t in zip(numbers, (*call.tensors(), *call.outputs()), strict=True)
+        n: windows.channels_first(t.shape, channels_last)
+        for n, t in zip(numbers, (*call.tensors(), *call.outputs()), strict=True)
     }  # fmt: skip
-    args, rank = call.bind(), len(shapes[X]) - 2
+    rank = len(shapes[X]) - 2
     stride, pads, dilation = windows.attributes(rank, args["stride"], args["padding"], args["dilation"])
     before, after = tuple(b for b, _ in pads), tuple(a for _, a in pads)
     x, w, y = (shapes[n] for n in (X, W, Y))
@@ -68,16 +74,19 @@ def problem(call: CallInfo, tf32: bool) -> Problem:
         x, w, y = ((*shape[:2], 1, *shape[2:]) for shape in (x, w, y))
         before, after, stride, dilation = (0, *before), (0, *after), (1, *stride), (1, *dilation)
     dtype = call.outputs()[0].dtype
-    return Problem(
-        kind, dtype, x, w, y, before, after, stride, dilation, tf32 and dtype == "float32", call.device
-    )  # fmt: skip
+    single = tf32 and dtype == "float32"
+    return Problem(kind, dtype, x, w, y, before, after, stride, dilation, single, channels_last, call.device)
 
 
 def _described(wanted: Problem, handle: Handle) -> Graph:
     graph = Graph(str(wanted), handle, wanted.dtype, "float64" if wanted.dtype == "float64" else "float32")
     shapes = {X: wanted.x, W: wanted.w, Y: wanted.y}
     made = {"fprop": Y, "dgrad": X, "wgrad": W}[wanted.kind]
-    given = {number: graph.input(number, shape) for number, shape in shapes.items() if number != made}
+    given = {
+        number: graph.input(number, shape, channels_last=wanted.channels_last)
+        for number, shape in shapes.items()
+        if number != made
+    }
     attributes = {
         "pre_padding": list(wanted.before),
         "post_padding": list(wanted.after),
@@ -90,7 +99,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
         out = graph.graph.conv_dgrad(loss=given[Y], filter=given[W], **attributes)
     else:
         out = graph.graph.conv_wgrad(image=given[X], loss=given[Y], **attributes)
-    graph.output(out, made, shapes[made])
+    graph.output(out, made, shapes[made], channels_last=wanted.channels_last)
     return graph
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -83,8 +83,25 @@ def conv_transpose(
     return conv_dx(w, x, (x.shape[0], w.shape[1] * groups, *sizes), stride, padding, dilation, groups)
 
 
+def _in_either_layout(function: Callable[..., Any], shape_position: int | None = None) -> Callable[..., Any]:
+    """The function of two tensors for channels on the second or the last axis.
+
+    shape_position: which argument is a shape."""
+
+    def run(*args: Any) -> Any:
+        *given, channels_last = args
+        if not channels_last:
+            return function(*given)
+        given[:2] = (np.moveaxis(x, -1, 1) for x in given[:2])
+        if shape_position is not None:
+            given[shape_position] = windows.channels_first(given[shape_position], channels_last)
+        return np.moveaxis(function(*given), 1, -1)
+
+    return run
+
+
 for _rank in (1, 2, 3):
-    DIALECT.implement(f"conv{_rank}d", conv)
-    DIALECT.implement(f"conv{_rank}d_dx", conv_dx)
-    DIALECT.implement(f"conv{_rank}d_dw", conv_dw)
+    DIALECT.implement(f"conv{_rank}d", _in_either_layout(conv))
+    DIALECT.implement(f"conv{_rank}d_dx", _in_either_layout(conv_dx, 2))
+    DIALECT.implement(f"conv{_rank}d_dw", _in_either_layout(conv_dw, 2))
     DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose)

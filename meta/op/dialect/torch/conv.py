@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,7 +26,15 @@ def _pad_asymmetric(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple
     return torch.constant_pad_nd(x, flat), [0] * rank, pads
 
 
-def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any) -> None:
+def _channels_first(channels_last: bool, *tensors: Any) -> Iterable[Any]:
+    """Views of the tensors as (batch, channels, *spatial)."""
+    return (x.movedim(-1, 1) for x in tensors) if channels_last else tensors
+
+
+def conv(
+    x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *, out: Any
+) -> None:
+    x, w, out = _channels_first(channels_last, x, w, out)
     data, pad, _ = _pad_asymmetric(x, padding)
     _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
 
@@ -37,19 +46,23 @@ def _backward(
 
 
 def conv_dx(
-    w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
-) -> None:
+    w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
+    out: Any,
+) -> None:  # fmt: skip
+    w, dy, out = _channels_first(channels_last, w, dy, out)
     # ATen reads only the shape of x, which is that of `out`.
     x, pad, pads = _pad_asymmetric(out, padding)
     dx = _backward(dy, x, w, stride, pad, dilation, groups, [True, False, False])[0]
     if not windows.symmetric(pads):
-        dx = dx[(..., *(slice(before, before + d) for (before, _), d in zip(pads, shape[2:], strict=True)))]
+        dx = dx[(..., *(slice(before, before + d) for (before, _), d in zip(pads, out.shape[2:], strict=True)))]
     out.copy_(dx)
 
 
 def conv_dw(
-    x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, *, out: Any
-) -> None:
+    x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
+    out: Any,
+) -> None:  # fmt: skip
+    x, dy, out = _channels_first(channels_last, x, dy, out)
     data, pad, _ = _pad_asymmetric(x, padding)
     out.copy_(_backward(dy, data, out, stride, pad, dilation, groups, [False, True, False])[1])
 
@@ -57,7 +70,7 @@ def conv_dw(
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> None:
-    conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, out=out)
+    conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, False, out=out)
 
 
 def _unsupported(call: CallInfo) -> str | None:

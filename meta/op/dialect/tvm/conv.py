@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.te.precision import narrow, widen
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
@@ -121,8 +122,32 @@ def convolve_transpose(
     return convolve_dx(w, x, tuple(int(d) for d in out[0].shape), stride, padding, dilation, groups)
 
 
+def _moved(x: Any, source: int, target: int) -> Any:
+    """x with an axis in another place."""
+    axes = list(range(len(x.shape)))
+    axes.insert(target % len(axes), axes.pop(source))
+    return topi.transpose(x, axes)
+
+
+def _in_either_layout(function: Callable[..., Any], shape_position: int | None = None) -> Callable[..., Any]:
+    """The compute of two tensors for channels on the second or the last axis.
+
+    shape_position: which argument is a shape."""
+
+    def run(*args: Any) -> Any:
+        *given, channels_last = args
+        if not channels_last:
+            return function(*given)
+        given[:2] = (_moved(x, -1, 1) for x in given[:2])
+        if shape_position is not None:
+            given[shape_position] = windows.channels_first(given[shape_position], channels_last)
+        return _moved(function(*given), 1, -1)
+
+    return run
+
+
 for _rank in (1, 2, 3):
-    compute(f"conv{_rank}d", generic=False)(convolve)
-    compute(f"conv{_rank}d_dx", generic=False)(convolve_dx)
-    compute(f"conv{_rank}d_dw", generic=False)(convolve_dw)
+    compute(f"conv{_rank}d", generic=False)(_in_either_layout(convolve))
+    compute(f"conv{_rank}d_dx", generic=False)(_in_either_layout(convolve_dx, 2))
+    compute(f"conv{_rank}d_dw", generic=False)(_in_either_layout(convolve_dw, 2))
     compute(f"conv{_rank}d_transpose", generic=False)(convolve_transpose)

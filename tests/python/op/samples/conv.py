@@ -14,7 +14,12 @@ TORCH = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
-def conv(x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:
+def conv(
+    x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1, channels_last: bool = False
+) -> Any:
+    if channels_last:
+        first = conv(x.movedim(-1, 1), w.movedim(-1, 1), stride, padding, dilation, groups)
+        return first.movedim(1, -1)
     rank = x.ndim - 2
     pads = padding if isinstance(padding, tuple) else (padding,) * rank
     pads = pads * 2 if len(pads) == rank else pads
@@ -60,6 +65,17 @@ SAMPLES = [
     *rows((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)),
     *rows((2, 4, 9), (6, 2, 3), (2, 6, 4), stride=2, padding=(1, 0), groups=2),
     *rows((1, 2, 4, 5, 4), (2, 2, 2, 3, 2), (1, 2, 3, 3, 3), stride=2, padding=1),
+    *rows(
+        (2, 9, 8, 4),
+        (6, 3, 2, 2),
+        (2, 5, 3, 6),
+        stride=(2, 3),
+        padding=(1, 0, 2, 1),
+        dilation=(1, 2),
+        groups=2,
+        channels_last=True,
+    ),
+    *rows((1, 4, 5, 4, 2), (2, 2, 3, 2, 2), (1, 3, 3, 3, 2), stride=2, padding=1, channels_last=True),
     Sample("conv2d", T(1, 2, 4, 4, dtype="int32"), T(2, 2, 3, 3, dtype="int32"), padding=1, ref=whole(conv)),
     Sample(
         "conv2d_transpose",
@@ -75,6 +91,14 @@ SAMPLES = [
 ]
 ERRORS = [
     ErrorCase("conv2d", T(2, 3, 6), T(4, 3, 3, 3), error=TypeInferenceError, match="'x' has shape (2, 3, 6)"),
+    ErrorCase(
+        "conv2d",
+        T(2, 6, 6),
+        T(4, 3, 3, 3),
+        channels_last=True,
+        error=TypeInferenceError,
+        match="expected (batch, height, width, channels)",
+    ),
     ErrorCase("conv2d", T(2, 3, 6, 6), T(4, 2, 3, 3), error=TypeInferenceError, match="x has 3 channels, w takes 2"),
     ErrorCase(
         "conv2d",
