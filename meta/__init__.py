@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from meta.backend.cuda.pool import empty_cache as empty_cache
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
+    from meta.checkpoint.api import load as load
+    from meta.checkpoint.api import save as save
     from meta.definition import define as define
     from meta.definition import unregister as unregister
     from meta.eager.explain import explain as explain
@@ -83,6 +85,8 @@ _HOMES: dict[str, str] = {
     "explain": "meta.eager.explain",
     "from_dlpack": "meta.eager.ndarray",
     "from_numpy": "meta.eager.ndarray",
+    "load": "meta.checkpoint.api",
+    "save": "meta.checkpoint.api",
     "device_memory_stats": "meta.backend.cuda.pool",
     "empty_cache": "meta.backend.cuda.pool",
     "synchronize": "meta.backend.cuda.streams",

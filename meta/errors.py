@@ -121,6 +121,10 @@ class TraceError(MetaError, RuntimeError):
     """A Python function that cannot be recorded as IR."""
 
 
+class FileError(MetaError, RuntimeError):
+    """A file that cannot be read or written, or that does not hold what it should."""
+
+
 class NotSupportedError(MetaError, NotImplementedError):
     """A valid request that this version does not support."""
 

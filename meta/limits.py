@@ -52,6 +52,9 @@ MAX_TYPE_LEAVES = 1_000_000
 MAX_INLINED = 100_000
 """Bindings of a function that calls are inlined into: functions that call another one twice double at each level."""
 
+MAX_HEADER = 16 << 20
+"""Bytes of the header of a safetensors file: 100,000 tensors take 10 MiB."""
+
 MAX_EXPANSION = 100
 MAX_EXPANSION_FREE = 256 << 20
 """A compressed file of parameters may expand to MAX_EXPANSION times its size plus MAX_EXPANSION_FREE bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from meta import tracing
 from meta.autograd.api import no_grad
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MAX_WATCHED_ITEMS = 256
 """Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data."""
+
+
+class Unmatched(NamedTuple):
+    """The names that only the model has (`missing`), and those that only the state has (`unknown`)."""
+
+    missing: list[str]
+    unknown: list[str]
 
 
 class _Constructor(ABCMeta):
@@ -184,21 +191,24 @@ class Model(metaclass=_Constructor):
         """Every array by dotted name. These are the model's arrays, not copies: copy them to keep a snapshot."""
         return dict(self.named_state())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the model's arrays. Raises ArgumentError for missing, unknown or misshapen entries, before
-        any array is written."""
+        any array is written.
+
+        strict: with False, missing and unknown names are left alone. They are returned in any case."""
         arrays = self.state_dict()
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             problem = f"the state is {type(state).__name__}"
             raise ArgumentError("load_state_dict", problem, "a mapping of names to arrays")
         unknown = [name for name in state if name not in arrays]
         missing = [name for name in arrays if name not in state]
-        if unknown or missing:
+        if strict and (unknown or missing):
             hint = did_you_mean(unknown[0], arrays) if unknown else ""
             raise ArgumentError(
                 "load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint
             )
-        loaded = {name: asarray(value, device=arrays[name].device) for name, value in state.items()}
+        matched = ((name, value) for name, value in state.items() if name in arrays)
+        loaded = {name: asarray(value, device=arrays[name].device) for name, value in matched}
         for name, value in loaded.items():
             if value.type is not arrays[name].type:
                 raise ArgumentError(
@@ -207,6 +217,7 @@ class Model(metaclass=_Constructor):
         with no_grad():
             for name, value in loaded.items():
                 arrays[name].update(value)
+        return Unmatched(missing, unknown)
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from meta.device import CPU, Device
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
 
 _SEED_LIMIT = 2**63
+_STATE = ("seed", "offset")
 
 
 class Generator:
@@ -42,6 +44,18 @@ class Generator:
     def state(self, state: tuple[int, int]) -> None:
         with self._lock:
             self._seed, self._offset = state
+
+    def state_dict(self) -> dict[str, int]:
+        """Seed and offset by name, to save with a checkpoint."""
+        return dict(zip(_STATE, self.state, strict=True))
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Continue from a saved state. Raises ArgumentError unless it has a 64-bit seed and an offset of 0 or more."""
+        seed, offset = (state.get(name) for name in _STATE)
+        valid = type(seed) is int and type(offset) is int and set(state) == set(_STATE)
+        if not valid or not -_SEED_LIMIT <= seed < _SEED_LIMIT or not 0 <= offset < _SEED_LIMIT:  # type: ignore[operator]
+            raise ArgumentError("Generator", f"the state is {dict(state)!r:.80}", "a 64-bit seed and an offset from 0")
+        self.state = seed, offset  # type: ignore[assignment]
 
     def advance(self, count: int = 1) -> tuple[int, int]:
         """Advance the offset by `count` draws; returns the state before."""

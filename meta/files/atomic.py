@@ -1,0 +1,154 @@
+"""Replacing files atomically: whatever happens, the path holds the old file or the whole new one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Generator
+from typing import IO, Final, TypeAlias
+
+from meta.errors import FileError
+
+Path: TypeAlias = "str | os.PathLike[str]"
+_PARTIAL: Final = ".saving-"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Generator[IO[bytes], None, None]:
+    """A file to write to, which replaces `path` when the block ends; after an error `path` is as it was.
+
+    It is written in the same directory under a temporary name, flushed to the disk, and renamed. A symbolic link goes
+    on leading to the file that is replaced. What a killed process left is removed by the next one that saves the same
+    file.
+
+    Raises:
+        FileError: the file cannot be written, or `path` is a directory or a device.
+    """
+    try:
+        target = os.path.realpath(str(os.fspath(path)))
+        mode = _mode(target, path)
+        temporary = _temporary(target)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except (OSError, ValueError) as error:
+        raise _unwritten(path, error) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise _unwritten(path, error) from error
+        raise
+    _flush_folder(os.path.dirname(target))
+
+
+def read(path: Path, limit: int) -> bytes:
+    """The contents of a regular file.
+
+    Raises:
+        FileError: it cannot be read, or is longer than `limit` bytes.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise FileError("load", f"{os.fspath(path)} has {size} bytes", f"at most {limit}")
+    return data
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Generator[IO[bytes], None, None]:
+    """A regular file for reading.
+
+    Raises:
+        FileError: it does not open, is not a regular file, or cannot be read inside the block.
+    """
+    name = os.fspath(path)
+    # Without O_NONBLOCK, opening a FIFO waits for its other end.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(name, flags)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        raise _unread(name, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileError("load", f"{name} is not a regular file", "the path of a file")
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
+    except OSError as error:
+        raise _unread(name, error) from error
+
+
+def _mode(target: str, path: Path) -> int | None:
+    """The permissions of the file that is replaced, None if there is none."""
+    try:
+        found = os.stat(target).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found):
+        kind = "a directory" if stat.S_ISDIR(found) else "not a regular file"
+        raise FileError("save", f"{os.fspath(path)} is {kind}", "the path of a file")
+    return stat.S_IMODE(found)
+
+
+def _temporary(target: str) -> str:
+    """A new name beside `target`. Names from processes that died are removed."""
+    folder, name = os.path.split(target)
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    start = f".{name[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}{_PARTIAL}{host}-"
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(folder):
+            if entry.startswith(start) and _is_dead(entry[len(start) :].partition("-")[0]):
+                os.unlink(os.path.join(folder, entry))
+    return os.path.join(folder, f"{start}{os.getpid()}-{secrets.token_hex(8)}")
+
+
+def _is_dead(pid: str) -> bool:
+    """Whether no process of this machine has the number."""
+    if os.name != "posix" or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _flush_folder(folder: str) -> None:
+    """Write the new name to the disk, where the system has a call for it."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unwritten(path: Path, error: OSError | ValueError) -> FileError:
+    return FileError(
+        "save",
+        f"cannot write {os.fspath(path)}: {_reason(error)}",
+        "a directory that you can write to, with space",
+        "a file that was there is unchanged",
+    )
+
+
+def _unread(path: str, error: OSError | ValueError) -> FileError:
+    return FileError("load", f"cannot read {path}: {_reason(error)}", "a file that you can read")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
