@@ -1,12 +1,14 @@
-"""TVM's lowering of scheduled functions, followed by the expansion of random bits."""
+"""TVM's lowering of scheduled functions, then the expansion of random bits and registers for nested values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
 
@@ -20,12 +22,18 @@ def pipeline() -> str:
 
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
-    return lower, lambda: _with_expansion(finalize_host()), lambda: _with_expansion(finalize_device())
+    return lower, lambda: _followed(finalize_host(), _expand_host), lambda: _followed(finalize_device(), philox.expand)
 
 
-def _with_expansion(finalize: Any) -> Any:
+def _expand_host(func: Any) -> Any:
+    return values_in_registers(philox.expand(func))
+
+
+def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:
+    """TVM's pass, followed by a change of each function."""
+
     def run(module: Any, _context: Any) -> Any:
         module = finalize(module)
-        return tvm.IRModule({name: philox.expand(f) for name, f in module.functions.items()}, attrs=module.attrs)
+        return tvm.IRModule({name: change(f) for name, f in module.functions.items()}, attrs=module.attrs)
 
     return tvm.module_pass(run, opt_level=0, name="meta.ExpandRandomBits")

@@ -142,6 +142,29 @@ def test_expansions_are_vectorised_and_call_no_library() -> None:
     assert "call float @expf" not in text
 
 
+def test_functions_of_functions_compile_in_linear_time() -> None:
+    """Ten nested functions took TVM's generator of code hours."""
+    functions = [te_math.sigmoid, te_math.tanh, te_math.exp, te_math.log1p, te_math.erf] * 2
+
+    def nested(value: Any) -> Any:
+        for function in functions:
+            value = function(value)
+        return value
+
+    def compute(t: Any) -> Any:
+        return tvm.te.compute(t.shape, lambda i: nested(t[i]), name="y")
+
+    spec = TensorSpec(("n",), "float32")
+    kernel = build(KernelSpec("test_math_nested", compute, (spec,), (spec,), "elemwise"))
+    x = np.linspace(-3, 3, 100).astype(np.float32)
+    y = x.astype(np.float64)
+    for name in ("sigmoid", "tanh", "exp", "log1p", "erf") * 2:
+        y = _EXACT[name](y)
+    result = tvm.tensor(np.zeros_like(x))
+    kernel(tvm.tensor(x), result)
+    assert np.allclose(result.numpy(), y, rtol=1e-6)
+
+
 def test_other_targets_use_the_intrinsics_of_tvm() -> None:
     x = tvm.te.placeholder((8,), "float32", name="x")
     y = tvm.te.compute((8,), lambda i: te_math.erf(te_math.exp(x[i])), name="y")

@@ -1,0 +1,84 @@
+"""Values of nested variables computed into registers, after TVM's last pass.
+
+The functions of `meta.backend.tvm.te.math` bind their operand to a variable, so that a function of a function is a
+variable whose value has variables of its own. TVM's generator of LLVM code puts the values of variables in the place of
+the variables wherever it simplifies, which takes time exponential in the nesting: minutes for three functions. It does
+not look behind memory, which LLVM keeps in registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+
+
+def values_in_registers(func: Any) -> Any:
+    """`func` with each value of a variable that has variables of its own computed by a statement before."""
+    if not _has_nested(func):
+        return func
+    return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
+
+
+def _in_store(store: Any) -> Any:
+    value, statements = _flattened(store.value)
+    return tvm.SeqStmt([*statements, tvm.BufferStore(store.buffer, value, store.indices)]) if statements else store
+
+
+def _in_bindings(sequence: Any) -> Any:
+    out: list[Any] = []
+    for statement in sequence.seq:
+        if isinstance(statement, tirx.Bind):
+            value, statements = _flattened(statement.value)
+            out += statements
+            statement = tirx.Bind(statement.var, value) if statements else statement
+        out.append(statement)
+    return tvm.SeqStmt(out) if len(out) > len(sequence.seq) else sequence
+
+
+def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
+    """`value` with loads in place of the values of variables that have variables of their own, and the statements that
+    store what they load. Operands of `if_then_else` stay: their loads may be out of bounds where they are not taken."""
+    if not _has_nested(value) or _has_lazy_operands(value):
+        return value, []
+    statements: list[Any] = []
+    bound = {let.var for let in _lets(value)}
+
+    def load(let: Any) -> Any:
+        if not _lets(let.value) or not bound.isdisjoint(_free_variables(let.value)):
+            return let
+        buffer = tirx.decl_buffer((1,), dtype_of(let.value), "value", scope="local")
+        statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, let.value, [0])])
+        return tirx.Let(let.var, tirx.BufferLoad(buffer, [0]), let.body)
+
+    return tvm.structural_map(value, (tirx.Let, load)), statements
+
+
+def _lets(node: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm.structural_walk(node, (tirx.Let, found.append))
+    return found
+
+
+def _has_nested(node: Any) -> bool:
+    return any(_lets(let.value) for let in _lets(node))
+
+
+def _has_lazy_operands(value: Expr) -> bool:
+    lazy = False
+
+    def visit(call: Any) -> None:
+        nonlocal lazy
+        lazy = lazy or getattr(call.op, "name", "") == "tirx.if_then_else"
+
+    tvm.structural_walk(value, (tvm.Call, visit))
+    return lazy
+
+
+def _free_variables(value: Expr) -> set[Any]:
+    """The variables that an expression reads and does not bind."""
+    read: set[Any] = set()
+    tvm.structural_walk(value, (tvm.Var, read.add))
+    return read - {let.var for let in _lets(value)}
