@@ -10,6 +10,9 @@ from meta.device import CPU
 from meta.errors import ArgumentError, TypeInferenceError
 from meta.schema._types import TensorLike
 
+_DLPACK_CPU = 1
+"""kDLCPU."""
+
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """`obj` (numbers, nested lists, arrays, DLPack exporters) as an array; an array itself if nothing changes.
@@ -21,7 +24,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         if copy is False and not same:
             raise _copy_needed("another dtype or device")
         return x.to(device=device, dtype=dtype) if not (copy and same) else meta.copy(x)
-    out = meta.asarray(obj, dtype, CPU if device is None else device, copy=bool(copy))
+    out = meta.asarray(obj, dtype, device, copy=bool(copy))
     if copy is False and not _shares_memory(obj, out):
         raise _copy_needed(type(obj).__name__)
     return out
@@ -30,8 +33,10 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 def _shares_memory(obj: Any, out: Any) -> bool:
     import numpy as np
 
-    if not hasattr(obj, "__dlpack__") or out.device is not CPU:
+    if not hasattr(obj, "__dlpack__"):
         return False
+    if out.device is not CPU:
+        return int(obj.__dlpack_device__()[0]) != _DLPACK_CPU
     return out.size == 0 or np.shares_memory(np.from_dlpack(obj), out.numpy())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meta import dtype as dtypes
 from meta._generated.methods import TensorMethods
 from meta.backend.memory import allocation, dlpack, numpy_arrays
-from meta.device import CPU, Device
+from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.graph import Leaf, register_hook, set_requires_grad, written
 from meta.eager.host import HostValues
@@ -234,19 +234,19 @@ class NDArray(HostValues, TensorMethods):
         return register_hook(self, hook)
 
 
-def array(data: Any, dtype: Any = None, device: Device | str = CPU, *, requires_grad: bool = False) -> NDArray:
+def array(data: Any, dtype: Any = None, device: Device | str | None = None, *, requires_grad: bool = False) -> NDArray:
     """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
 
-    dtype defaults to that of the data; Python floats give float32, ints int64. Raises ArgumentError for data that
-    has no supported dtype or is ragged, DeviceError for a device that is not there, GradientError when gradients are
-    required of a dtype that has none."""
+    dtype defaults to that of the data; Python floats give float32, ints int64. device defaults to that of the data, for
+    host data the CPU. Raises ArgumentError for data that has no supported dtype or is ragged, DeviceError for a device
+    that is not there, GradientError when gradients are required of a dtype that has none."""
     out = asarray(data, dtype, device, copy=True)
     if requires_grad:
         out.requires_grad = True
     return out
 
 
-def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool = False) -> NDArray:
+def asarray(data: Any, dtype: Any = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where `meta.backend.memory.numpy_arrays` can."""
     if isinstance(data, TensorLike):
         source: Any = data
@@ -258,7 +258,7 @@ def asarray(data: Any, dtype: Any = None, device: Device | str = CPU, copy: bool
     host = numpy_arrays.host_array(data, dtype)
     tensor = numpy_arrays.from_numpy(host, copy=copy)
     out = _as_constant(NDArray(tensor, tensor_type(host.shape, dtypes.canonical(host.dtype))))
-    return out if parse_device(device) is CPU else out.to(device=device)
+    return out.to(device=device)
 
 
 def _write_host(x: NDArray, index: Any, value: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import meta
 from meta.backend.cuda import streams
@@ -31,6 +32,15 @@ def test_copies_to_the_device_and_back() -> None:
     assert meta.array(np.zeros((0, 3), np.float32), device="cuda").numpy().shape == (0, 3)
     x[2:4] = 1.0
     assert (x.numpy()[2:4] == 1).all()
+
+
+def test_copies_of_arrays_and_tensors_stay_on_their_device() -> None:
+    x, tensor = randoms(3, 2), torch.ones(3, 2, device="cuda")
+    for copied in (meta.array(x), meta.asarray(x), meta.array(tensor), meta.asarray(tensor)):
+        assert str(copied.device) == "cuda"
+    assert str(meta.array(x, device="cpu").device) == "cpu"
+    x.__array_namespace__().asarray(tensor, copy=False)[0] = 2
+    assert tensor[0].tolist() == [2, 2]
 
 
 def test_results_and_gradients_are_on_the_device_of_their_operands() -> None:
