@@ -3070,37 +3070,39 @@ def adam(
     dx: T,
     m: T,
     v: T,
-    step: T | float,
+    step: T | float | None,
     learning_rate: T | float,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-08,
-    weight_decay: float = 0.0,
+    beta1: T | float = 0.9,
+    beta2: T | float = 0.999,
+    eps: T | float = 1e-08,
+    weight_decay: T | float = 0.0,
     decoupled: bool = True,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
     in place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2, x <- x - learning_rate * (m
-    / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v.
+    / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v. With 0-d tensors as betas, 1 -
+    beta**step is computed in float64 for each element; an optimizer computes it once and passes learning_rate *
+    sqrt(1 - beta2**step) / (1 - beta1**step), eps * sqrt(1 - beta2**step) and no step.
     x: The parameter, updated in place; floating.
     dx: Its gradient, of the same type.
     m: Running mean of the gradient, updated in place; of the shape of x, starting as zeros.
     v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
-    step: Number of this step, from 1: a number or a 0-d tensor.
+    step: Number of this step, from 1: a number or a 0-d tensor; None leaves m and v as they are.
     learning_rate: Step size: a number or a 0-d tensor.
-    beta1: Decay factor of m.
-    beta2: Decay factor of v.
-    eps: Added to the square root of v.
-    weight_decay: Decay of the parameter towards 0.
+    beta1: Decay factor of m: a number or a 0-d tensor.
+    beta2: Decay factor of v: a number or a 0-d tensor.
+    eps: Added to the square root of v: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
     try:
-        run = _r_adam[x._type, dx._type, m._type, v._type, step._type, learning_rate._type, beta1 or repr(beta1), beta1.__class__, beta2 or repr(beta2), beta2.__class__, eps or repr(eps), eps.__class__, weight_decay or repr(weight_decay), weight_decay.__class__, decoupled, decoupled.__class__]
-    except Exception:
+        run = _r_adam[x._type, dx._type, m._type, v._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
+    except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
         return invoke(_s_adam, x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled)
-    _y = run(x, dx, m, v, step, learning_rate)
-    if x._node is not None or dx._node is not None or m._node is not None or v._node is not None or step._node is not None or learning_rate._node is not None:
+    _y = run(x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay)
+    if x._node is not None or dx._node is not None or m._node is not None or v._node is not None or (step is not None and step._node is not None) or learning_rate._node is not None or beta1._node is not None or beta2._node is not None or eps._node is not None or weight_decay._node is not None:
         return record("adam", _y, (x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled))
     return _y
 

@@ -387,7 +387,7 @@ def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: A
 
 
 def _adam(needs: Any, x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
-    return (None, None, None, None, None, None)
+    return (None, None, None, None, None, None, None, None, None, None)
 
 
 def _sgd(needs: Any, x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
@@ -941,7 +941,7 @@ add_rules([
     GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     GradRule("rms_norm", _rms_norm, (0, 1), saved_args=frozenset({0, 1})),
-    GradRule("adam", _adam, (0, 1, 2, 3, 4, 5), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={1: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("adam", _adam, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={6: 'it updates its arguments in place', 7: 'it updates its arguments in place', 1: 'it updates its arguments in place', 8: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 9: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("sgd", _sgd, (0, 1, 2, 3, 4, 5), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 4: 'it updates its arguments in place', 2: 'it updates its arguments in place', 5: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
     GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),

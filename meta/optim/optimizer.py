@@ -1,193 +1,281 @@
-"""The base class of optimizers, with its state as named arrays, and a training step that runs eagerly or compiled."""
+"""The base class of optimizers: groups of parameters, and the state of each parameter as named arrays."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from numbers import Real
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 import meta
 from meta import tracing
 from meta.autograd.api import no_grad
-from meta.eager.ndarray import NDArray, array, asarray
+from meta.dtype import HALVES
+from meta.eager.ndarray import NDArray, asarray
 from meta.eager.placement import move_in_place
-from meta.errors import ArgumentError
-from meta.model.model import Model
+from meta.errors import ArgumentError, did_you_mean
 from meta.modes import suspended
+from meta.optim.counter import Counters
+from meta.optim.group import (
+    Parameters,
+    ParamGroup,
+    expanded,
+    flag,
+    group_options,
+    hyperparameter,
+    listed_groups,
+    named_arrays,
+)
+from meta.optim.number import Number
+
+_MASTER: Final = "master"
+
+
+class Updated(NamedTuple):
+    """A parameter in a step. x: what is updated, the parameter or its master weights.  dx: its gradient."""
+
+    name: str
+    x: NDArray
+    dx: NDArray
 
 
 class Optimizer:
     """Base class of optimizers.
 
-    parameters: a Model, arrays, or (name, array) pairs. Those that are frozen (`requires_grad` is False) are skipped
-    until they require gradients. Raises ArgumentError if all are, and for computed arrays.
-    learning_rate is a 0-d array of the optimizer's state, so a new value needs no recompilation.
+    parameters: a Model, arrays, (name, array) pairs, or groups of them with hyperparameters of their own:
+    `[{"params": model.body}, {"params": model.head.parameters(), "learning_rate": 0.01}]`. Frozen ones
+    (`requires_grad` is False) are skipped until they require gradients.
+    Hyperparameters are 0-d arrays of the optimizer's state, so that new values need no recompilation. `learning_rate`
+    is that of all groups, `param_groups` has those of each.
+    master_weights: parameters in bfloat16 or float16 are copies of float32 weights in the state, and those are updated.
     The state follows parameters that move to another device or dtype (`model.to(...)`).
+    Raises ArgumentError for parameters that are computed, occur twice or are all frozen, and for hyperparameters that
+    are unknown or out of range.
+
+    A subclass lists the slots of its state in `slot_names` and defines `update` or `update_group`.
     """
 
-    def __init__(self, parameters: Model | Iterable[NDArray | tuple[str, NDArray]], learning_rate: float) -> None:
-        self.named = _named(parameters)
-        first = self.named[0][1]
-        rate = hyperparameter("learning_rate", learning_rate)
-        self._learning_rate = array(rate, dtype="float32", device=first.device)
-        self._numbers: list[NDArray] = [self._learning_rate]
-        """Hyperparameters as 0-d arrays, the learning rate first, which are where the parameters are."""
+    flags: ClassVar[tuple[str, ...]] = ()
+    """Hyperparameters that are True or False."""
+    counts_updates: bool = False
+    """Whether `update_group` gets the number of updates."""
+
+    def __init__(
+        self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
+    ) -> None:
+        given = expanded({"learning_rate": learning_rate, **hyperparameters})
+        self._defaults = {n: flag(n, x) if n in self.flags else hyperparameter(n, x) for n, x in given.items()}
+        self.master_weights = flag("master_weights", master_weights)
+        self.param_groups: list[ParamGroup] = []
         self.slots: dict[str, dict[str, NDArray]] = {}
         """Slot name ("velocity") -> parameter name -> array. Arrays of frozen parameters may be missing."""
-        self._types = {name: x.type for name, x in self.named if x.requires_grad}
+        self._counters = Counters()
+        self._types: dict[str, Any] = {}
         """Parameter name -> the type that its state was made for."""
+        for group in listed_groups(parameters):
+            self.add_param_group(group)
+        if not self.param_groups:
+            raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
+        if not any(x.requires_grad for x in self.parameters):
+            raise ArgumentError(
+                "optimizer",
+                f"none of the {len(self.named)} parameters requires gradients",
+                "at least one array with requires_grad = True",
+                "set it, or call model.train_mode() first",
+            )
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Update further parameters: a dict of `params`, as for the constructor, and hyperparameters, by default those
+        of the constructor. Programs with a step of the optimizer are compiled again."""
+        named = named_arrays(group, self.named)
+        added = ParamGroup(named, group_options(self._defaults, group))
+        self.check_group(added)
+        if self.param_groups:
+            tracing.invalidate()
+        self.param_groups.append(added)
+        tracked = {name: x for name, x in named if x.requires_grad}
+        for name, x in tracked.items():
+            self._fit_state(added, name, x)
+        if self.counts_updates:
+            self._counters.add({name: x.device for name, x in tracked.items()})
 
     @property
     def learning_rate(self) -> float:
-        return float(self._learning_rate.item())
+        """The rate of all groups; a new value is that of each. Raises ArgumentError if the groups have several."""
+        return self.common("learning_rate")
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        rate = hyperparameter("learning_rate", value)
-        self._learning_rate.update(array(rate, dtype="float32", device=self._learning_rate.device))
+        self.assign("learning_rate", value)
+
+    def common(self, name: str) -> float:
+        """The value that a hyperparameter has in all groups. Raises ArgumentError if the groups have several."""
+        values = [group[name] for group in self.param_groups]
+        if len(set(values)) > 1:
+            problem = f"{name} is {', '.join(map(str, values))} in the groups"
+            raise ArgumentError("optimizer", problem, "one value", f'read param_groups[i]["{name}"]')
+        return values[0]
+
+    def assign(self, name: str, value: float) -> None:
+        """Set a hyperparameter of all groups."""
+        for group in self.param_groups:
+            group[name] = value
+
+    @property
+    def named(self) -> list[tuple[str, NDArray]]:
+        """The parameters with their names."""
+        return [item for group in self.param_groups for item in group.named]
 
     @property
     def parameters(self) -> list[NDArray]:
         return [x for _, x in self.named]
 
+    # --- state -------------------------------------------------------------------------------------------------------
+
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The optimizer's arrays and the parameters it updates, with names."""
-        yield "learning_rate", self._learning_rate
+        """The optimizer's arrays and the parameters it updates, with names; each array once."""
+        rates = self._numbers()
+        yield from ((name, x.array) for name, x in rates.items() if _is_rate(name))
         yield from self.named
-        for slot, arrays in self.slots.items():
-            for name, x in arrays.items():
-                yield f"{name}.{slot}", x
+        yield from self._slot_arrays()
+        yield from ((f"{name}.step", x) for name, x in self._counters.distinct())
+        yield from ((name, x.array) for name, x in rates.items() if not _is_rate(name))
 
     def state_dict(self) -> dict[str, NDArray]:
-        """The optimizer's arrays by name, without the parameters and the hyperparameters but the learning rate."""
-        excluded = {id(x) for x in [*self.parameters, *self._numbers[1:]]}
-        return {name: x for name, x in self.named_state() if id(x) not in excluded}
+        """The optimizer's arrays by name: learning rates ("learning_rate", "group1.learning_rate"), slots
+        ("w.velocity") and numbers of updates ("w.step"). Parameters are saved with the model; other hyperparameters are
+        arguments of the constructor."""
+        rates = {name: x.array for name, x in self._numbers().items() if _is_rate(name)}
+        return rates | dict(self._slot_arrays()) | {f"{n}.step": x for n, x in self._counters.arrays().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy values into the optimizer's arrays. Raises ArgumentError when names or types differ and leaves the
         optimizer unchanged."""
-        arrays = self.state_dict()
-        if set(state) != set(arrays):
-            differing = sorted(set(state) ^ set(arrays))
-            raise ArgumentError("load_state_dict", f"names differ: {differing}", f"{sorted(arrays)}")
-        loaded = {name: asarray(state[name], device=x.device) for name, x in arrays.items()}
-        for name, x in arrays.items():
-            if loaded[name].type is not x.type:
-                problem = f"'{name}' is {loaded[name].type!r}"
-                raise ArgumentError("load_state_dict", problem, f"{x.type!r}, as in the optimizer")
-        for name, x in arrays.items():
+        loaded = checked_state(self.state_dict(), state, "the optimizer")
+        for name, number in self._numbers().items():
+            if _is_rate(name):
+                number.assign(hyperparameter(name, float(loaded[name].item())))
+        for name, x in self._slot_arrays():
             x.update(loaded[name])
+        self._counters.assign({name: int(loaded[f"{name}.step"].item()) for name in self._counters.arrays()})
 
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
         for x in self.parameters:
             x.grad = None
 
+    def _numbers(self) -> dict[str, Number]:
+        """The hyperparameters, those of later groups with the group's name."""
+        groups = enumerate(self.param_groups)
+        return {f"group{i}.{n}" if i else n: number for i, group in groups for n, number in group.numbers.items()}
+
+    def _slot_arrays(self) -> Iterator[tuple[str, NDArray]]:
+        return ((f"{name}.{slot}", x) for slot, arrays in self.slots.items() for name, x in arrays.items())
+
+    def _fit_state(self, group: ParamGroup, name: str, x: NDArray) -> None:
+        """Create the missing state of a parameter, or move it to where the parameter is now."""
+        before = self._types.get(name, x.type)
+        with suspended(), no_grad():
+            for number in group.numbers.values():
+                number.move(x.device)
+            self._fit_master(name, x)
+            dtype = self._state_dtype(x)
+            for slot in dict.fromkeys([*self.slot_names(group), *self.slots]):
+                arrays = self.slots.setdefault(slot, {})
+                if slot == _MASTER:
+                    continue
+                if name not in arrays:
+                    arrays[name] = self.initial_slot(slot, x, dtype)
+                    continue
+                follows = arrays[name].dtype in (before.dtype, "float32")
+                move_in_place(arrays[name], x.device, dtype if follows else None)
+        self._types[name] = x.type
+
+    def _fit_master(self, name: str, x: NDArray) -> None:
+        masters = self.slots.get(_MASTER, {})
+        if not self.master_weights or x.dtype not in HALVES:
+            masters.pop(name, None)
+        elif name not in masters:
+            self.slots.setdefault(_MASTER, {})[name] = x.detach().cast("float32")
+        else:
+            move_in_place(masters[name], x.device)
+
+    def _state_dtype(self, x: NDArray) -> str:
+        return "float32" if self.master_weights and x.dtype in HALVES else x.dtype
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
     def step(self) -> None:
         """Update every parameter that has a gradient, in place."""
         with no_grad():
-            for name, x in self.named:
-                if x.grad is not None:
+            parts = [(g, [(name, x, x.grad) for name, x in g.named if x.grad is not None]) for g in self.param_groups]
+            for group, items in parts:
+                for name, x, _ in items:
                     if self._types.get(name) is not x.type:
-                        self._fit_state(name, x)
-                    self.update(name, x, x.grad)
+                        self._fit_state(group, name, x)
+            if not self.counts_updates:
+                for group, items in parts:
+                    self._update_group(group, None, items)
+                return
+            self._counters.advance({name: x.device for _, items in parts for name, x, _ in items})
+            for group, items in parts:
+                for count, names in self._counters.shared(name for name, _, _ in items):
+                    self._update_group(group, count, [item for item in items if item[0] in names])
 
-    def _fit_state(self, name: str, x: NDArray) -> None:
-        """Create the missing state of a parameter, zeros of its type, or move it to where the parameter is now."""
-        before = self._types.get(name, x.type)
-        with suspended():
-            for number in self._numbers:
-                move_in_place(number, x.device)
-            for arrays in self.slots.values():
-                if name not in arrays:
-                    arrays[name] = meta.zeros(x.shape, x.dtype, x.device)
-                    continue
-                follows = arrays[name].dtype == before.dtype
-                move_in_place(arrays[name], x.device, x.dtype if follows else None)
-        self._types[name] = x.type
+    def _update_group(self, group: ParamGroup, count: Number | None, items: Sequence[tuple[str, NDArray, Any]]) -> None:
+        if not items:
+            return
+        masters = self.slots.get(_MASTER, {})
+        updated = [
+            Updated(name, masters[name], dx.cast("float32")) if name in masters else Updated(name, x, dx)
+            for name, x, dx in items
+        ]
+        self.update_group(group, count, updated)
+        for name, x, _ in items:
+            if name in masters:
+                x.update(masters[name].cast(x.dtype))
+
+    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+        """Update parameters of one group, in place. count: their number of updates with this one."""
+        del group, count
+        for name, x, dx in updated:
+            self.update(name, x, dx)
 
     def update(self, name: str, x: NDArray, dx: NDArray) -> None:
         """Update one parameter from its gradient, in place."""
         raise NotImplementedError
 
+    def check_group(self, group: ParamGroup) -> None:
+        """Raise ArgumentError for hyperparameters that do not go together."""
 
-def hyperparameter(name: str, value: Any) -> float:
-    """A finite, nonnegative number as a float. Raises ArgumentError for any other value."""
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if 0.0 <= number < math.inf:
-        return number
-    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", "a finite number, 0 or more")
+    def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
+        """The slots of the parameters of a group, arrays of their shapes."""
+        del group
+        return ()
 
-
-def _named(parameters: Model | Iterable[NDArray | tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
-    listed: Any = parameters.named_parameters() if isinstance(parameters, Model) else parameters
-    if not isinstance(listed, Iterable) or isinstance(listed, NDArray):
-        problem = f"the parameters are {type(listed).__name__}"
-        raise ArgumentError("optimizer", problem, "a Model, arrays, or (name, array) pairs")
-    items = cast("Iterable[Any]", listed)
-    named: list[tuple[str, Any]] = [p if isinstance(p, tuple) else (f"parameter{i}", p) for i, p in enumerate(items)]
-    for name, x in named:
-        if not isinstance(x, NDArray):
-            raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
-        if not x.is_leaf:
-            raise ArgumentError(
-                "optimizer",
-                f"'{name}' was computed from other arrays, so that it gets no .grad",
-                "arrays that no operator computed",
-                "pass those that it was computed from, or x.detach()",
-            )
-    if len({name for name, _ in named}) < len(named) or len({id(x) for _, x in named}) < len(named):
-        names = ", ".join(name for name, _ in named)
-        raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each parameter once")
-    if not named:
-        raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
-    if not any(x.requires_grad for _, x in named):
-        raise ArgumentError(
-            "optimizer",
-            f"none of the {len(named)} parameters requires gradients",
-            "at least one array with requires_grad = True",
-            "set it, or call model.train_mode() first",
-        )
-    return named
+    def initial_slot(self, slot: str, x: NDArray, dtype: str) -> NDArray:
+        """The array of a slot before the first update of a parameter."""
+        del slot
+        return meta.zeros(x.shape, dtype, x.device)
 
 
-class TrainStep:
-    """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
+def checked_state(arrays: Mapping[str, NDArray], state: Mapping[str, Any], owner: str) -> dict[str, NDArray]:
+    """The values of a saved state for `arrays`, on their devices. Floating 0-d values may have another dtype.
 
-    model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
-    loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
-    A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
-    """
+    Raises ArgumentError when names or types differ."""
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
+    differing = sorted(set(state) ^ set(arrays))
+    if differing:
+        hint = did_you_mean(differing[0], arrays) if differing[0] in state else ""
+        raise ArgumentError("load_state_dict", f"names differ: {differing}", f"{sorted(arrays)}", hint)
+    loaded = {name: asarray(state[name], device=x.device) for name, x in arrays.items()}
+    for name, x in arrays.items():
+        value = loaded[name]
+        if x.shape == value.shape == () and x.dtype == "float64":
+            loaded[name] = value = value.cast("float64")
+        if value.type is not x.type:
+            raise ArgumentError("load_state_dict", f"'{name}' is {value.type!r}", f"{x.type!r}, as in {owner}")
+    return loaded
 
-    def __init__(self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.loss = loss
 
-    def __call__(self, *args: Any) -> Any:
-        result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
-        results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
-        self.optimizer.zero_grad()
-        results[0].backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        detached = tuple(r.detach() for r in results)
-        return detached if isinstance(result, tuple) else detached[0]
-
-    def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The model's arrays, then the optimizer's, with the names they have there."""
-        seen: set[int] = set()
-        named = self.model.named_state() if isinstance(self.model, Model) else iter(())
-        for name, x in [*named, *self.optimizer.named_state()]:
-            if id(x) not in seen:
-                seen.add(id(x))
-                yield name, x
-
-    def record(self, *args: Any) -> tracing.Record:
-        """The program of one step."""
-        return tracing.record(self.__call__, args, {}, {id(x): name for name, x in self.named_state()})
-
-    def ir(self, *args: Any) -> str:
-        """The text of the program of one step."""
-        return str(self.record(*args).module)
+def _is_rate(name: str) -> bool:
+    return name.rpartition(".")[2] == "learning_rate"

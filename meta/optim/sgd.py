@@ -2,74 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
-from meta.eager.ndarray import NDArray, array
-from meta.model.model import Model
-from meta.optim.optimizer import Optimizer, TrainStep, hyperparameter
+from meta.errors import ArgumentError
+from meta.optim.group import Parameters, ParamGroup
+from meta.optim.number import Number, Scalars, where, widened
+from meta.optim.optimizer import Optimizer, Updated
+from meta.optim.train_step import TrainStep, with_optimizer
 
 
 class SGD(Optimizer):
-    """v <- momentum * v + dx + weight_decay * x;  x <- x - learning_rate * v, all in place (torch.optim.SGD's form).
+    """v <- momentum * v + (1 - dampening) * (dx + weight_decay * x);  x <- x - learning_rate * v, all in place
+    (torch.optim.SGD's form). The first update of a parameter is not dampened.
 
-    parameters: a Model, or arrays, or (name, array) pairs.
-    momentum and weight_decay are 0-d arrays, as the learning rate is: new values need no recompilation.
+    nesterov: step along momentum * v + dx + weight_decay * x instead; not with dampening.
+    dampening: if it is 0 here, groups have no dampening, and updates are not counted.
+    parameters, learning_rate, master_weights: see Optimizer. Further arguments of torch: `lr`.
     """
+
+    flags = ("nesterov",)
 
     def __init__(
         self,
-        parameters: Model | Iterable[NDArray | tuple[str, NDArray]],
+        parameters: Parameters,
         learning_rate: float = 0.1,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        *,
+        nesterov: bool = False,
+        dampening: float = 0.0,
+        master_weights: bool = False,
     ) -> None:
-        super().__init__(parameters, learning_rate)
-        device = self._learning_rate.device
-        self._momentum = array(hyperparameter("momentum", momentum), dtype="float64", device=device)
-        self._weight_decay = array(hyperparameter("weight_decay", weight_decay), dtype="float64", device=device)
-        self._numbers += [self._momentum, self._weight_decay]
-        self.slots["velocity"] = {
-            name: meta.zeros(x.shape, x.dtype, x.device) for name, x in self.named if x.requires_grad
-        }
-
-    def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        yield from super().named_state()
-        yield "momentum", self._momentum
-        yield "weight_decay", self._weight_decay
+        options: dict[str, Any] = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+        self.counts_updates = dampening != 0
+        if self.counts_updates:
+            options["dampening"] = dampening
+        super().__init__(parameters, learning_rate, master_weights=master_weights, **options)
 
     @property
     def momentum(self) -> float:
-        return float(self._momentum.item())
+        return self.common("momentum")
 
     @momentum.setter
     def momentum(self, value: float) -> None:
-        _assign(self._momentum, "momentum", value)
+        self.assign("momentum", value)
 
     @property
     def weight_decay(self) -> float:
-        return float(self._weight_decay.item())
+        return self.common("weight_decay")
 
     @weight_decay.setter
     def weight_decay(self, value: float) -> None:
-        _assign(self._weight_decay, "weight_decay", value)
+        self.assign("weight_decay", value)
 
-    def update(self, name: str, x: NDArray, dx: NDArray) -> None:
-        velocity = self.slots["velocity"][name]
-        meta.sgd(x, dx, velocity, self._learning_rate, self._momentum, self._weight_decay)
+    def check_group(self, group: ParamGroup) -> None:
+        if group["nesterov"] and "dampening" in group and group["dampening"] > 0:
+            problem = f"nesterov with a dampening of {group['dampening']}"
+            raise ArgumentError("optimizer", problem, "dampening 0", "drop one of both")
+
+    def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
+        return ("velocity",)
+
+    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+        velocities = self.slots["velocity"]
+        rate, momentum, decay = (group.numbers[n].array for n in ("learning_rate", "momentum", "weight_decay"))
+        if count is None:
+            for name, x, dx in updated:
+                meta.sgd(x, dx, velocities[name], rate, momentum, decay, group["nesterov"])
+            return
+        values = {name: number.operand for name, number in group.numbers.items()}
+        share = where(count.operand == 1, 1.0, 1 - values["dampening"])
+        scalars = Scalars(decay=values["weight_decay"], share=share)
+        for name, x, dx in updated:
+            factor, part = scalars(x, "decay", "share")
+            change = (widened(dx) + factor * widened(x)) * part
+            meta.sgd(x, change.cast(x.dtype), velocities[name], rate, momentum, 0.0, group["nesterov"])
 
 
-def _assign(number: NDArray, name: str, value: float) -> None:
-    number.update(array(hyperparameter(name, value), dtype="float64", device=number.device))
-
-
-def with_sgd(learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0) -> Callable[..., TrainStep]:
+def with_sgd(
+    learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, **options: Any
+) -> Callable[..., TrainStep]:
     """`with_sgd(0.1, 0.9)(model)` returns a training step: forward, backward and update in one callable.
 
-    The model returns its loss, or `loss` computes it: `with_sgd(...)(model, loss=meta.cross_entropy)`."""
-
-    def wrap(model: Any, loss: Callable[..., Any] | None = None) -> TrainStep:
-        return TrainStep(model, SGD(model, learning_rate, momentum, weight_decay), loss)
-
-    return wrap
+    The model returns its loss, or `loss` computes it: `with_sgd(...)(model, loss=meta.cross_entropy)`. See
+    `meta.optim.with_optimizer`, which does the same for every optimizer."""
+    return with_optimizer(SGD, learning_rate, momentum, weight_decay, **options)

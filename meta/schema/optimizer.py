@@ -1,7 +1,7 @@
 """Schemas of optimiser steps, which update tensors in place. Numbers that change from step to step may be tensors."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Float, Scalar, Tensor
+from meta.schema._types import Bool, OptionalScalar, Scalar, Tensor
 
 _x = Arg("x", Tensor, doc="The parameter, updated in place; floating.")
 _dx = Arg("dx", Tensor, doc="Its gradient, of the same type.")
@@ -23,11 +23,15 @@ adam = Schema(
     _dx,
     Arg("m", Tensor, doc="Running mean of the gradient, updated in place; of the shape of x, starting as zeros."),
     Arg("v", Tensor, doc="Running mean of its square, updated in place; of the shape of x, starting as zeros."),
-    Arg("step", Scalar, doc="Number of this step, from 1: a number or a 0-d tensor."),
+    Arg(
+        "step",
+        OptionalScalar,
+        doc="Number of this step, from 1: a number or a 0-d tensor; None leaves m and v as they are.",
+    ),
     _learning_rate,
-    Arg("beta1", Float, 0.9, doc="Decay factor of m."),
-    Arg("beta2", Float, 0.999, doc="Decay factor of v."),
-    Arg("eps", Float, 1e-8, doc="Added to the square root of v."),
-    Arg("weight_decay", Float, 0.0, doc="Decay of the parameter towards 0."),
+    Arg("beta1", Scalar, 0.9, doc="Decay factor of m: a number or a 0-d tensor."),
+    Arg("beta2", Scalar, 0.999, doc="Decay factor of v: a number or a 0-d tensor."),
+    Arg("eps", Scalar, 1e-8, doc="Added to the square root of v: a number or a 0-d tensor."),
+    Arg("weight_decay", Scalar, 0.0, doc="Decay of the parameter towards 0: a number or a 0-d tensor."),
     Arg("decoupled", Bool, True, doc="Shrink x itself (AdamW) instead of adding the decay to the gradient."),
 )

@@ -52,10 +52,14 @@ def sgd(
     outputs=("x", "m", "v"),
 )
 def adam(
-    x: TensorType, dx: TensorType, m: TensorType, v: TensorType, step: Any, learning_rate: Any, *_: Any
-) -> TupleType:
+    x: TensorType, dx: TensorType, m: TensorType, v: TensorType, step: Any, learning_rate: Any, beta1: Any, beta2: Any,
+    eps: Any, weight_decay: Any, decoupled: bool,
+) -> TupleType:  # fmt: skip
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019), in
     place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2,
-    x <- x - learning_rate * (m / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v."""
-    _require(x, dx, step, learning_rate, m=m, v=v)
+    x <- x - learning_rate * (m / (1 - beta1**step)) / (sqrt(v / (1 - beta2**step)) + eps). Returns x, m and v.
+
+    With 0-d tensors as betas, 1 - beta**step is computed in float64 for each element; an optimizer computes it once and
+    passes learning_rate * sqrt(1 - beta2**step) / (1 - beta1**step), eps * sqrt(1 - beta2**step) and no step."""
+    _require(x, dx, step, learning_rate, beta1, beta2, eps, weight_decay, m=m, v=v)
     return TupleType((x, m, v))

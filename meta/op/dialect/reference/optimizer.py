@@ -23,8 +23,8 @@ def sgd(
 
 
 def adam(
-    x: Array, dx: Array, m: Array, v: Array, step: Any, learning_rate: Any, beta1: float, beta2: float, eps: float,
-    weight_decay: float, decoupled: bool,
+    x: Array, dx: Array, m: Array, v: Array, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
+    weight_decay: Any, decoupled: bool,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     x, gradient = widen(x), widen(dx)
     if decoupled:
@@ -33,8 +33,9 @@ def adam(
         gradient = gradient + weight_decay * x
     mean = (beta1 * widen(m) + (1 - beta1) * gradient).astype(m.dtype)
     square_mean = (beta2 * widen(v) + (1 - beta2) * gradient * gradient).astype(v.dtype)
-    root = np.sqrt(widen(square_mean) / (1 - beta2 ** float(step)))
-    return x - learning_rate * (widen(mean) / (1 - beta1 ** float(step))) / (root + eps), mean, square_mean
+    corrections = (1.0, 1.0) if step is None else (1 - beta1 ** float(step), 1 - beta2 ** float(step))
+    root = np.sqrt(widen(square_mean) / corrections[1])
+    return x - learning_rate * (widen(mean) / corrections[0]) / (root + eps), mean, square_mean
 
 
 plain({"adam": adam, "sgd": sgd})

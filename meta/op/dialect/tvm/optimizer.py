@@ -12,6 +12,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import log
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
+from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
@@ -31,9 +32,7 @@ def sgd(
         grad = element(dx, i, dtype)
         if is_number(weight_decay) and weight_decay == 0:
             return grad
-        decayed = grad + decay * element(x, i, dtype)
-        # 0 * x is not 0 for infinities.
-        return decayed if is_number(weight_decay) else select(tirx.EQ(decay, const(decay, 0)), grad, decayed)
+        return _where_nonzero(weight_decay, decay, grad + decay * element(x, i, dtype), grad)
 
     def velocity(*i: Any) -> Expr:
         return cast(factor * element(v, i, dtype) + gradient(i), out[1].dtype)
@@ -49,20 +48,23 @@ def sgd(
     return te.compute(x.shape, parameter, "sgd_x"), new_velocity
 
 
-@compute("adam", constants=(0,))
+@compute("adam", lift=("beta1", "beta2", "eps", "weight_decay"), constants=(0,))
 def adam(
-    x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: float, beta2: float, eps: float,
-    weight_decay: float, decoupled: bool, *, out: Any,
+    x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
+    weight_decay: Any, decoupled: bool, *, out: Any,
 ) -> Any:  # fmt: skip
     dtype = accumulation_dtype(out[0].dtype)
-    rate = element(learning_rate, (), dtype)
+    rate, decay = element(learning_rate, (), dtype), element(weight_decay, (), dtype)
+    decays = not (is_number(weight_decay) and weight_decay == 0)
 
     def gradient(i: tuple[Any, ...]) -> Expr:
         grad = element(dx, i, dtype)
-        return grad + const(grad, weight_decay) * element(x, i, dtype) if weight_decay and not decoupled else grad
+        if decoupled or not decays:
+            return grad
+        return _where_nonzero(weight_decay, decay, grad + decay * element(x, i, dtype), grad)
 
-    def blend(state: Any, beta: float, value: Expr, i: tuple[Any, ...]) -> Expr:
-        return const(value, beta) * element(state, i, dtype) + const(value, 1 - beta) * value
+    def blend(state: Any, beta: Any, value: Expr, i: tuple[Any, ...]) -> Expr:
+        return element(beta, (), dtype) * element(state, i, dtype) + _complement(beta, dtype) * value
 
     def squared_gradient(i: tuple[Any, ...]) -> Expr:
         grad = gradient(i)
@@ -75,18 +77,34 @@ def adam(
 
     def parameter(*i: Any) -> Expr:
         value = element(x, i, dtype)
-        if weight_decay and decoupled:
-            value = value * (const(value, 1) - rate * const(value, weight_decay))
-        step_count = element(step, (), dtype)
-        root = tirx.sqrt(element(new_square_mean, i, dtype) / _bias_correction(beta2, step_count))
-        change = element(new_mean, i, dtype) / _bias_correction(beta1, step_count) / (root + const(value, eps))
+        if decoupled and decays:
+            value = _where_nonzero(weight_decay, decay, value * (const(value, 1) - rate * decay), value)
+        mean, square_mean = element(new_mean, i, dtype), element(new_square_mean, i, dtype)
+        if step is not None:
+            mean, square_mean = mean / _correction(beta1, step, dtype), square_mean / _correction(beta2, step, dtype)
+        change = mean / (tirx.sqrt(square_mean) + element(eps, (), dtype))
         return cast(value - rate * change, out[0].dtype)
 
     return te.compute(x.shape, parameter, "adam_x"), new_mean, new_square_mean
 
 
-def _bias_correction(beta: float, step: Expr) -> Expr:
+def _where_nonzero(decay: Any, value: Expr, decayed: Expr, plain: Expr) -> Expr:
+    """`decayed`, or `plain` if the decay is a tensor that holds 0: 0 * x is not 0 for infinities."""
+    return decayed if is_number(decay) else select(tirx.EQ(value, const(value, 0)), plain, decayed)
+
+
+def _complement(beta: Any, dtype: str) -> Expr:
+    """1 - beta, which has few digits in float32: the difference is rounded, and not beta."""
+    if is_number(beta):
+        return constant(1 - beta, dtype)
+    return cast(tirx.const(1, "float64") - element(beta, (), "float64"), dtype)
+
+
+def _correction(beta: Any, step: Any, dtype: str) -> Expr:
     """1 - beta**step: a running mean that started at 0 is divided by it."""
+    if not is_number(beta):
+        power = tirx.pow(element(beta, (), "float64"), element(step, (), "float64"))
+        return cast(tirx.const(1, "float64") - power, dtype)
     if beta == 0:
-        return const(step, 1)
-    return -te_math.expm1(step * const(step, log(beta)))
+        return constant(1, dtype)
+    return -te_math.expm1(element(step, (), dtype) * constant(log(beta), dtype))

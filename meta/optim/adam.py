@@ -1,0 +1,100 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import meta
+from meta.optim.group import Parameters, ParamGroup
+from meta.optim.number import Number, Scalars, as_array, widened, write
+from meta.optim.optimizer import Optimizer, Updated
+
+
+class Adam(Optimizer):
+    """m <- beta1 * m + (1 - beta1) * g;  v <- beta2 * v + (1 - beta2) * g**2, with g = dx + weight_decay * x;
+    x <- x - learning_rate * (m / (1 - beta1**t)) / (sqrt(v / (1 - beta2**t)) + eps) in the t-th update of x
+    (D. Kingma and J. Ba, 2015; torch.optim.Adam).
+
+    betas: (beta1, beta2), each from 0 to below 1.
+    amsgrad: divide by the largest v so far (S. Reddi et al., 2018), which is a third array for each parameter.
+    decoupled: shrink x by the factor 1 - learning_rate * weight_decay, and let g be dx (I. Loshchilov and F. Hutter,
+    2019); the default of AdamW.
+    parameters, learning_rate, master_weights: see Optimizer.
+    """
+
+    flags = ("amsgrad", "decoupled")
+    counts_updates = True
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        amsgrad: bool = False,
+        decoupled: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(
+            parameters, learning_rate, master_weights=master_weights, betas=betas, eps=eps, weight_decay=weight_decay,
+            amsgrad=amsgrad, decoupled=decoupled,
+        )  # fmt: skip
+
+    def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
+        return ("m", "v", "v_max") if group["amsgrad"] else ("m", "v")
+
+    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+        # rate * (m / c1) / (sqrt(v / c2) + eps) is rate * root / c1 * m / (sqrt(v) + eps * root), where root = sqrt(c2)
+        assert count is not None
+        rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
+        correction = 1 - beta1**count.operand
+        root = (1 - beta2**count.operand) ** 0.5
+        step_size, eps = rate * root / correction, eps * root
+        if group["amsgrad"]:
+            self._update_amsgrad(group, Scalars(rate=rate, step_size=step_size, eps=eps, decay=decay, beta1=beta1,
+                                                beta2=beta2, rest1=1 - beta1, rest2=1 - beta2), updated)  # fmt: skip
+            return
+        if group["decoupled"]:
+            decay = decay * correction / root  # so that step_size * decay is rate * weight_decay
+        device = updated[0].x.device
+        numbers = [as_array(value, device) for value in (step_size, beta1, beta2, eps, decay)]
+        for name, x, dx in updated:
+            m, v = self.slots["m"][name], self.slots["v"][name]
+            meta.adam(x, dx, m, v, None, *numbers, decoupled=group["decoupled"])
+
+    def _update_amsgrad(self, group: ParamGroup, scalars: Scalars, updated: Sequence[Updated]) -> None:
+        for name, x, dx in updated:
+            rate, step_size, eps, decay = scalars(x, "rate", "step_size", "eps", "decay")
+            old, g = widened(x), widened(dx)
+            if group["decoupled"]:
+                old = old * (1 - rate * decay)
+            else:
+                g = g + decay * old
+            beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
+            m, v, largest = (self.slots[slot][name] for slot in ("m", "v", "v_max"))
+            mean = beta1 * widened(m) + rest1 * g
+            square_mean = beta2 * widened(v) + rest2 * (g * g)
+            bound = meta.maximum(widened(largest), square_mean)
+            for state, value in ((m, mean), (v, square_mean), (largest, bound)):
+                write(state, value)
+            write(x, old - step_size * mean / (meta.sqrt(bound) + eps))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, 2019; torch.optim.AdamW)."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        *,
+        amsgrad: bool = False,
+        master_weights: bool = False,
+    ) -> None:
+        super().__init__(parameters, learning_rate, betas, eps, weight_decay, amsgrad=amsgrad, decoupled=True,
+                         master_weights=master_weights)  # fmt: skip

@@ -1,0 +1,200 @@
+"""Groups of parameters, each with hyperparameters that are inputs of programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any, Final, TypeAlias, cast
+
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError, did_you_mean
+from meta.model.model import Model
+from meta.optim.number import Number
+
+Parameters: TypeAlias = "Model | Iterable[NDArray | tuple[str, NDArray] | Mapping[str, Any]]"
+"""A Model, arrays, (name, array) pairs, or groups: dicts of `params`, one of the former, and hyperparameters."""
+
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {"lr": ("learning_rate",), "betas": ("beta1", "beta2")}
+"""Names that groups take for hyperparameters, as in torch."""
+_BELOW_ONE: Final = ("beta1", "beta2", "alpha")
+"""Decay factors of running means."""
+
+
+class ParamGroup:
+    """Parameters with the same hyperparameters.
+
+    group["learning_rate"] and the like are numbers, and `params` the parameters. A number that is set reaches compiled
+    programs without compilation: they take it as an input, a 0-d float64 array. `lr` and `betas` are accepted, too.
+    Flags (`nesterov`) cannot be changed.
+    """
+
+    __slots__ = ("flags", "named", "numbers")
+
+    def __init__(self, named: Sequence[tuple[str, NDArray]], hyperparameters: Mapping[str, Any]) -> None:
+        device = named[0][1].device
+        self.named = list(named)
+        self.numbers = {
+            n: Number(value, "float64", device) for n, value in hyperparameters.items() if not _is_flag(value)
+        }
+        """Hyperparameter -> its value where the parameters are."""
+        self.flags = {name: value for name, value in hyperparameters.items() if _is_flag(value)}
+
+    def keys(self) -> tuple[str, ...]:
+        return ("params", *self.numbers, *self.flags)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "params":
+            return [x for _, x in self.named]
+        if name == "betas" and "beta1" in self.numbers:
+            return self["beta1"], self["beta2"]
+        if name in self.flags:
+            return self.flags[name]
+        return float(self._number(name).value)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self.flags or name == "params":
+            problem = f"'{name}' of a group is set"
+            raise ArgumentError("optimizer", problem, "one of " + ", ".join(self.numbers), "build another optimizer")
+        for each, number in expanded({name: value}).items():
+            self._number(each).assign(hyperparameter(each, number))
+
+    def _number(self, name: str) -> Number:
+        number = self.numbers.get("learning_rate" if name == "lr" else name)
+        if number is None:
+            raise _unknown([name], self.keys())
+        return number
+
+    def __repr__(self) -> str:
+        values = {"params": [name for name, _ in self.named], **{n: self[n] for n in self.numbers}, **self.flags}
+        return f"ParamGroup({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+
+def hyperparameter(name: str, value: Any) -> float:
+    """A finite, nonnegative number as a float, and a decay factor below 1. Raises ArgumentError for other values."""
+    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    limit = 1.0 if name in _BELOW_ONE else math.inf
+    if 0.0 <= number < limit:
+        return number
+    expected = "a number from 0 to below 1" if name in _BELOW_ONE else "a finite number, 0 or more"
+    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", expected)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False. Raises ArgumentError for other values."""
+    if _is_flag(value):
+        return bool(value)
+    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", "True or False")
+
+
+def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters by their names here. Raises ArgumentError for a pair that is none, and for a name and its synonym
+    together."""
+    out: dict[str, Any] = {}
+    for name, value in options.items():
+        names = _SYNONYMS.get(name, (name,))
+        values: Any = (value,) if len(names) == 1 else value
+        if not isinstance(values, Sequence) or len(cast("Sequence[Any]", values)) != len(names):
+            raise ArgumentError("optimizer", f"{name} is {value!r:.60}", f"the pair {', '.join(names)}")
+        for each, item in zip(names, cast("Sequence[Any]", values), strict=True):
+            if each in out:
+                raise ArgumentError("optimizer", f"a group has '{each}' twice", f"one of {each}, {name}")
+            out[each] = item
+    return out
+
+
+def group_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyperparameters of a group, those that it lacks from the defaults. Raises ArgumentError for unknown names."""
+    given = expanded({name: value for name, value in options.items() if name != "params"})
+    unknown = [name for name in given if name not in defaults]
+    if unknown:
+        raise _unknown(unknown, ("params", *defaults))
+    checks = {name: flag if _is_flag(defaults[name]) else hyperparameter for name in given}
+    return {**defaults, **{name: checks[name](name, value) for name, value in given.items()}}
+
+
+def listed_groups(parameters: Any) -> list[Mapping[str, Any]]:
+    """The groups of an optimizer's parameters, one unless they are dicts."""
+    if isinstance(parameters, Model):
+        return [{"params": parameters}]
+    items = _listed(parameters)
+    if not any(isinstance(item, Mapping) for item in items):
+        return [{"params": items}]
+    for item in items:
+        if not isinstance(item, Mapping):
+            problem = f"a {type(item).__name__} is among groups of parameters"
+            raise ArgumentError("optimizer", problem, "dicts only", 'put it into a group: {"params": [x]}')
+    return items
+
+
+def _listed(parameters: Any) -> list[Any]:
+    if not isinstance(parameters, Iterable) or isinstance(parameters, (NDArray, Mapping)):
+        problem = f"the parameters are {type(parameters).__name__}"  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError("optimizer", problem, "a Model, arrays, (name, array) pairs, or a list of groups")
+    return list(cast("Iterable[Any]", parameters))
+
+
+def named_arrays(group: Any, before: Sequence[tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
+    """The parameters of a group with names. before: those of the groups before it.
+
+    Raises ArgumentError for anything but arrays that no operator computed, and for those that occur twice."""
+    named = _named(_params(group), len(before))
+    others = {id(x): name for name, x in before}
+    for name, x in named:
+        _check_leaf(name, x)
+        if id(x) in others:
+            raise ArgumentError(
+                "optimizer", f"'{name}' is in two groups, there as '{others[id(x)]}'", "each array once"
+            )
+    together = [*before, *named]
+    if len({name for name, _ in together}) < len(together) or len({id(x) for _, x in named}) < len(named):
+        names = ", ".join(name for name, _ in together)
+        raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each parameter once")
+    if not named:
+        raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
+    return named
+
+
+def _params(group: Any) -> Any:
+    if not isinstance(group, Mapping):
+        raise ArgumentError("optimizer", f"a group is {type(group).__name__}", 'a dict with "params"')
+    options = cast("Mapping[str, Any]", group)
+    if "params" not in options:
+        raise ArgumentError("optimizer", f"a group has {sorted(map(str, options))}", 'a dict with "params"')
+    return options["params"]
+
+
+def _named(params: Any, count: int) -> list[tuple[str, Any]]:
+    """Parameters with names: `parameter3` for those without, after `count` others."""
+    if isinstance(params, Model):
+        return list(params.named_parameters())
+    items = _listed([params] if isinstance(params, NDArray) else params)
+    return [p if isinstance(p, tuple) else (f"parameter{count + i}", p) for i, p in enumerate(items)]
+
+
+def _check_leaf(name: str, x: Any) -> None:
+    if not isinstance(x, NDArray):
+        raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
+    if not x.is_leaf:
+        raise ArgumentError(
+            "optimizer",
+            f"'{name}' was computed from other arrays, so that it gets no .grad",
+            "arrays that no operator computed",
+            "pass those that it was computed from, or x.detach()",
+        )
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _unknown(names: Sequence[str], known: Iterable[str]) -> ArgumentError:
+    allowed = list(known)
+    problem = f"a group has no {', '.join(map(repr, names))}"
+    return ArgumentError("optimizer", problem, ", ".join(allowed), did_you_mean(names[0], allowed))
