@@ -1,0 +1,89 @@
+"""The benchmarks compare equal networks, and their tables say what they measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from benchmarks import train
+from benchmarks.bert import Bert, Sizes, TorchBert
+from benchmarks.relay_networks import Twin
+from benchmarks.training_steps import NETWORKS, _cpu_peak
+from meta.testing.arrays import to_torch
+
+
+@pytest.mark.parametrize("name", ["mlp", "resnet18", "resnet50", "bert-mini"])
+def test_networks_have_the_same_parameters_in_both_libraries(name: str) -> None:
+    network = NETWORKS[name]
+    ours = sorted(tuple(x.shape) for x in network.ours().parameters())
+    assert ours == sorted(tuple(p.shape) for p in network.theirs().parameters())
+
+
+def test_networks_compute_the_same() -> None:
+    sizes = Sizes(vocabulary=11, features=8, heads=2, hidden=16, layers=1, tokens=5, dropout=0.0)
+    ours, theirs = Bert(sizes), TorchBert(sizes)
+    values = ours.state_dict()
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            known = values[name.replace(".weight", ".w").replace(".bias", ".b")]
+            parameter.copy_(to_torch(known.detach().numpy()))
+    indices = np.random.default_rng(0).integers(0, 11, (2, 5))
+    expected = theirs(torch.from_numpy(indices)).detach().numpy()
+    np.testing.assert_allclose(ours(meta.array(indices)).detach().numpy(), expected, atol=1e-5)
+
+
+def test_a_module_runs_in_torch() -> None:
+    generator = np.random.default_rng(0)
+    x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 6, 6), (4, 3, 3, 3)))
+
+    @meta.trace
+    def network(x, w):
+        h = meta.relu(meta.conv2d(x, w, padding=1))
+        return meta.softmax(meta.mean(meta.max_pool2d(h, 2, 2), (2, 3)) + 1.0)
+
+    arrays = meta.array(x), meta.array(w)
+    twin = Twin(network.record(*arrays).module)
+    result = twin(torch.from_numpy(x), torch.from_numpy(w))
+    np.testing.assert_allclose(result.numpy(), network(*arrays).numpy(), atol=1e-5)
+
+
+def test_the_peak_of_torch_counts_state_and_temporaries() -> None:
+    layer = torch.nn.Linear(64, 64, bias=False)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1, 0.9)
+    x = torch.randn(32, 64)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        torch.relu(layer(x)).sum().backward()
+        optimizer.step()
+
+    step()
+    parameter, activation = 64 * 64 * 4, 32 * 64 * 4
+    peak = _cpu_peak(step, layer, optimizer, x)
+    assert 3 * parameter + activation <= peak <= 3 * parameter + 8 * activation
+
+
+def test_a_cell_marks_a_missed_target() -> None:
+    assert train._against(0.8, 1.0, 0.9) == "0.80 (at most 0.9)"
+    assert train._against(1.0, 1.0, 0.9) == "1.00 (at most 0.9) **missed**"
+    assert train._against(None, 1.0, 0.9) == ""
+
+
+def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train.main(["--only", "resnet50"]) == 2
+    expected = "there is no part resnet50 on cpu; expected mlp, resnet18, bert-mini, relay, compile\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_rows_without_a_corpus_say_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert train.main(["--only", "relay", "--corpus", str(tmp_path)]) == 0
+    assert f"there are no Relay programs in {tmp_path}" in capsys.readouterr().out
+
+
+def test_a_failed_row_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert train.main(["--only", "mlp", "--minutes", "0.01"]) == 0
+    assert "| failed: no time left |" in capsys.readouterr().out
