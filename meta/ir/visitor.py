@@ -274,6 +274,12 @@ def renamed(function: FunctionExpr) -> FunctionExpr:
     return _Renamer({}).function(function)
 
 
+def substituted(value: Expr, atoms: Mapping[Var, Atom]) -> Expr:
+    """`value` with variables replaced, in nested blocks too; `value` itself if none of them changes."""
+    changed = {var: atom for var, atom in atoms.items() if atom is not var}
+    return _Renamer(changed).value(value) if changed else value
+
+
 def inline(builder: Builder, function: FunctionExpr, args: tuple[Atom, ...]) -> Atom | Tuple:
     """Emit a copy of the body of `function` applied to `args` into `builder`; what it returns."""
     if len(args) != len(function.params):

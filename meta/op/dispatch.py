@@ -198,6 +198,12 @@ def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
     raise DispatchError(call.op.name, f"no dialect accepts {call.op.name}({shown}): {listed}")
 
 
+def first_accepting(call: CallInfo, *, in_program: bool = False) -> Implementation | None:
+    """The implementation that would run `call`, None if no dialect accepts it. Observers are not told."""
+    tried = candidates(call, in_program=in_program)
+    return next((c.implementation for c in tried if c.refusal is None), None)
+
+
 def with_dialect(names: Sequence[str | Dialect] | str | Dialect) -> AbstractContextManager[None]:
     """Only the named dialects, in this order of preference; a context manager and a decorator.
 

@@ -63,6 +63,8 @@ class Implementation:
     accepts: whether it can run a call, by the argument types.
     confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
     eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
+    prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
+        without. None: it does not.
     own_plevel: its priority, None for that of the dialect.
     generation: how many implementations of the operator the dialect had before in this process.
     """
@@ -75,6 +77,7 @@ class Implementation:
     eager_only: bool = False
     own_plevel: int | None = None
     generation: int = 0
+    prefers_channels_last: Callable[[CallInfo], bool] | None = None
 
     @property
     def name(self) -> str:
@@ -185,29 +188,35 @@ class Dialect:
     def implement(
         self, op: str | Callable[..., Any], payload: P, *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
+        prefers_channels_last: Callable[[CallInfo], bool] | None = None,
     ) -> P: ...  # fmt: skip
 
     @overload
     def implement(
         self, op: str | Callable[..., Any], *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
+        prefers_channels_last: Callable[[CallInfo], bool] | None = None,
     ) -> Callable[[P], P]: ...  # fmt: skip
 
     def implement(
         self, op: str | Callable[..., Any], payload: Any = None, *, plevel: int | None = None,
         accepts: Checker | None = None, confirm: Checker | None = None, eager_only: bool = False,
-        override: bool = False,
+        override: bool = False, prefers_channels_last: Callable[[CallInfo], bool] | None = None,
     ) -> Any:  # fmt: skip
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
-        plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only: see Implementation.
+        plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only,
+        prefers_channels_last: see Implementation.
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
         operator = find(op).name
-        self._check_options(operator, plevel, accepts=accepts, confirm=confirm)
-        added = Implementation(operator, self, payload, accepts, confirm, eager_only, plevel)
+        checkers = {"accepts": accepts, "confirm": confirm, "prefers_channels_last": prefers_channels_last}
+        self._check_options(operator, plevel, **checkers)
+        added = Implementation(
+            operator, self, payload, accepts, confirm, eager_only, plevel, prefers_channels_last=prefers_channels_last
+        )
 
         def register(payload: Any) -> Any:
             self._check_payload(operator, payload)

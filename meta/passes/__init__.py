@@ -5,6 +5,7 @@ from __future__ import annotations
 from meta.passes.align_products import align_products
 from meta.passes.auto_cast import auto_cast
 from meta.passes.auto_diff import auto_diff
+from meta.passes.channels_last import channels_last
 from meta.passes.composites import composites
 from meta.passes.cse import cse
 from meta.passes.dce import dce
@@ -17,8 +18,9 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.standard import standard
 
 __all__ = [
-    "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "composites", "cse", "dce",
-    "drop_stop_gradient", "expand_losses", "fold_const", "inline_calls", "place", "simplify", "standard",
+    "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
+    "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "fold_const", "inline_calls", "place",
+    "simplify", "standard",
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meta.passes.align_products import align_products
+from meta.passes.channels_last import channels_last
 from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.expand_losses import expand_losses
@@ -13,7 +14,7 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, cse, simplify, dce, for a
-    program whose gradients are taken: results stay the same up to rounding."""
-    expanded = (fold_const, expand_losses, align_products)
+    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, channels_last, cse,
+    simplify, dce, for a program whose gradients are taken: results stay the same up to rounding."""
+    expanded = (fold_const, expand_losses, align_products, channels_last)
     return Pipeline((inline_calls, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))

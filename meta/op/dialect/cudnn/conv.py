@@ -13,6 +13,7 @@ from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
 from meta.device import Device
+from meta.dtype import HALVES
 from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
@@ -127,6 +128,15 @@ def without_plan(call: CallInfo) -> str | None:
     return missing or _solution(problem(call, settings.tf32_allowed()), handle_getter(call.device)()).refusal
 
 
+def _prefers_channels_last(call: CallInfo) -> bool:
+    """Whether cuDNN multiplies by tensor cores, whose kernels take channels last and convert other tensors. Kernels for
+    one channel a group (depthwise) take both."""
+    x, args = call.tensors()[0], call.bind()
+    shape = args["w"].shape if "w" in args else args["shape"]
+    by_tensor_cores = x.dtype in HALVES or (x.dtype == "float32" and settings.tf32_allowed())
+    return by_tensor_cores and (args["groups"] == 1 or shape[-1] > 1)
+
+
 def _convolution(call: CallInfo) -> Run:
     first, second, third = _KINDS[call.op.name.partition("_")[2]][1]
     current = handle_getter(call.device)
@@ -145,4 +155,10 @@ def _convolution(call: CallInfo) -> Run:
 
 for _rank in (1, 2, 3):
     for _suffix in ("", "_dx", "_dw", "_transpose"):
-        DIALECT.implement(f"conv{_rank}d{_suffix}", _convolution, accepts=unsuited, confirm=without_plan)
+        DIALECT.implement(
+            f"conv{_rank}d{_suffix}",
+            _convolution,
+            accepts=unsuited,
+            confirm=without_plan,
+            prefers_channels_last=None if _suffix == "_transpose" else _prefers_channels_last,
+        )

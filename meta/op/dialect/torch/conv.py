@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta.dtype import is_float
+from meta.dtype import HALVES, is_float
 from meta.op import windows
 from meta.op.dialect.torch import DIALECT
 from meta.op.dispatch import CallInfo
@@ -78,8 +78,15 @@ def _unsupported(call: CallInfo) -> str | None:
     return None if is_float(dtype) else f"ATen convolves floats, not {dtype}"
 
 
+def _prefers_channels_last(call: CallInfo) -> bool:
+    """Whether oneDNN or cuDNN computes with channels last: oneDNN's results of other operands have blocks of channels,
+    which ATen converts."""
+    dtype = call.tensors()[0].dtype
+    return dtype == "float32" if call.device.kind == "cpu" else dtype in HALVES
+
+
 for _rank in (1, 2, 3):
-    DIALECT.implement(f"conv{_rank}d", conv, accepts=_unsupported)
-    DIALECT.implement(f"conv{_rank}d_dx", conv_dx, accepts=_unsupported)
-    DIALECT.implement(f"conv{_rank}d_dw", conv_dw, accepts=_unsupported)
+    DIALECT.implement(f"conv{_rank}d", conv, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
+    DIALECT.implement(f"conv{_rank}d_dx", conv_dx, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
+    DIALECT.implement(f"conv{_rank}d_dw", conv_dw, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
     DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose, accepts=_unsupported)

@@ -1,0 +1,300 @@
+"""Channels last through whole programs: images as (batch, *spatial, channels) between convolutions.
+
+    y = conv2d(x, w); z = relu(y); u = conv2d(z, v)
+
+becomes, where the library that runs the convolutions computes with channels last and would convert each operand,
+
+    y = conv2d(transpose(x), transpose(w), channels_last=True); z = relu(y)
+    u = transpose(conv2d(z, transpose(v), channels_last=True))
+
+Dialects say which of their calls run faster so (`Implementation.prefers_channels_last`). Elementwise operators, batch
+norm, pooling and reductions follow their operands; a tensor is transposed where another operator takes it. The program
+stays as it was unless all transposes move fewer bytes than the conversions that the library no longer makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from meta.ir.builder import Builder
+from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
+from meta.ir.literal import to_array
+from meta.ir.module import Module
+from meta.ir.type import TensorType
+from meta.ir.visitor import reads, substituted
+from meta.op.dispatch import CallInfo, first_accepting
+from meta.op.registry import Op, get
+from meta.op.windows import channels_moved
+from meta.passes.manager import Pass
+
+_CALL_BYTES: Final = 1 << 16
+"""What calling the kernel of a transpose costs, in bytes moved in that time."""
+
+
+def _channels_last(module: Module) -> Module:
+    """Bring convolutions of "main" that run faster so, and the operators between them, to channels last, if that moves
+    fewer bytes than the conversions by libraries. Parameters and results keep their layout."""
+    converter = _Converter(module.main)
+    new = converter.function()
+    return module.with_function("main", new) if converter.saved > converter.spent else module
+
+
+channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "")
+
+
+def _to_last(ndim: int) -> tuple[int, ...]:
+    """The axes of the transpose that moves channels from the second axis to the last."""
+    return (0, *range(2, ndim), 1)
+
+
+def _to_second(ndim: int) -> tuple[int, ...]:
+    """The axes of the inverse of that transpose."""
+    return (0, ndim - 1, *range(1, ndim - 1))
+
+
+class _New(NamedTuple):
+    """What takes the place of a value. last: whether its channels are last; of a tuple, those of `fields`."""
+
+    value: Expr
+    last: bool = True
+    fields: tuple[int, ...] = ()
+
+
+class _Converter:
+    """One traversal of a function.
+
+    last: variables whose channels are last now, and what holds them.  tuples: the same of tuples, with the positions of
+    such tensors.  before, after: transposes made so far, back and forth.
+    saved: bytes that libraries need not convert.  spent: bytes that transposes move."""
+
+    def __init__(self, function: FunctionExpr) -> None:
+        self.old = function
+        self.builder = Builder(caller_spans=False)
+        self.last: dict[Atom, Var] = {}
+        self.tuples: dict[Atom, tuple[Var, tuple[int, ...]]] = {}
+        self.before: dict[Atom, Atom] = {}
+        self.after: dict[Atom, Atom] = {}
+        self.saved = 0
+        self.spent = 0
+
+    def function(self) -> FunctionExpr:
+        with self.builder.block() as scope:
+            for binding in self.old.body.bindings:
+                self.builder.span = binding.span
+                self.binding(binding)
+            result = self.old.body.result
+            values = tuple(map(self.as_before, self.old.body.results))
+            scope.ret(replace(result, fields=values) if isinstance(result, Tuple) else values[0])
+        return replace(self.old, body=scope.block)
+
+    def binding(self, binding: Binding) -> None:
+        value, var = binding.value, binding.var
+        new = _field(self, value) if isinstance(value, TupleGetItem) else None
+        if isinstance(value, Call) and isinstance(value.op, Op) and not value.attrs and value.dialect is None:
+            rule = _RULES.get(value.op.name) or (_elementwise if _is_elementwise(value.op) else None)
+            new = rule(self, value) if rule is not None else None
+        if new is None:
+            atoms = {a: self.as_before(a) for a in reads(value) if isinstance(a, Var)}
+            self.builder.bind(Binding(var, substituted(value, atoms)))
+        elif not new.last:
+            self.builder.bind(Binding(var, new.value))
+        elif new.fields:
+            self.tuples[var] = (self.builder.emit(new.value, var.name), new.fields)
+        else:
+            self.last[var] = self.builder.emit(new.value, var.name)
+
+    def as_before(self, atom: Any) -> Any:
+        """A value in the layout of the program; attribute values as they are."""
+        if atom in self.tuples and atom not in self.before:
+            made, positions = self.tuples[atom]
+            values = [self.builder.get_item(made, i) for i in range(len(atom.type.fields))]
+            moved = (self.moved(v, _to_second) if i in positions else v for i, v in enumerate(values))
+            self.before[atom] = self.builder.tuple(moved)
+        if atom in self.last and atom not in self.before:
+            self.before[atom] = self.moved(self.last[atom], _to_second)
+        return self.before.get(atom, atom)
+
+    def as_last(self, atom: Any) -> Atom:
+        """A tensor with channels last."""
+        if atom in self.last:
+            return self.last[atom]
+        if atom not in self.after:
+            self.after[atom] = self.moved(atom, _to_last)
+        return self.after[atom]
+
+    def moved(self, atom: Atom, order: Callable[[int], tuple[int, ...]]) -> Atom:
+        """A transposed tensor: a constant of a constant, and a view where only axes of size 1 move."""
+        if isinstance(atom, Constant):
+            axes = order(atom.type.ndim)
+            value = np.ascontiguousarray(np.transpose(to_array(atom.value), axes))
+            return Constant(value, atom.type.with_shape(tuple(atom.type.shape[a] for a in axes)), atom.span)
+        return self.builder.emit(self.moved_expr(atom, order))
+
+    def moved_expr(self, atom: Atom, order: Callable[[int], tuple[int, ...]]) -> Call:
+        kind = atom.type
+        assert isinstance(kind, TensorType)
+        axes = order(kind.ndim)
+        if _is_view(kind.shape, axes):
+            return self.call("reshape", atom, tuple(kind.shape[a] for a in axes))
+        self.spent += 2 * _bytes(kind) + _CALL_BYTES
+        return self.call("transpose", atom, axes)
+
+    def call(self, name: str, *args: Any) -> Call:
+        op = get(name)
+        return self.builder.call_expr(op, op.schema.bind(name, args, {}))
+
+    def changed(self, call: Call, **arguments: Any) -> Call:
+        """The call with other arguments, and the rest in the layout of the program."""
+        assert isinstance(call.op, Op)
+        old = zip(call.op.schema.names, call.args, strict=True)
+        return self.builder.call_expr(call.op, [arguments[n] if n in arguments else self.as_before(a) for n, a in old])
+
+
+def _is_view(shape: Sequence[Any], axes: Sequence[int]) -> bool:
+    """Whether a transpose leaves the elements in their order, because only axes of size 1 move."""
+    kept = [a for a in axes if shape[a] != 1]
+    return all(a < b for a, b in pairwise(kept))
+
+
+def _bytes(kind: Any) -> int:
+    """The bytes of a tensor of static shape; 0 for others, which no call prefers."""
+    return kind.nbytes if isinstance(kind, TensorType) and isinstance(kind.nbytes, int) else 0
+
+
+# --- rules: a call of the program -> what takes its place, None if it stays ------------------------------------------
+
+_Rule = Callable[[_Converter, Call], "_New | None"]
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    assert isinstance(call.op, Op)
+    return dict(zip(call.op.schema.names, call.args, strict=True))
+
+
+def _convolution(to: _Converter, call: Call) -> _New | None:
+    args = _arguments(call)
+    if args["channels_last"] or not _prefers(call, args):
+        return None
+    tensors = {name: value for name, value in args.items() if is_atom(value)}
+    to.saved += 2 * sum(map(_bytes, (*(t.type for t in tensors.values()), call.type)))
+    shape = {"shape": _with_channels_last("shape", args["shape"])} if "shape" in args else {}
+    moved = {name: to.as_last(value) for name, value in tensors.items()}
+    new = to.changed(call, **moved, **shape, channels_last=True)
+    if not call.op_name.endswith("_dw"):
+        return _New(new)
+    # The update of a kernel is elementwise, on parameters in the layout of the program.
+    return _New(to.moved_expr(to.builder.emit(new), _to_second), last=False)
+
+
+def _prefers(call: Call, args: dict[str, Any]) -> bool:
+    """Whether the dialect that would run the call with channels last runs it faster so."""
+    assert isinstance(call.op, Op)
+    new = tuple(True if n == "channels_last" else _with_channels_last(n, v) for n, v in args.items())
+    info = CallInfo(call.op, new, _with_channels_last("", call), call.type.device)  # type: ignore[union-attr]
+    if not all(t.is_static for t in (*info.tensors(), *info.outputs())):
+        return False
+    chosen = first_accepting(info, in_program=True)
+    return chosen is not None and chosen.prefers_channels_last is not None and chosen.prefers_channels_last(info)
+
+
+def _with_channels_last(name: str, value: Any) -> Any:
+    """An argument of a convolution as a type, with channels last."""
+    if name == "shape":
+        return channels_moved(value, True)
+    kind = getattr(value, "type", None)
+    return kind.with_shape(channels_moved(kind.shape, True)) if isinstance(kind, TensorType) else value
+
+
+def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
+    """names: the arguments of the shape of x."""
+
+    def rule(to: _Converter, call: Call) -> _New | None:
+        args = _arguments(call)
+        ndim = args["x"].type.ndim
+        if args["axis"] % ndim != 1 or not any(args[name] in to.last for name in names):
+            return None
+        moved = {name: to.as_last(args[name]) for name in names}
+        return _New(to.changed(call, **moved, axis=ndim - 1), fields=fields)
+
+    return rule
+
+
+def _reduction(to: _Converter, call: Call) -> _New | None:
+    """A reduction over other axes; without keepdims, of axes whose removal leaves the rest in order."""
+    args = _arguments(call)
+    x, axis = args["x"], args["axis"]
+    if x not in to.last:
+        return None
+    ndim = x.type.ndim
+    order = _to_last(ndim)
+    reduced = {a % ndim for a in (range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis)}
+    rest = [a for a in order if a not in reduced]
+    if not args["keepdims"] and rest != sorted(rest):
+        return None
+    places = tuple(sorted(order.index(a) for a in reduced))
+    new = places[0] if isinstance(axis, int) else None if axis is None else places
+    return _New(to.changed(call, x=to.as_last(x), axis=new), last=args["keepdims"])
+
+
+def _bias_add(to: _Converter, call: Call) -> _New | None:
+    args = _arguments(call)
+    x, ndim = args["x"], args["x"].type.ndim
+    if x not in to.last or args["axis"] % ndim != 1:
+        return None
+    return _New(to.changed(call, x=to.as_last(x), axis=ndim - 1))
+
+
+def _concatenate(to: _Converter, call: Call) -> _New | None:
+    args = _arguments(call)
+    xs = args["xs"]
+    ndim = xs[0].type.ndim
+    if not all(x in to.last for x in xs):
+        return None
+    return _New(to.changed(call, xs=tuple(map(to.as_last, xs)), axis=_to_last(ndim).index(args["axis"] % ndim)))
+
+
+def _is_elementwise(op: Op) -> bool:
+    return op.family in ("unary", "binary") or op.name in ("cast", "copy")
+
+
+def _elementwise(to: _Converter, call: Call) -> _New | None:
+    """An elementwise operator, of which some operand has its channels last."""
+    if not isinstance(call.type, TensorType) or not any(a in to.last for a in call.args if isinstance(a, Var)):
+        return None
+    ndim = call.type.ndim
+    if any(a.type.ndim != ndim for a in call.args if a in to.last):  # type: ignore[union-attr]
+        return None
+    args = [_broadcast(to, a, ndim) if is_atom(a) else a for a in call.args]
+    return _New(to.builder.call_expr(call.op, args))  # type: ignore[arg-type]
+
+
+def _broadcast(to: _Converter, atom: Any, ndim: int) -> Atom:
+    """An operand of an elementwise operator with channels last: those of lower rank broadcast from the last axis."""
+    kind = atom.type
+    if kind.ndim == 0 or kind.ndim == ndim:
+        return to.as_last(atom) if kind.ndim else atom
+    wide = to.builder.emit(to.call("reshape", to.as_before(atom), (*(1,) * (ndim - kind.ndim), *kind.shape)))
+    return to.moved(wide, _to_last)
+
+
+def _field(to: _Converter, value: TupleGetItem) -> _New | None:
+    if value.value not in to.tuples:
+        return None
+    made, positions = to.tuples[value.value]
+    return _New(replace(value, value=made), last=value.index in positions)
+
+
+_RULES: Final[dict[str, _Rule]] = {
+    **{f"conv{rank}d{suffix}": _convolution for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw")},
+    "batch_norm_train": _batch_norm("x", fields=(0,)),
+    "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
+    "batch_norm_infer": _batch_norm("x"),
+    **dict.fromkeys(("all", "any", "max", "mean", "min", "prod", "sum", "logsumexp", "std", "var"), _reduction),
+    "bias_add": _bias_add,
+    "concatenate": _concatenate,
+}
