@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.eager.ndarray import NDArray, array
 from meta.model.model import Model
-from meta.nn.layers import Conv2d, Linear, MaxPool2d
+from meta.nn import Conv2d, Linear, MaxPool2d
 
 TRAIN = 1437
 """Number of training images; the other 360 of the 1797 are test images."""

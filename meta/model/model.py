@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from meta import tracing
 from meta.autograd.api import no_grad
@@ -14,6 +15,9 @@ from meta.eager.graph import set_requires_grad
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, TraceError, did_you_mean
+from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
+from meta.model.names import Unmatched
+from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
 from meta.tree import named_leaves
@@ -25,13 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MAX_WATCHED_ITEMS = 256
 """Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data."""
-
-
-class Unmatched(NamedTuple):
-    """The names that only the model has (`missing`), and those that only the state has (`unknown`)."""
-
-    missing: list[str]
-    unknown: list[str]
 
 
 class _Constructor(ABCMeta):
@@ -68,6 +65,11 @@ class Model(metaclass=_Constructor):
 
     training: bool
     _buffers: set[str]
+    _hooks: Hooks | None = None
+    _torch_names: ClassVar[Mapping[str, str]] = {}
+    """Attributes and paths whose names in torch differ; `meta.model.names.Alias` fills it."""
+    _torch_unused: ClassVar[tuple[str, ...]] = ()
+    """Entries of torch's state that have no counterpart here."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
@@ -93,6 +95,8 @@ class Model(metaclass=_Constructor):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if scopes.active and modes.trace is not None:
             modes.trace.reached(self._containers())
+        if self._hooks is not None:
+            return self._hooks.call(self, self._active_forward(), args, kwargs)
         return self._active_forward()(*args, **kwargs)
 
     def _active_forward(self) -> Callable[..., Any]:
@@ -118,6 +122,26 @@ class Model(metaclass=_Constructor):
         self._buffers.add(name)
         setattr(self, name, value)
 
+    def register_forward_pre_hook(
+        self, hook: ForwardPreHook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call `hook(model, args)` before every forward call; what it returns, unless None, replaces the arguments (a
+        tuple, or a single one). with_kwargs: call `hook(model, args, kwargs)`, which returns a pair or None.
+
+        Hooks run in the order of their registration; prepend: before those that exist. In a traced function a hook
+        runs while the program is recorded, and the operators that it calls become part of the program.
+        `handle.remove()` removes it."""
+        self._hooks = self._hooks or Hooks()
+        return added(self._hooks.before, hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: ForwardHook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> HookHandle:
+        """Call `hook(model, args, result)` after every forward call; what it returns, unless None, is the result.
+        with_kwargs: call `hook(model, args, kwargs, result)`. Otherwise as `register_forward_pre_hook`."""
+        self._hooks = self._hooks or Hooks()
+        return added(self._hooks.after, hook, prepend, with_kwargs)
+
     # --- traversal ---------------------------------------------------------------------------------------------------
 
     def children(self) -> Iterator[tuple[str, Model]]:
@@ -129,6 +153,27 @@ class Model(metaclass=_Constructor):
         yield prefix, self
         for name, child in self.children():
             yield from child.models(f"{prefix}.{name}" if prefix else name)
+
+    def named_children(self) -> Iterator[tuple[str, Model]]:
+        """The same as `children`."""
+        return self.children()
+
+    def named_models(self, prefix: str = "") -> Iterator[tuple[str, Model]]:
+        """As `models`, with each model once, under its first name."""
+        seen: set[int] = set()
+        for name, model in self.models(prefix):
+            if id(model) not in seen:
+                seen.add(id(model))
+                yield name, model
+
+    named_modules = named_models
+
+    def apply(self, function: Callable[[Model], Any]) -> Self:
+        """Call `function` on every sub-model, then on this model, as to initialise parameters; returns this model."""
+        for _, child in self.children():
+            child.apply(function)
+        function(self)
+        return self
 
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
         """Every parameter and buffer with its dotted name; a shared array is listed once."""
@@ -149,9 +194,17 @@ class Model(metaclass=_Constructor):
 
     def named_parameters(self) -> Iterator[tuple[str, NDArray]]:
         """Floating-point arrays that are not buffers, with dotted names."""
-        values = [m.__dict__[name] for _, m in self.models() for name in m._buffers]
-        buffers = {id(x) for _, x in named_leaves(values, _is_array)}
+        buffers = self._buffer_ids()
         return ((n, x) for n, x in self.named_state() if id(x) not in buffers and is_float(x.dtype))
+
+    def named_buffers(self) -> Iterator[tuple[str, NDArray]]:
+        """Arrays registered with `buffer`, with dotted names."""
+        buffers = self._buffer_ids()
+        return ((n, x) for n, x in self.named_state() if id(x) in buffers)
+
+    def _buffer_ids(self) -> set[int]:
+        values = [m.__dict__[name] for _, m in self.models() for name in m._buffers]
+        return {id(x) for _, x in named_leaves(values, _is_array)}
 
     def parameters(self) -> list[NDArray]:
         return [x for _, x in self.named_parameters()]
@@ -219,6 +272,19 @@ class Model(metaclass=_Constructor):
                 arrays[name].update(value)
         return Unmatched(missing, unknown)
 
+    def load_torch_state_dict(
+        self, state: Mapping[str, Any], strict: bool = True, rename: Callable[[str], str | None] | None = None
+    ) -> Unmatched:
+        """Copy the values of a torch state dict into the model's arrays, by the names that they have in torch: `w` and
+        `b` of layers are `weight` and `bias` there, and attributes of your own models have their own names.
+
+        state: torch tensors, NumPy arrays or arrays by name. Floating values are converted to the model's dtypes.
+        strict: whether names that only one side has are errors; otherwise they are returned.
+        rename: name in `state` -> name in the model, or None to leave an entry out, such as
+            `lambda name: name.removeprefix("module.")`.
+        Raises ArgumentError for names and shapes that do not match, before any array is written."""
+        return load_torch_state_dict(self, state, strict, rename)
+
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.
 
@@ -239,7 +305,10 @@ class Model(metaclass=_Constructor):
         """Trace a call in the current mode; the program's state is named as in the model."""
         names = {id(x): name for name, x in self.named_state()}
         forward = self._active_forward()
-        return tracing.record(getattr(forward, "function", forward), args, kwargs, names, self._containers())
+        function = getattr(forward, "function", forward)
+        if self._hooks is not None:
+            function = _with_hooks(self, self._hooks, function)
+        return tracing.record(function, args, kwargs, names, self._containers())
 
     def ir(self, *args: Any, **kwargs: Any) -> str:
         """The text of the recorded program."""
@@ -250,6 +319,16 @@ class Model(metaclass=_Constructor):
         arrays = [f"  {name}: {x.type!r}" for name, x in self._direct_arrays()]
         body = "\n".join([*arrays, *lines])
         return f"{type(self).__name__}(\n{body}\n)" if body else f"{type(self).__name__}()"
+
+
+def _with_hooks(model: Model, hooks: Hooks, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward` with the model's hooks around it, and its signature."""
+
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return hooks.call(model, forward, args, kwargs)
+
+    return call
 
 
 def _is_unchanged(old: Any, new: Any) -> bool:

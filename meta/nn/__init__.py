@@ -1,4 +1,4 @@
-"""Neural-network layers: models with the usual parameters and initialisation."""
+"""Neural-network layers: models with the usual parameters and initialisation, named as in torch.nn."""
 
 from __future__ import annotations
 
@@ -7,26 +7,108 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.nn import init as init
+    from meta.nn.activation import CELU as CELU
+    from meta.nn.activation import ELU as ELU
+    from meta.nn.activation import GELU as GELU
+    from meta.nn.activation import GLU as GLU
+    from meta.nn.activation import SELU as SELU
+    from meta.nn.activation import Hardshrink as Hardshrink
+    from meta.nn.activation import Hardsigmoid as Hardsigmoid
+    from meta.nn.activation import Hardswish as Hardswish
+    from meta.nn.activation import Hardtanh as Hardtanh
+    from meta.nn.activation import LeakyReLU as LeakyReLU
+    from meta.nn.activation import LogSigmoid as LogSigmoid
+    from meta.nn.activation import LogSoftmax as LogSoftmax
+    from meta.nn.activation import Mish as Mish
+    from meta.nn.activation import PReLU as PReLU
+    from meta.nn.activation import ReLU as ReLU
+    from meta.nn.activation import ReLU6 as ReLU6
+    from meta.nn.activation import Sigmoid as Sigmoid
+    from meta.nn.activation import SiLU as SiLU
+    from meta.nn.activation import Softmax as Softmax
+    from meta.nn.activation import Softplus as Softplus
+    from meta.nn.activation import Softshrink as Softshrink
+    from meta.nn.activation import Softsign as Softsign
+    from meta.nn.activation import Tanh as Tanh
+    from meta.nn.activation import Tanhshrink as Tanhshrink
+    from meta.nn.activation import Threshold as Threshold
     from meta.nn.attention import MultiHeadAttention as MultiHeadAttention
     from meta.nn.attention import TransformerEncoderLayer as TransformerEncoderLayer
-    from meta.nn.layers import GELU as GELU
-    from meta.nn.layers import AvgPool2d as AvgPool2d
-    from meta.nn.layers import BatchNorm2d as BatchNorm2d
-    from meta.nn.layers import Conv2d as Conv2d
-    from meta.nn.layers import Dropout as Dropout
-    from meta.nn.layers import Embedding as Embedding
-    from meta.nn.layers import Flatten as Flatten
-    from meta.nn.layers import LayerNorm as LayerNorm
-    from meta.nn.layers import Linear as Linear
-    from meta.nn.layers import MaxPool2d as MaxPool2d
-    from meta.nn.layers import ReLU as ReLU
-    from meta.nn.layers import Sequential as Sequential
-    from meta.nn.layers import Tanh as Tanh
+    from meta.nn.container import ModuleDict as ModuleDict
+    from meta.nn.container import ModuleList as ModuleList
+    from meta.nn.container import Sequential as Sequential
+    from meta.nn.conv import Conv1d as Conv1d
+    from meta.nn.conv import Conv2d as Conv2d
+    from meta.nn.conv import Conv3d as Conv3d
+    from meta.nn.conv import ConvTranspose1d as ConvTranspose1d
+    from meta.nn.conv import ConvTranspose2d as ConvTranspose2d
+    from meta.nn.conv import ConvTranspose3d as ConvTranspose3d
+    from meta.nn.dropout import AlphaDropout as AlphaDropout
+    from meta.nn.dropout import Dropout as Dropout
+    from meta.nn.dropout import Dropout1d as Dropout1d
+    from meta.nn.dropout import Dropout2d as Dropout2d
+    from meta.nn.dropout import Dropout3d as Dropout3d
+    from meta.nn.linear import Embedding as Embedding
+    from meta.nn.linear import Linear as Linear
+    from meta.nn.loss import BCELoss as BCELoss
+    from meta.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
+    from meta.nn.loss import CrossEntropyLoss as CrossEntropyLoss
+    from meta.nn.loss import HuberLoss as HuberLoss
+    from meta.nn.loss import KLDivLoss as KLDivLoss
+    from meta.nn.loss import L1Loss as L1Loss
+    from meta.nn.loss import MSELoss as MSELoss
+    from meta.nn.loss import NLLLoss as NLLLoss
+    from meta.nn.loss import SmoothL1Loss as SmoothL1Loss
+    from meta.nn.norm import BatchNorm1d as BatchNorm1d
+    from meta.nn.norm import BatchNorm2d as BatchNorm2d
+    from meta.nn.norm import BatchNorm3d as BatchNorm3d
+    from meta.nn.norm import GroupNorm as GroupNorm
+    from meta.nn.norm import InstanceNorm1d as InstanceNorm1d
+    from meta.nn.norm import InstanceNorm2d as InstanceNorm2d
+    from meta.nn.norm import InstanceNorm3d as InstanceNorm3d
+    from meta.nn.norm import LayerNorm as LayerNorm
+    from meta.nn.norm import RMSNorm as RMSNorm
+    from meta.nn.pool import AdaptiveAvgPool1d as AdaptiveAvgPool1d
+    from meta.nn.pool import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+    from meta.nn.pool import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+    from meta.nn.pool import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+    from meta.nn.pool import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+    from meta.nn.pool import AdaptiveMaxPool3d as AdaptiveMaxPool3d
+    from meta.nn.pool import AvgPool1d as AvgPool1d
+    from meta.nn.pool import AvgPool2d as AvgPool2d
+    from meta.nn.pool import AvgPool3d as AvgPool3d
+    from meta.nn.pool import MaxPool1d as MaxPool1d
+    from meta.nn.pool import MaxPool2d as MaxPool2d
+    from meta.nn.pool import MaxPool3d as MaxPool3d
+    from meta.nn.shape import Flatten as Flatten
+    from meta.nn.shape import Identity as Identity
+    from meta.nn.shape import Unflatten as Unflatten
+    from meta.nn.shape import Upsample as Upsample
 else:
     __getattr__, __dir__ = exports(__name__, {
-        "meta.nn.attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
-        "meta.nn.layers": (
-            "AvgPool2d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "GELU", "LayerNorm", "Linear",
-            "MaxPool2d", "ReLU", "Sequential", "Tanh",
+        "meta.nn": ("init",),
+        "meta.nn.activation": (
+            "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+            "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax",
+            "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
         ),
+        "meta.nn.attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
+        "meta.nn.container": ("ModuleDict", "ModuleList", "Sequential"),
+        "meta.nn.conv": ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
+        "meta.nn.dropout": ("AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"),
+        "meta.nn.linear": ("Embedding", "Linear"),
+        "meta.nn.loss": (
+            "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
+            "NLLLoss", "SmoothL1Loss",
+        ),
+        "meta.nn.norm": (
+            "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
+            "InstanceNorm3d", "LayerNorm", "RMSNorm",
+        ),
+        "meta.nn.pool": (
+            "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+            "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
+        ),
+        "meta.nn.shape": ("Flatten", "Identity", "Unflatten", "Upsample"),
     })  # fmt: skip

@@ -8,7 +8,9 @@ from typing import Any
 import meta
 from meta.errors import ArgumentError
 from meta.model.model import Model
-from meta.nn.layers import Dropout, LayerNorm, Linear
+from meta.nn.dropout import Dropout
+from meta.nn.linear import Linear
+from meta.nn.norm import LayerNorm
 
 
 class MultiHeadAttention(Model):

@@ -175,3 +175,41 @@ def test_embedding_and_its_gradient() -> None:
     np.testing.assert_array_equal(layer(indices).detach().numpy(), layer.w.detach().numpy()[[[0, 4], [4, 2]]])
     layer(indices).sum().backward()
     np.testing.assert_array_equal(layer.w.grad.numpy().sum(1), [3, 0, 3, 0, 6])
+
+
+@pytest.mark.parametrize("layer", [nn.Dropout1d(0.25), nn.Dropout2d(0.25), nn.Dropout3d(0.25)])
+def test_channel_dropout_drops_whole_channels(layer: Any) -> None:
+    meta.random.seed(0)
+    shape = (40, 50, *(2,) * int(type(layer).__name__[-2]))
+    y = layer(meta.ones(shape)).numpy().reshape(40, 50, -1)
+    assert (y == y[..., :1]).all()
+    assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs(y.mean() - 1) < 0.05
+    x = meta.ones(shape)
+    assert layer.infer_mode()(x) is x
+
+
+def test_alpha_dropout_keeps_mean_and_variance() -> None:
+    meta.random.seed(0)
+    x = meta.random.normal((200, 100))
+    y = nn.AlphaDropout(0.3)(x).numpy()
+    assert abs(y.mean()) < 0.03
+    assert abs(y.std() - 1) < 0.03
+    values, counts = np.unique(y, return_counts=True)
+    assert abs(counts.max() / y.size - 0.3) < 0.02, "dropped elements have one value"
+    assert values[counts.argmax()] < -1
+    np.testing.assert_array_equal(nn.AlphaDropout(1.0)(x), np.zeros(x.shape))
+
+
+def test_dropout_of_probability_zero_is_the_identity() -> None:
+    x = meta.ones((3,))
+    assert nn.Dropout(0.0)(x) is x
+
+
+def test_transposed_convolutions_reach_a_wanted_size() -> None:
+    layer, theirs = nn.ConvTranspose2d(2, 3, 3, stride=3), torch.nn.ConvTranspose2d(2, 3, 3, stride=3)
+    layer.load_torch_state_dict(theirs.state_dict())
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 2)).astype(np.float32)
+    y = layer(meta.array(x), (10, 7))
+    assert y.shape == (1, 3, 10, 7)
+    assert_close(y.detach(), theirs(torch.tensor(x), output_size=(10, 7)))

@@ -1,0 +1,89 @@
+"""State dicts of torch, loaded by name into models of meta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from meta.autograd.api import no_grad
+from meta.dtype import is_float
+from meta.eager.ndarray import NDArray, asarray
+from meta.errors import ArgumentError, did_you_mean
+from meta.model.names import Unmatched, torch_arrays, unused_names
+
+if TYPE_CHECKING:
+    from meta.model.model import Model
+
+_SHOWN = 6
+"""Most names that an error lists."""
+_WHERE = "load_torch_state_dict"
+
+
+def load_torch_state_dict(
+    model: Model, state: Mapping[str, Any], strict: bool, rename: Callable[[str], str | None] | None
+) -> Unmatched:
+    """See Model.load_torch_state_dict."""
+    entries = _renamed(_checked(state), rename)
+    arrays, unused = torch_arrays(model), unused_names(model)
+    unknown = [name for name in entries if name not in arrays and name not in unused]
+    reached = {id(arrays[name]) for name in entries if name in arrays}
+    missing = [name for name, x in arrays.items() if id(x) not in reached]
+    if strict and (unknown or missing):
+        _refuse_names(missing, unknown, arrays)
+    loaded = [(arrays[name], _fitted(name, value, arrays[name])) for name, value in entries.items() if name in arrays]
+    with no_grad():
+        for x, value in loaded:
+            x.update(value)
+    return Unmatched(missing, unknown)
+
+
+def _checked(state: Any) -> Mapping[str, Any]:
+    """`state`; raises ArgumentError unless it maps names to tensors."""
+    wanted = "a mapping of names to tensors"
+    if not isinstance(state, Mapping):
+        remedy = "pass module.state_dict()" if hasattr(state, "state_dict") else ""
+        raise ArgumentError(_WHERE, f"the state is {type(state).__name__}", wanted, remedy)
+    entries: Mapping[str, Any] = state  # pyright: ignore[reportUnknownVariableType]
+    for name, value in entries.items():
+        if not hasattr(value, "shape"):
+            inner = next((key for key, each in entries.items() if isinstance(each, Mapping)), None)
+            remedy = f"pass state[{inner!r}]" if inner is not None else "leave it out with rename"
+            raise ArgumentError(_WHERE, f"the entry {name!r} is {type(value).__name__}", wanted, remedy)
+    return entries
+
+
+def _renamed(state: Mapping[str, Any], rename: Callable[[str], str | None] | None) -> dict[str, Any]:
+    if rename is None:
+        return dict(state)
+    out: dict[str, Any] = {}
+    for name, value in state.items():
+        new = rename(name)
+        if new in out:
+            raise ArgumentError(_WHERE, f"rename gives {new!r} twice, the second time for {name!r}", "different names")
+        if new is not None:
+            out[new] = value
+    return out
+
+
+def _refuse_names(missing: list[str], unknown: list[str], arrays: Mapping[str, NDArray]) -> None:
+    kinds = (("missing", missing), ("unknown", unknown))
+    problems = [f"{kind}: {_listed(names)}" for kind, names in kinds if names]
+    hint = did_you_mean(unknown[0], arrays) if unknown else ""
+    remedy = "rename maps other names, and strict=False loads what both have"
+    raise ArgumentError(_WHERE, ", ".join(problems), "the names of the model", f"{hint} {remedy}".strip())
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{names[:_SHOWN]}{more}"
+
+
+def _fitted(name: str, value: Any, target: NDArray) -> NDArray:
+    """The value with the dtype, device and shape of `target`, whose shape may have further axes of size 1."""
+    source = asarray(value).detach()
+    if source.shape != target.shape and (*source.shape, *(1,) * (target.ndim - source.ndim)) != target.shape:
+        raise ArgumentError(_WHERE, f"{name!r} has shape {source.shape}", f"{target.shape}, as in the model")
+    if is_float(source.dtype) != is_float(target.dtype):
+        raise ArgumentError(_WHERE, f"{name!r} is {source.dtype}", f"{target.dtype}, as in the model")
+    with no_grad():
+        return source.to(target.device, target.dtype).reshape(target.shape)

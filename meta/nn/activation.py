@@ -1,0 +1,231 @@
+"""Activations as layers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import meta
+from meta.model.model import Model
+from meta.model.names import Alias
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+class ReLU(Model):
+    """max(x, 0)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.relu(x)
+
+
+class ReLU6(Model):
+    """min(max(x, 0), 6)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.clip(x, 0.0, 6.0)
+
+
+class LeakyReLU(Model):
+    """x above 0, negative_slope * x below."""
+
+    def build(self, negative_slope: float = 0.01) -> None:
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Any) -> Any:
+        return meta.leaky_relu(x, self.negative_slope)
+
+
+class PReLU(Model):
+    """x above 0, w * x below, with one learned slope, or one for each channel along axis 1 (K. He et al., 2015)."""
+
+    weight = Alias("w")
+
+    def build(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        self.w = meta.full((num_parameters,), init, "float32")
+
+    def forward(self, x: Any) -> Any:
+        slope = self.w if x.ndim < 2 else self.w.reshape((-1, *(1,) * (x.ndim - 2)))
+        return meta.where(x > 0, x, slope * x)
+
+
+class ELU(Model):
+    """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015)."""
+
+    def build(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Any:
+        return meta.elu(x, self.alpha)
+
+
+class SELU(Model):
+    """ELU with the alpha and the scale that keep mean 0 and variance 1 (G. Klambauer et al., "Self-Normalizing Neural
+    Networks", 2017)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.elu(x, _SELU_ALPHA) * _SELU_SCALE
+
+
+class CELU(Model):
+    """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017)."""
+
+    def build(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Any:
+        return meta.celu(x, self.alpha)
+
+
+class GELU(Model):
+    """Gaussian error linear unit; approximate: "none" or "tanh"."""
+
+    def build(self, approximate: Literal["none", "tanh"] = "none") -> None:
+        self.approximate: Literal["none", "tanh"] = approximate
+
+    def forward(self, x: Any) -> Any:
+        return meta.gelu(x, self.approximate)
+
+
+class SiLU(Model):
+    """x * sigmoid(x)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.silu(x)
+
+
+class Mish(Model):
+    """x * tanh(softplus(x)) (D. Misra, "Mish", 2019)."""
+
+    def forward(self, x: Any) -> Any:
+        return x * meta.tanh(meta.softplus(x))
+
+
+class Sigmoid(Model):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.sigmoid(x)
+
+
+class LogSigmoid(Model):
+    """log(sigmoid(x)), computed without overflow."""
+
+    def forward(self, x: Any) -> Any:
+        return -meta.softplus(-x)
+
+
+class Hardsigmoid(Model):
+    """min(max(x + 3, 0), 6) / 6."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.clip(x + 3.0, 0.0, 6.0) / 6.0
+
+
+class Hardswish(Model):
+    """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., "Searching for MobileNetV3", 2019)."""
+
+    def forward(self, x: Any) -> Any:
+        return x * meta.clip(x + 3.0, 0.0, 6.0) / 6.0
+
+
+class Tanh(Model):
+    """Hyperbolic tangent."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.tanh(x)
+
+
+class Hardtanh(Model):
+    """min(max(x, min_val), max_val)."""
+
+    def build(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Any) -> Any:
+        return meta.clip(x, self.min_val, self.max_val)
+
+
+class Tanhshrink(Model):
+    """x - tanh(x)."""
+
+    def forward(self, x: Any) -> Any:
+        return x - meta.tanh(x)
+
+
+class Softshrink(Model):
+    """x moved towards 0 by lambd, 0 between -lambd and lambd."""
+
+    def build(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Any:
+        return x - meta.clip(x, -self.lambd, self.lambd)
+
+
+class Hardshrink(Model):
+    """x, and 0 between -lambd and lambd."""
+
+    def build(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Any:
+        return meta.where(meta.abs(x) > self.lambd, x, 0.0)
+
+
+class Softplus(Model):
+    """log(1 + exp(beta * x)) / beta, without a threshold."""
+
+    def build(self, beta: float = 1.0) -> None:
+        self.beta = beta
+
+    def forward(self, x: Any) -> Any:
+        return meta.softplus(x, self.beta)
+
+
+class Softsign(Model):
+    """x / (1 + abs(x))."""
+
+    def forward(self, x: Any) -> Any:
+        return x / (1.0 + meta.abs(x))
+
+
+class Threshold(Model):
+    """x above `threshold`, `value` elsewhere."""
+
+    def build(self, threshold: float, value: float) -> None:
+        self.threshold, self.value = threshold, value
+
+    def forward(self, x: Any) -> Any:
+        return meta.threshold(x, self.threshold, self.value)
+
+
+class Softmax(Model):
+    """exp(x) / sum(exp(x)) along the axis dim."""
+
+    def build(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        return meta.softmax(x, self.dim)
+
+
+class LogSoftmax(Model):
+    """The logarithm of softmax along the axis dim."""
+
+    def build(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        return meta.log_softmax(x, self.dim)
+
+
+class GLU(Model):
+    """a * sigmoid(b), with x split into the halves a and b along the axis dim (Y. Dauphin et al., 2017)."""
+
+    def build(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        a, b = meta.split(x, 2, self.dim)
+        return a * meta.sigmoid(b)

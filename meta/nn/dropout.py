@@ -1,0 +1,57 @@
+"""Dropout of elements and of whole channels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import meta
+from meta import random
+from meta.errors import ArgumentError
+from meta.model.model import Model
+
+
+class Dropout(Model):
+    """Zeroes each element with probability p in train mode and scales the others by 1 / (1 - p) (N. Srivastava et al.,
+    "Dropout", 2014). Raises ArgumentError for p outside of 0 to 1."""
+
+    def build(self, p: float = 0.5) -> None:
+        if not 0.0 <= p <= 1.0:
+            raise ArgumentError(type(self).__name__, f"p is {p}", "a probability from 0 to 1")
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        return meta.dropout(x, random.next_key(x.device), self.p)[0] if self.p else x
+
+    def forward_infer(self, x: Any) -> Any:
+        return x
+
+
+class Dropout1d(Dropout):
+    """Zeroes whole channels of (n, c, l) with probability p in train mode and scales the others by 1 / (1 - p) (J.
+    Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015)."""
+
+    def forward(self, x: Any) -> Any:
+        kept = meta.ones((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype, x.device)
+        return x * super().forward(kept) if self.p else x
+
+
+class Dropout2d(Dropout1d):
+    """Zeroes whole channels of (n, c, h, w); see Dropout1d."""
+
+
+class Dropout3d(Dropout1d):
+    """Zeroes whole channels of (n, c, d, h, w); see Dropout1d."""
+
+
+class AlphaDropout(Dropout):
+    """Sets each element to the limit of SELU with probability p in train mode, then scales and shifts so that mean 0
+    and variance 1 stay (G. Klambauer et al., "Self-Normalizing Neural Networks", 2017)."""
+
+    def forward(self, x: Any) -> Any:
+        if self.p in (0.0, 1.0):
+            return x * (1.0 - self.p)
+        limit = -1.7580993408473766  # -scale * alpha of SELU
+        scale = 1.0 / math.sqrt((1 - self.p) * (1 + self.p * limit**2))
+        kept = meta.bernoulli(random.next_key(x.device), x.shape, 1 - self.p, "bool")
+        return meta.where(kept, x, limit) * scale - scale * limit * self.p

@@ -1,0 +1,174 @@
+"""Initialisers: functions that overwrite an array with initial values, and return it.
+
+    meta.nn.init.kaiming_normal_(layer.w, nonlinearity="relu")
+    meta.nn.init.zeros_(layer.b)
+
+The fan in of an array (out, in, *window) is in times the window, its fan out is out times the window. Random values
+come from `generator` (a meta.random.Generator), by default that of `meta.random.seed`.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+import meta
+from meta import random
+from meta.eager.ndarray import NDArray, array
+from meta.errors import ArgumentError, did_you_mean
+
+if TYPE_CHECKING:
+    from meta.random.generator import Generator
+
+__all__ = [
+    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
+    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+]  # fmt: skip
+
+_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0, "relu": math.sqrt(2.0), "selu": 0.75}
+_STEPS = 2**16
+_TAIL = 9.0
+"""Standard deviations behind which a normal distribution has less than 1e-18 of its mass."""
+
+
+def uniform_(x: NDArray, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> NDArray:
+    """Numbers uniform in [a, b)."""
+    return _filled(x, random.uniform(x.shape, a, b, x.dtype, x.device, generator))
+
+
+def normal_(x: NDArray, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> NDArray:
+    """Numbers of a normal distribution."""
+    return _filled(x, random.normal(x.shape, mean, std, x.dtype, x.device, generator))
+
+
+def trunc_normal_(
+    x: NDArray, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
+) -> NDArray:
+    """Numbers of a normal distribution, of which only those from a to b occur: the distribution function is inverted by
+    interpolation between 2**16 places. Runs on the host.
+
+    Raises ArgumentError unless a < b and std > 0."""
+    np: Any = import_module("numpy")
+    if not (a < b and std > 0):
+        raise ArgumentError("trunc_normal_", f"a is {a}, b is {b}, std is {std}", "a < b and a positive std")
+    low, high = (a - mean) / std, (b - mean) / std
+    # Of the lower tail the distribution function is exact to the last digits, of the upper one only its complement is.
+    side = -1.0 if low > 0 else 1.0
+    ends = sorted((side * low, side * high))
+    near = min(ends[1], _TAIL)
+    places = np.linspace(max(ends[0], min(-_TAIL, near - _TAIL)), near, _STEPS)
+    below = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in places])
+    u = random.uniform(x.shape, dtype="float64", generator=generator).numpy()
+    z = np.interp(below[0] + u * (below[-1] - below[0]), below, places)
+    values = np.clip(mean + std * side * z, a, b)
+    return _filled(x, array(values, x.dtype, x.device))
+
+
+def constant_(x: NDArray, val: float) -> NDArray:
+    """`val` everywhere."""
+    return _filled(x, meta.full(x.shape, val, x.dtype, x.device))
+
+
+def zeros_(x: NDArray) -> NDArray:
+    """0 everywhere."""
+    return constant_(x, 0)
+
+
+def ones_(x: NDArray) -> NDArray:
+    """1 everywhere."""
+    return constant_(x, 1)
+
+
+def eye_(x: NDArray) -> NDArray:
+    """1 on the diagonal of a matrix, 0 elsewhere. Raises ArgumentError for an array that is no matrix."""
+    if x.ndim != 2:
+        raise ArgumentError("eye_", f"x has shape {x.shape}", "two axes")
+    return _filled(x, meta.eye(x.shape[0], x.shape[1], dtype=x.dtype, device=x.device))
+
+
+def xavier_uniform_(x: NDArray, gain: float = 1.0, generator: Generator | None = None) -> NDArray:
+    """Uniform in +-gain * sqrt(6 / (fan in + fan out)) (X. Glorot, Y. Bengio, "Understanding the difficulty of training
+    deep feedforward neural networks", 2010). Raises ArgumentError for fewer than two axes."""
+    bound = gain * math.sqrt(6.0 / sum(_fans("xavier_uniform_", x)))
+    return uniform_(x, -bound, bound, generator)
+
+
+def xavier_normal_(x: NDArray, gain: float = 1.0, generator: Generator | None = None) -> NDArray:
+    """Normal with standard deviation gain * sqrt(2 / (fan in + fan out)) (see xavier_uniform_). Raises ArgumentError
+    for fewer than two axes."""
+    return normal_(x, 0.0, gain * math.sqrt(2.0 / sum(_fans("xavier_normal_", x))), generator)
+
+
+def kaiming_uniform_(
+    x: NDArray, a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> NDArray:  # fmt: skip
+    """Uniform in +-gain * sqrt(3 / fan), with the gain of `nonlinearity` (K. He et al., "Delving Deep into Rectifiers",
+    2015). a: negative slope of "leaky_relu". Raises ArgumentError for fewer than two axes and unknown names."""
+    bound = math.sqrt(3.0) * _kaiming_std("kaiming_uniform_", x, a, mode, nonlinearity)
+    return uniform_(x, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    x: NDArray, a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> NDArray:  # fmt: skip
+    """Normal with standard deviation gain / sqrt(fan) (see kaiming_uniform_)."""
+    return normal_(x, 0.0, _kaiming_std("kaiming_normal_", x, a, mode, nonlinearity), generator)
+
+
+def orthogonal_(x: NDArray, gain: float = 1.0, generator: Generator | None = None) -> NDArray:
+    """A random orthogonal matrix times gain, of the axes but the first as one: the smaller of rows and columns are
+    orthonormal (A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning", 2013). Runs on the host.
+
+    Raises ArgumentError for fewer than two axes."""
+    np: Any = import_module("numpy")
+    if x.ndim < 2:
+        raise ArgumentError("orthogonal_", f"x has shape {x.shape}", "at least two axes")
+    rows, columns = x.shape[0], math.prod(x.shape[1:])
+    sides = (max(rows, columns), min(rows, columns))
+    q, r = np.linalg.qr(random.normal(sides, dtype="float64", generator=generator).numpy())
+    q = q * np.sign(np.diag(r))  # uniform over all orthogonal matrices (F. Mezzadri, 2007)
+    matrix = q if rows >= columns else q.T
+    return _filled(x, array(gain * matrix.reshape(x.shape), x.dtype, x.device))
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which an activation shrinks standard deviations, inverted: 1 for "linear" and "sigmoid", 5/3 for
+    "tanh", sqrt(2) for "relu", 3/4 for "selu", sqrt(2 / (1 + param**2)) for "leaky_relu" with negative slope `param`
+    (0.01). Names of convolutions count as "linear". Raises ArgumentError for other names."""
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2.0 / (1.0 + (0.01 if param is None else param) ** 2))
+    name = "linear" if nonlinearity.startswith("conv") else nonlinearity
+    if name not in _GAINS:
+        known = [*_GAINS, "leaky_relu"]
+        raise ArgumentError(
+            "calculate_gain", f"nonlinearity is {nonlinearity!r}", ", ".join(known), did_you_mean(name, known)
+        )
+    return _GAINS[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _filled(x: NDArray, value: Any) -> NDArray:
+    with meta.no_grad():
+        x.update(value)
+    return x
+
+
+def _fans(where: str, x: NDArray) -> tuple[int, int]:
+    """Fan in and fan out."""
+    if x.ndim < 2:
+        raise ArgumentError(where, f"x has shape {x.shape}", "at least two axes", "use normal_ or uniform_")
+    window = math.prod(x.shape[2:])
+    return x.shape[1] * window, x.shape[0] * window
+
+
+def _kaiming_std(where: str, x: NDArray, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ArgumentError(where, f"mode is {mode!r}", '"fan_in" or "fan_out"')
+    fan = _fans(where, x)[mode == "fan_out"]
+    return calculate_gain(nonlinearity, a) / math.sqrt(fan)

@@ -1,0 +1,190 @@
+"""Losses as layers. reduction: "mean", "sum" or "none", for a loss of each element."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import meta
+from meta.dtype import is_float
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.model.model import Model
+
+Reduction = Literal["mean", "sum", "none"]
+_LOWEST_LOG = -100.0
+
+
+class _Loss(Model):
+    reduction: Reduction
+
+    def _set_reduction(self, reduction: Reduction) -> None:
+        if reduction not in ("mean", "sum", "none"):
+            raise ArgumentError(type(self).__name__, f"reduction is {reduction!r}", '"mean", "sum" or "none"')
+        self.reduction = reduction
+
+    def _reduced(self, losses: Any) -> Any:
+        if self.reduction == "none":
+            return losses
+        return meta.mean(losses) if self.reduction == "mean" else meta.sum(losses)
+
+
+class _Elementwise(_Loss):
+    def build(self, reduction: Reduction = "mean") -> None:
+        self._set_reduction(reduction)
+
+
+class MSELoss(_Elementwise):
+    """(x - target)**2."""
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.mse_loss(x, target, self.reduction)
+
+
+class L1Loss(_Elementwise):
+    """abs(x - target)."""
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.l1_loss(x, target, self.reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """(x - target)**2 / (2 * beta) for differences below beta, abs(x - target) - beta / 2 above."""
+
+    def build(self, reduction: Reduction = "mean", beta: float = 1.0) -> None:
+        self._set_reduction(reduction)
+        self.beta = beta
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.smooth_l1_loss(x, target, self.reduction, self.beta)
+
+
+class HuberLoss(_Loss):
+    """delta times SmoothL1Loss with beta = delta (P. Huber, "Robust Estimation of a Location Parameter", 1964). Raises
+    ArgumentError unless delta is positive."""
+
+    def build(self, reduction: Reduction = "mean", delta: float = 1.0) -> None:
+        if not delta > 0:
+            raise ArgumentError("HuberLoss", f"delta is {delta}", "a positive number")
+        self._set_reduction(reduction)
+        self.delta = delta
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.smooth_l1_loss(x, target, self.reduction, self.delta) * self.delta
+
+
+class _Classes(_Loss):
+    weight: NDArray | None
+
+    def _create(self, weight: Any, ignore_index: int, reduction: Reduction) -> None:
+        self._set_reduction(reduction)
+        self.weight = None
+        if weight is not None:
+            self.buffer("weight", meta.asarray(weight))
+        self.ignore_index = ignore_index
+
+
+class CrossEntropyLoss(_Classes):
+    """nll_loss of log_softmax(x); x: (n, classes, ...), target: (n, ...) integer classes, or probabilities of the shape
+    of x.
+
+    weight: weight of each class.  ignore_index: a class that does not count.
+    label_smoothing: share of the target, from 0 to 1, spread evenly over all classes."""
+
+    def build(
+        self,
+        weight: Any = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        self._create(weight, ignore_index, reduction)
+        self.label_smoothing = label_smoothing
+
+    def forward(self, x: Any, target: Any) -> Any:
+        if is_float(target.dtype):
+            return self._of_probabilities(x, target)
+        return meta.cross_entropy(
+            x, target, self.weight, self.reduction, self.ignore_index, self.label_smoothing
+        )  # fmt: skip
+
+    def _of_probabilities(self, x: Any, target: Any) -> Any:
+        axis = 1 if x.ndim > 1 else 0
+        if self.label_smoothing:
+            target = target * (1 - self.label_smoothing) + self.label_smoothing / x.shape[axis]
+        logs = meta.log_softmax(x, axis)
+        if self.weight is not None:
+            logs = logs * meta.reshape(self.weight, (-1, *(1,) * (x.ndim - 1 - axis)))
+        losses = -meta.sum(logs * target, axis)
+        return self._reduced(losses)
+
+
+class NLLLoss(_Classes):
+    """-x of the target class; x: logarithms of probabilities, (n, classes, ...), target: (n, ...) integer classes.
+
+    weight: weight of each class.  ignore_index: a class that does not count."""
+
+    def build(self, weight: Any = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
+        self._create(weight, ignore_index, reduction)
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.nll_loss(x, target, self.weight, self.reduction, self.ignore_index)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """Binary cross entropy of sigmoid(x), computed without overflow; target: probabilities of the shape of x.
+
+    weight: multiplies each loss.  pos_weight: multiplies those of positive targets."""
+
+    weight: NDArray | None
+    pos_weight: NDArray | None
+
+    def build(self, weight: Any = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
+        self._set_reduction(reduction)
+        for name, value in (("weight", weight), ("pos_weight", pos_weight)):
+            if value is None:
+                setattr(self, name, None)
+            else:
+                self.buffer(name, meta.asarray(value))
+
+    def forward(self, x: Any, target: Any) -> Any:
+        return meta.binary_cross_entropy_with_logits(x, target, self.weight, self.pos_weight, self.reduction)
+
+
+class BCELoss(_Loss):
+    """-(target * log(x) + (1 - target) * log(1 - x)), with logarithms of at least -100; x: probabilities.
+
+    weight: multiplies each loss."""
+
+    weight: NDArray | None
+
+    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
+        self._set_reduction(reduction)
+        self.weight = None
+        if weight is not None:
+            self.buffer("weight", meta.asarray(weight))
+
+    def forward(self, x: Any, target: Any) -> Any:
+        positive, negative = (meta.clip(meta.log(p), _LOWEST_LOG) for p in (x, 1.0 - x))
+        losses = -(target * positive + (1.0 - target) * negative)
+        return self._reduced(losses if self.weight is None else losses * self.weight)
+
+
+class KLDivLoss(_Loss):
+    """target * (log(target) - x), 0 where the target is 0; x: logarithms of probabilities.
+
+    reduction: also "batchmean", the sum divided by the size of the first axis.
+    log_target: whether target has logarithms, too."""
+
+    def build(self, reduction: Literal["mean", "sum", "none", "batchmean"] = "mean", log_target: bool = False) -> None:
+        self.batch_mean = reduction == "batchmean"
+        self._set_reduction("sum" if reduction == "batchmean" else reduction)
+        self.log_target = log_target
+
+    def forward(self, x: Any, target: Any) -> Any:
+        if self.log_target:
+            losses = meta.exp(target) * (target - x)
+        else:
+            positive = target > 0
+            logs = meta.log(meta.where(positive, target, 1.0))
+            losses = meta.where(positive, target * (logs - x), 0.0)
+        return self._reduced(losses) / x.shape[0] if self.batch_mean else self._reduced(losses)
