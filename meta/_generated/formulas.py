@@ -114,6 +114,8 @@ FORMULAS: dict[str, Any] = {
     "softmax": {'x': 'softmax_dx(y, dy, axis)'},
     "softmax_dx": {'y': 'softmax_dx_dy', 'dy': 'softmax_dx(y, dz, axis)'},
     "batch_norm_infer": {'x, w, b': 'batch_norm_infer_grad', 'running_mean': 'non_differentiable', 'running_var': 'non_differentiable'},
+    "batch_norm_stats": {'x': 'batch_norm_stats_grad'},
+    "batch_norm_sums": {'dy, x, mean, invstd': 'batch_norm_sums_grad'},
     "batch_norm_train": {'x, w, b': 'batch_norm_train_grad', 'running_mean': 'non_differentiable', 'running_var': 'non_differentiable', 'output_differentiability': [True, False, False, True, True], 'undefined_gradients': [1, 2, 3, 4]},
     "batch_norm_train_dxwb": {'dy, x, w, mean, invstd': 'batch_norm_train_dxwb_grad'},
     "layer_norm": {'x': 'layer_norm_dx(x, scale, dy, axis, eps)', 'scale, bias': 'layer_norm_parameters'},

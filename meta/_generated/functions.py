@@ -2883,6 +2883,54 @@ def batch_norm_infer(
     return _y
 
 
+_s_batch_norm_stats = state(get("batch_norm_stats"))
+_r_batch_norm_stats = _s_batch_norm_stats.fast
+
+
+def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1) -> tuple[T, T]:
+    """The mean of each channel and 1 / sqrt(variance + eps), with the (population) variance, as batch_norm_train uses
+    them; float32 if x is in half precision.
+    x: Input, floating.
+    eps: Added to the variance, or mean square.
+    axis: Channel axis; all other axes are normalised together.
+    """
+    try:
+        run = _r_batch_norm_stats[x._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_batch_norm_stats, x, eps, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("batch_norm_stats", _y, (x, eps, axis))
+    return _y
+
+
+_s_batch_norm_sums = state(get("batch_norm_sums"))
+_r_batch_norm_sums = _s_batch_norm_sums.fast
+
+
+def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1) -> tuple[T, T]:
+    """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums
+    of dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision.
+    dy: Gradient of the result.
+    x: Input, floating.
+    mean: Mean of each channel, from the forward operator.
+    invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
+    axis: Channel axis; all other axes are normalised together.
+    """
+    try:
+        run = _r_batch_norm_sums[dy._type, x._type, mean._type, invstd._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_batch_norm_sums, dy, x, mean, invstd, axis)
+    _y = run(dy, x, mean, invstd)
+    if dy._node is not None or x._node is not None or mean._node is not None or invstd._node is not None:
+        return record("batch_norm_sums", _y, (dy, x, mean, invstd, axis))
+    return _y
+
+
 _s_batch_norm_train = state(get("batch_norm_train"))
 _r_batch_norm_train = _s_batch_norm_train.fast
 

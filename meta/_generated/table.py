@@ -110,6 +110,8 @@ FAMILIES: dict[str, str] = {
     "softmax": "nn",
     "softmax_dx": "nn",
     "batch_norm_infer": "norm",
+    "batch_norm_stats": "norm",
+    "batch_norm_sums": "norm",
     "batch_norm_train": "norm",
     "batch_norm_train_dxwb": "norm",
     "layer_norm": "norm",

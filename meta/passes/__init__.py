@@ -10,6 +10,7 @@ from meta.passes.composites import composites
 from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.expand_losses import expand_losses
+from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass, PassContext, Pipeline, bisect
@@ -19,8 +20,8 @@ from meta.passes.standard import standard
 
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
-    "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "fold_const", "inline_calls", "place",
-    "simplify", "standard",
+    "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_const", "inline_calls",
+    "place", "simplify", "standard",
 ]  # fmt: skip
 
 

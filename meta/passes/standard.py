@@ -7,6 +7,7 @@ from meta.passes.channels_last import channels_last
 from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.expand_losses import expand_losses
+from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
@@ -14,7 +15,7 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, channels_last, cse,
-    simplify, dce, for a program whose gradients are taken: results stay the same up to rounding."""
-    expanded = (fold_const, expand_losses, align_products, channels_last)
+    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, channels_last,
+    expand_norms, cse, simplify, dce, for a program whose gradients are taken: results stay the same up to rounding."""
+    expanded = (fold_const, expand_losses, align_products, channels_last, expand_norms)
     return Pipeline((inline_calls, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))

@@ -40,12 +40,16 @@ batch_norm_train = Schema(
     _CHANNEL,
 )
 batch_norm_infer = Schema("batch_norm_infer", _X, *_STATS, _W, _B, _EPS, _CHANNEL)
+_MEAN = Arg("mean", Tensor, doc="Mean of each channel, from the forward operator.")
+_INVSTD = Arg("invstd", Tensor, doc="1 / sqrt(variance + eps) of each channel, from the forward operator.")
+batch_norm_stats = Schema("batch_norm_stats", _X, _EPS, _CHANNEL)
+batch_norm_sums = Schema("batch_norm_sums", _DY, _X, _MEAN, _INVSTD, _CHANNEL)
 batch_norm_train_dxwb = Schema(
     "batch_norm_train_dxwb",
     _DY,
     _X,
     Arg("w", OptionalTensor, doc="As in the forward operator."),
-    Arg("mean", Tensor, doc="Mean of each channel, from the forward operator."),
-    Arg("invstd", Tensor, doc="1 / sqrt(variance + eps) of each channel, from the forward operator."),
+    _MEAN,
+    _INVSTD,
     _CHANNEL,
 )

@@ -162,6 +162,38 @@ def batch_norm_train_dxwb(
     return TupleType((x, stats, stats))
 
 
+@declare(
+    "batch_norm_stats",
+    schema=norm.batch_norm_stats,
+    pattern="opaque",
+    amp_args=("x",),
+    outputs=("mean", "invstd"),
+)
+def batch_norm_stats(x: TensorType, eps: float, axis: int) -> TupleType:
+    """The mean of each channel and 1 / sqrt(variance + eps), with the (population) variance, as batch_norm_train uses
+    them; float32 if x is in half precision."""
+    stats = x.with_shape(_channels(x, axis)).with_dtype(accumulation_dtype(x.dtype))
+    return TupleType((stats, stats))
+
+
+@declare(
+    "batch_norm_sums",
+    schema=norm.batch_norm_sums,
+    pattern="opaque",
+    amp_args=("dy", "x"),
+    outputs=("dw", "db"),
+)
+def batch_norm_sums(dy: TensorType, x: TensorType, mean: TensorType, invstd: TensorType, axis: int) -> TupleType:
+    """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums of
+    dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision."""
+    shape = _channel_parameters(x, axis, mean=mean, invstd=invstd)
+    rules.require_same_shape(dy=dy, x=x)
+    rules.require_same_dtype(dy=dy, x=x)
+    rules.same_device(dy, x)
+    stats = x.with_shape(shape).with_dtype(accumulation_dtype(x.dtype))
+    return TupleType((stats, stats))
+
+
 @declare("batch_norm_infer", schema=norm.batch_norm_infer, pattern="broadcast", amp_args=("x",))
 def batch_norm_infer(
     x: TensorType,

@@ -79,14 +79,46 @@ def batch_norm_train_grad(
     """Gradients with respect to x, w and b. The results y_3 (mean) and y_4 (invstd) have gradients in
     second order only."""
     dx, dw, db = meta.batch_norm_train_dxwb(dy_0, x, w, y_3, y_4, axis)
-    channel, others = _split_channel(axis, x.ndim)
     if dy_3 is not None:
-        dx = dx + _broadcast_parameter(dy_3 * share_of(product(x.shape[a] for a in others), dy_3), x.shape, channel)
+        dx = dx + _through_mean(x, axis, dy_3)
     if dy_4 is not None:
-        # d invstd / dx = -invstd^3 (x - mean) / number
-        factor: Any = dy_4 * y_4 * y_4 * y_4 * -share_of(product(x.shape[a] for a in others), y_4)
-        dx = dx + (x - _broadcast_parameter(y_3, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
+        dx = dx + _through_invstd(x, axis, y_3, y_4, dy_4)
     return fit(dx, x), _fit_parameter(dw, w), _fit_parameter(db, b)
+
+
+def _through_mean(x: Any, axis: int, dmean: Any) -> Any:
+    """The gradient with respect to x through the mean of each channel; broadcasts against x."""
+    channel, others = _split_channel(axis, x.ndim)
+    return _broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
+
+
+def _through_invstd(x: Any, axis: int, mean: Any, invstd: Any, dinvstd: Any) -> Any:
+    """The gradient with respect to x through invstd: d invstd / dx = -invstd^3 (x - mean) / number."""
+    channel, others = _split_channel(axis, x.ndim)
+    factor = dinvstd * invstd * invstd * invstd * -share_of(product(x.shape[a] for a in others), invstd)
+    return (x - _broadcast_parameter(mean, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
+
+
+def batch_norm_stats_grad(x: Any, axis: int, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
+    """The gradient with respect to x, through mean (0) and invstd (1)."""
+    return fit(_through_mean(x, axis, dy_0) + _through_invstd(x, axis, y_0, y_1, dy_1), x)
+
+
+def batch_norm_sums_grad(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
+    """Partial derivatives of <dz_0, sum(dy x')> + <dz_1, sum(dy)>, where x' = (x - mean) invstd."""
+    channel, others = _split_channel(axis, x.ndim)
+
+    def broadcast(value: Any) -> Any:
+        return _broadcast_parameter(value, x.shape, channel)
+
+    difference, scaled_dy = x - broadcast(mean), dy * broadcast(dz_0)
+    dx = scaled_dy * broadcast(invstd)
+    return (
+        fit(difference * broadcast(invstd * dz_0) + broadcast(dz_1), dy),
+        fit(dx, x),
+        fit(-_sum_over(dx, others), mean),
+        fit(_sum_over(scaled_dy * difference, others), invstd),
+    )
 
 
 def batch_norm_train_dxwb_grad(

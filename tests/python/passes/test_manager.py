@@ -34,6 +34,7 @@ def test_report_has_a_line_per_pass():
         "simplify",
         "fold_const",
         "expand_losses",
+        "expand_norms",
         "align_products",
         "channels_last",
         "cse",

@@ -99,6 +99,16 @@ def batch_norm_train_dxwb(dy: Array, x: Array, w: Array, mean: Array, invstd: Ar
     return _scale_and_shift((grad - rest) * scale, w, None, (channel,)), projection, grad_sum
 
 
+def batch_norm_stats(x: Array, eps: float, axis: int) -> tuple[Array, Array]:
+    _, others = _split_channel(x, axis)
+    value = widen(x)
+    return mean(value, axis=others), 1 / np.sqrt(variance(value, axis=others) + eps)
+
+
+def batch_norm_sums(dy: Array, x: Array, mean: Array, invstd: Array, axis: int) -> tuple[Array, Array]:
+    return batch_norm_train_dxwb(dy, x, None, mean, invstd, axis)[1:]
+
+
 def batch_norm_infer(
     x: Array, running_mean: Array, running_var: Array, w: Array, b: Array, eps: float, axis: int
 ) -> Array:
@@ -114,6 +124,8 @@ plain(
         "layer_norm_dwb": layer_norm_dwb,
         "batch_norm_train": batch_norm_train,
         "batch_norm_train_dxwb": batch_norm_train_dxwb,
+        "batch_norm_stats": batch_norm_stats,
+        "batch_norm_sums": batch_norm_sums,
         "batch_norm_infer": batch_norm_infer,
         "rms_norm": _over_rows(lambda x, axes, eps: x / np.sqrt(mean(x * x, axis=axes, keepdims=True) + eps)),
     }

@@ -166,14 +166,9 @@ def batch_norm_train(
 @compute("batch_norm_train_dxwb")
 def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
     channel, others = _split_channel(x, axis)
-    dtype, value, grad = accumulation_dtype(x.dtype), elements_of(x), elements_of(dy)
+    dtype, grad, normalised = accumulation_dtype(x.dtype), elements_of(dy), _normalised_by(x, mean, invstd, axis)
     size = count_elements(x, others, dtype)
-
-    def normalised(*i: Any) -> Expr:
-        return (value(*i) - cast(mean(i[channel]), dtype)) * cast(invstd(i[channel]), dtype)
-
-    grad_sum = reduce_axes(x, others, te.sum, grad, "grad_sum")
-    projection = reduce_axes(x, others, te.sum, lambda *i: grad(*i) * normalised(*i), "projection")
+    projection, grad_sum = _channel_sums(dy, x, mean, invstd, axis)
 
     def element(*i: Any) -> Expr:
         rest = (read_reduced(grad_sum, others, i) + normalised(*i) * read_reduced(projection, others, i)) / size
@@ -185,6 +180,35 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
         store_result(projection, others, out[1], "dw"),
         store_result(grad_sum, others, out[2], "db"),
     )
+
+
+@compute("batch_norm_stats")
+def batch_norm_stats(x: Any, eps: float, axis: int, *, out: Any) -> Any:
+    _, others = _split_channel(x, axis)
+    mean, squares = _moments(x, others)
+    invstd = _inverse_deviation(squares, count_elements(x, others, accumulation_dtype(x.dtype)), eps)
+    return store_result(mean, others, out[0], "batch_mean"), store_result(invstd, others, out[1], "batch_invstd")
+
+
+@compute("batch_norm_sums")
+def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
+    others = _split_channel(x, axis)[1]
+    projection, grad_sum = _channel_sums(dy, x, mean, invstd, axis)
+    return store_result(projection, others, out[0], "dw"), store_result(grad_sum, others, out[1], "db")
+
+
+def _channel_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int) -> tuple[Any, Any]:
+    """The sums of dy times the normalised x, and of dy, over all axes but the channels'; the axes stay as size 1."""
+    _, others = _split_channel(x, axis)
+    grad, normalised = elements_of(dy), _normalised_by(x, mean, invstd, axis)
+    projection = reduce_axes(x, others, te.sum, lambda *i: grad(*i) * normalised(*i), "projection")
+    return projection, reduce_axes(x, others, te.sum, grad, "grad_sum")
+
+
+def _normalised_by(x: Any, mean: Any, invstd: Any, axis: int) -> Value:
+    """(x - mean) * invstd, with one mean and invstd for each channel."""
+    channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), elements_of(x)
+    return lambda *i: (value(*i) - cast(mean(i[channel]), dtype)) * cast(invstd(i[channel]), dtype)
 
 
 @compute("batch_norm_infer")

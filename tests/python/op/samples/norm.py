@@ -95,6 +95,16 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
     return affine(dx, w, None, channel).to(x.dtype), dw, db
 
 
+def batch_norm_stats(x: Any, eps: float = 1e-5, axis: int = 1) -> Any:
+    channels = x.shape[axis]
+    zeros, ones = (fill(channels, dtype=wide(x).dtype) for fill in (torch.zeros, torch.ones))
+    return batch_norm_train(x, zeros, ones, eps=eps, axis=axis)[3:]
+
+
+def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int = 1) -> Any:
+    return batch_norm_train_dxwb(dy, x, None, mean, invstd, axis)[1:]
+
+
 def batch_norm_infer(
     x: Any, running_mean: Any, running_var: Any, w: Any = None, b: Any = None, eps: float = 1e-5, axis: int = 1
 ) -> Any:
@@ -127,6 +137,10 @@ SAMPLES = [
     Sample("batch_norm_train", T(4, 5, 2, 3), C, VAR, C, C, axis=-1, ref=batch_norm_train),
     Sample("batch_norm_train_dxwb", X, X, C, C, VAR, ref=batch_norm_train_dxwb),
     Sample("batch_norm_train_dxwb", T(4, 5, 3), T(4, 5, 3), None, C, VAR, axis=2, ref=batch_norm_train_dxwb),
+    Sample("batch_norm_stats", X, ref=batch_norm_stats),
+    Sample("batch_norm_stats", T(4, 5, 2, 3), eps=1e-3, axis=-1, ref=batch_norm_stats),
+    Sample("batch_norm_sums", X, X, C, VAR, ref=batch_norm_sums),
+    Sample("batch_norm_sums", T(4, 5, 3), T(4, 5, 3), C, VAR, axis=2, ref=batch_norm_sums),
     Sample("batch_norm_infer", X, C, VAR, C, C, ref=batch_norm_infer),
     Sample("batch_norm_infer", T(4, 5, 3), C, VAR, b=C, axis=-1, eps=1e-3, ref=batch_norm_infer),
     Sample("batch_norm_infer", T(1, 3), C, VAR, ref=batch_norm_infer),
@@ -151,6 +165,8 @@ ERRORS = [
         error=TypeInferenceError,
         match="'running_var' is float64",
     ),
+    ErrorCase("batch_norm_stats", T(3), error=TypeInferenceError, match="'x' has shape (3,)"),
+    ErrorCase("batch_norm_sums", T(4, 3), T(4, 2), T(2), T(2), error=TypeInferenceError, match="'dy' has shape (4, 3)"),
     ErrorCase(
         "batch_norm_infer", T(4, 3, dtype="int64"), C, VAR, error=TypeInferenceError, match="'x' has dtype int64"
     ),

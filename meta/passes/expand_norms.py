@@ -1,0 +1,109 @@
+"""Batch norm on GPUs as sums over channels and elementwise operators.
+
+As one kernel, batch norm reads its input twice and writes a result that the next kernel (relu, or the sum with a
+shortcut) reads again; so does its gradient with that of relu. Taken apart, everything that follows the sums is
+elementwise and fuses with those neighbours.
+
+    y = relu(batch_norm(x) + z)      statistics of x; then y from x and z in one kernel
+    dx = batch_norm_dx(relu_dx(y, dy))      the gradient of relu; two sums; then dx in one kernel
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.dtype import accumulation_dtype
+from meta.ir.expr import Atom, Binding, Call, Expr, Tuple
+from meta.ir.type import TensorType
+from meta.ir.visitor import Scope, by_op
+from meta.op.registry import get
+from meta.passes.manager import rewrite_pass
+
+_LEAST_ELEMENTS: Final = 1 << 20
+"""Elements of x, at least: fewer take less time than starting several kernels."""
+
+
+class _Channels:
+    """Calls on tensors with channels on the last axis, along which vectors of one element a channel broadcast."""
+
+    def __init__(self, scope: Scope, x: Any) -> None:
+        self.scope = scope
+        self.dtype = accumulation_dtype(x.type.dtype)
+        self.count = x.type.size // x.type.shape[-1]
+
+    def call(self, name: str, *args: Any) -> Any:
+        op = get(name)
+        return self.scope.call(op, op.schema.bind(name, args, {}))
+
+    def wide(self, x: Any) -> Any:
+        """x in the dtype of sums."""
+        return x if x.type.dtype == self.dtype else self.call("cast", x, self.dtype)
+
+    def narrow(self, x: Any, dtype: str) -> Any:
+        return x if dtype == self.dtype else self.call("cast", x, dtype)
+
+    def scale(self, invstd: Any, w: Any) -> Any:
+        return invstd if w is None else self.call("multiply", invstd, self.wide(w))
+
+
+def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
+    """y = (x - mean) * (invstd * w) + b, and the running statistics."""
+    call = _large(binding.value)
+    if call is None:
+        return None
+    x, running_mean, running_var, w, b, momentum, eps, axis = call.args
+    on = _Channels(scope, x)
+    stats = on.call("batch_norm_stats", x, eps, axis)
+    mean, invstd = (scope.get_item(stats, i) for i in (0, 1))
+    y = on.call("multiply", on.call("subtract", on.wide(x), mean), on.scale(invstd, w))
+    y = y if b is None else on.call("add", y, on.wide(b))
+    variance = on.call("subtract", on.call("reciprocal", on.call("multiply", invstd, invstd)), eps)
+    variance = on.call("maximum", variance, 0.0)
+    freedom = on.count / (on.count - 1)
+
+    def blended(running: Any, batch: Any, weight: float) -> Any:
+        kept = on.call("multiply", on.wide(running), 1.0 - momentum)
+        return on.narrow(on.call("add", kept, on.call("multiply", batch, weight)), running.type.dtype)
+
+    new_mean, new_var = blended(running_mean, mean, momentum), blended(running_var, variance, momentum * freedom)
+    return Tuple((on.narrow(y, x.type.dtype), new_mean, new_var, mean, invstd), call.span)
+
+
+def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
+    """dx = scale * dy + ((mean - x) * (scale * invstd * dw / n) - scale * db / n), where scale is w * invstd.
+
+    The difference is not the one that the forward pass computes, so that no one keeps that."""
+    call = _large(binding.value)
+    if call is None:
+        return None
+    dy, x, w, mean, invstd, axis = call.args
+    on = _Channels(scope, x)
+    sums = on.call("batch_norm_sums", dy, x, mean, invstd, axis)
+    dw, db = (scope.get_item(sums, i) for i in (0, 1))
+    mean, invstd = on.wide(mean), on.wide(invstd)
+    scale = on.scale(invstd, w)
+    share = on.call("multiply", scale, 1.0 / on.count)
+    slope = on.call("multiply", on.call("multiply", share, invstd), dw)
+    rest = on.call("multiply", on.call("subtract", mean, on.wide(x)), slope)
+    rest = on.call("subtract", rest, on.call("multiply", share, db))
+    dx = on.call("add", on.call("multiply", on.wide(dy), scale), rest)
+    return Tuple((on.narrow(dx, x.type.dtype), dw, db), call.span)
+
+
+def _large(value: Any) -> Call | None:
+    """A call on a large floating tensor on a GPU with channels on the last axis; None for others."""
+    if not isinstance(value, Call) or value.dialect is not None or value.attrs:
+        return None
+    x = value.args[1 if value.op_name.endswith("dxwb") else 0].type
+    assert isinstance(x, TensorType)
+    if not x.is_static or x.size < _LEAST_ELEMENTS or x.device.kind != "cuda":  # type: ignore[operator]
+        return None
+    return value if value.args[-1] % x.ndim == x.ndim - 1 else None
+
+
+expand_norms = rewrite_pass(
+    "expand_norms",
+    "Take large batch norms on GPUs with channels last, and their gradients, apart into sums over channels and "
+    "elementwise operators.",
+    [by_op({"batch_norm_train": _train, "batch_norm_train_dxwb": _gradient})],
+)
