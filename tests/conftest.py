@@ -19,6 +19,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM
     os.environ.setdefault(_name, "1")
 # Compilation takes far longer than the kernels themselves, so all workers and later runs share one cache.
 os.environ.setdefault("META_CACHE_DIR", str(_ROOT / ".cache" / "kernels"))
+os.environ.setdefault("META_KEY_DIR", str(_ROOT / ".cache" / "key"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 

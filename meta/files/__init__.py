@@ -1,5 +1,6 @@
 """Files of users: written atomically, and read as if anyone had written them.
 
 atomic         a file is replaced at once, or stays as it was
+signing        signatures that only this user can make
 safetensors    named arrays and text, in the safetensors format
 """

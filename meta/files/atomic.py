@@ -52,18 +52,10 @@ def replacing(path: Path) -> Generator[IO[bytes], None, None]:
     _flush_folder(os.path.dirname(target))
 
 
-def read(path: Path, limit: int) -> bytes:
-    """The contents of a regular file.
-
-    Raises:
-        FileError: it cannot be read, or is longer than `limit` bytes.
-    """
+def read(path: Path) -> bytes:
+    """The contents of a regular file. Raises FileError if it cannot be read."""
     with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise FileError("load", f"{os.fspath(path)} has {size} bytes", f"at most {limit}")
-    return data
+        return file.read()
 
 
 @contextlib.contextmanager

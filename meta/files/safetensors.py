@@ -8,6 +8,7 @@ evaluates nothing. It checks the whole header against the length of the file bef
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import struct
@@ -83,6 +84,20 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
     Raises:
         FileError: it cannot be written (a file that was there stays), or its header is too long to be read again.
     """
+    text, ordered = _header(entries, metadata, os.fspath(path))
+    with replacing(path) as file:
+        _put(file, text, ordered)
+
+
+def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
+    """What `write` writes. path: for errors. Raises FileError for a header that is too long to be read again."""
+    file = io.BytesIO()
+    _put(file, *_header(entries, metadata, path))
+    return file.getvalue()
+
+
+def _header(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> tuple[bytes, list[Entry]]:
+    """The header, and the arrays in the order in which the file has them."""
     # Positions are multiples of the size of an element when larger elements come first.
     ordered = sorted(entries, key=lambda e: -itemsize(e.dtype))
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
@@ -95,13 +110,16 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MAX_HEADER:
-        problem = f"names and plain values take {len(text)} bytes in {os.fspath(path)}"
+        problem = f"names and plain values take {len(text)} bytes in {path}"
         raise FileError("save", problem, f"at most {MAX_HEADER}", "save long lists of numbers as arrays")
-    with replacing(path) as file:
-        file.write(_LENGTH.pack(len(text)))
-        file.write(text)
-        for entry in ordered:
-            file.write(_bytes(entry))
+    return text, ordered
+
+
+def _put(file: IO[bytes], text: bytes, ordered: Sequence[Entry]) -> None:
+    file.write(_LENGTH.pack(len(text)))
+    file.write(text)
+    for entry in ordered:
+        file.write(_bytes(entry))
 
 
 def _bytes(entry: Entry) -> memoryview:
@@ -118,21 +136,24 @@ def reading(path: Path) -> Generator[TensorFile, None, None]:
     Raises:
         FileError: it cannot be read, or is not a valid file of this format.
     """
-    name = os.fspath(path)
     with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        prefix = file.read(_LENGTH.size)
-        if len(prefix) < _LENGTH.size:
-            raise _invalid(name, f"the file has {size} bytes")
-        (length,) = _LENGTH.unpack(prefix)
-        start = _LENGTH.size + length
-        if length > MAX_HEADER or start > size:
-            raise _invalid(name, f"a header of {length} bytes in a file of {size}")
-        header = _parsed(file.read(length), name)
-        metadata = _metadata(header.pop(_METADATA, {}), name)
-        stored = {key: _stored(key, value, name) for key, value in header.items()}
-        _check_positions(stored, size - start, name)
-        yield TensorFile(name, metadata, stored, file, start)
+        yield checked(file, os.fstat(file.fileno()).st_size, os.fspath(path))
+
+
+def checked(file: IO[bytes], size: int, name: str) -> TensorFile:
+    """A file of `size` bytes, at its start, whose header is read and checked. Raises FileError."""
+    prefix = file.read(_LENGTH.size)
+    if len(prefix) < _LENGTH.size:
+        raise _invalid(name, f"the file has {size} bytes")
+    (length,) = _LENGTH.unpack(prefix)
+    start = _LENGTH.size + length
+    if length > MAX_HEADER or start > size:
+        raise _invalid(name, f"a header of {length} bytes in a file of {size}")
+    header = _parsed(file.read(length), name)
+    metadata = _metadata(header.pop(_METADATA, {}), name)
+    stored = {key: _stored(key, value, name) for key, value in header.items()}
+    _check_positions(stored, size - start, name)
+    return TensorFile(name, metadata, stored, file, start)
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -6,6 +6,7 @@ gradient, split      calls that record gradients, and the programs that compute 
 report               dialects, memory, text and time of a program
 lower                from our IR to Relax
 relax                from Relax to an executable
+saved                programs in files
 cuda_graph           calls recorded as CUDA graphs
 """
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from meta.vm.executor import compile as compile  # noqa: A004
     from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
+    from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
+    from meta.vm.saved.read import load as load
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.executor": ("Executor", "compile"),
         "meta.vm.report": ("MemoryReport", "Profile"),
+        "meta.vm.saved.executor": ("LoadedExecutor",),
+        "meta.vm.saved.read": ("load",),
     })  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -11,12 +12,12 @@ from meta import progress, tracing
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
+from meta.eager.seeds import zeros_of
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped
-from meta.random.generator import default_generator
 from meta.vm import report
 from meta.vm.arguments import (
     check_call,
@@ -29,10 +30,10 @@ from meta.vm.arguments import (
 )
 from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.gradient import Recorder, finisher, with_left_gradients
-from meta.vm.lower.source import Source, output_types, prepare
+from meta.vm.lower.source import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.relax.executables import load
-from meta.vm.runner import Machine, Runner, builder, collector, module_runner, runner, wrapper
+from meta.vm.runner import Machine, Runner, program_runner
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
@@ -122,6 +123,39 @@ class Executor(Generic[P, R]):
         program, inputs = self._specialised(args, kwargs)
         return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
 
+    def relax(self, *args: Any, stage: str = "relax", **kwargs: Any) -> Any:
+        """The program for these arguments as an IRModule of TVM: "relax" (lowered) or "planned" (fused, scheduled,
+        memory assigned). Raises ArgumentError for another stage."""
+        return report.relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
+
+    def save(self, path: str | os.PathLike[str], *, format: str = "program") -> str:
+        """Write the programs that are compiled, with the arrays of their state, to a file that `meta.vm.load` runs
+        without the source of the model. Returns the SHA-256 of the file, in hex.
+
+        Programs are compiled by calls, and by `program(...)` for the types of its arguments. If a model has changed
+        since, they are compiled anew.
+        format: "program"; or "library", a shared library for C with the one program that is compiled, all of whose
+            kernels are TVM's. `PATH.safetensors` then has its arguments (see docs/compile.md).
+        Raises FileError when the file cannot be written (an older one stays), ArgumentError when nothing is compiled,
+        NotSupportedError, with the operator, for programs that call functions which only this process has."""
+        from meta.vm import saved
+
+        self._compile_anew()
+        programs = [(key[0], program) for key, program in self._programs.items()]
+        return saved.write(path, self._name, programs, self.device, fuse=self.fuse, whole=self._whole, format=format)
+
+    def _compile_anew(self) -> None:
+        """Compile all programs once more if a model has changed since."""
+        signature = self._signature
+        if signature is None or not (self._revision != tracing.revision() or tracing.changed(self._containers)):
+            return
+        for (tree, _, types), program in list(self._programs.items()):
+            inputs = [zeros_of(kind) for kind in types]
+            for x, tracked in zip(inputs, program.tracked or (), strict=False):
+                x.requires_grad = tracked
+            call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
+            self._specialised(call.args, call.kwargs)
+
     # --- specialising ------------------------------------------------------------------------------------------------
 
     def _specialised(
@@ -187,7 +221,7 @@ class Executor(Generic[P, R]):
         if traced.left:
             tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
         recorder = Recorder(run, record, module, traced.result.count(), self._compile, finish)
-        return replace(program, run=recorder.runner(), tracked=tracked)
+        return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
 
     def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.standard import standard
@@ -208,7 +242,8 @@ class Executor(Generic[P, R]):
         )
         if loaded.destinations is not None:
             machine = graph_call(machine, record, source, loaded.destinations)
-        run = self._runner(record, source, machine, constants)
+        outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
+        run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole)
         return Program(record, module, source, loaded, constants, machine, run)
 
     def _check_devices(self, record: tracing.Record) -> None:
@@ -220,21 +255,6 @@ class Executor(Generic[P, R]):
                     f"{self.device}, for which the program is compiled",
                     f'move it, or compile(..., device="{p.type.device}")',
                 )
-
-    def _runner(
-        self, record: tracing.Record, source: Source, machine: Machine | GraphCall, constants: Sequence[NDArray]
-    ) -> Runner:
-        state = [x for _, x in record.state]
-        draws = [(d.generator or default_generator, d.count) for d in record.random]
-        keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
-        collect = collector(state, [c._data for c in constants], keys)
-        wrap = wrapper([t for t in output_types(source) if isinstance(t, TensorType)])
-        if self._whole:
-            return module_runner(machine, collect, wrap, builder(record.result), source.mutates)
-        first = len(record.inputs)
-        written = [state[i - first] for i in source.mutates.values() if i >= first]
-        inputs_written = [i for i in source.mutates.values() if i < first]
-        return runner(machine, collect, wrap, builder(record.result), written, inputs_written)
 
 
 def _recorder(what: Recordable) -> Callable[..., tracing.Record]:

@@ -233,6 +233,19 @@ class Recorder:
         return RecordedProgram(self.record, parts, forward, self.compile)
 
 
+def without_gradient(run: Runner, inputs: Sequence[NDArray], error: MetaError) -> Any:
+    """A call whose floating results raise `error` in `backward`."""
+    result = run(inputs)
+
+    def refuse(*_: Any) -> Any:
+        raise error
+
+    results = [x for _, x in flatten(result, lambda value: isinstance(value, NDArray))[0] if is_floating(x.type)]
+    edges: Any = tuple([(x._node, x._index) for x in inputs if x._node is not None])
+    _link([x for x in results if all(x is not y for y in inputs)], edges, (), refuse)
+    return result
+
+
 def _link(outputs: Sequence[NDArray], edges: Edges, values: Sequence[NDArray], gradients: Gradients) -> None:
     """Record a call: a node of the results that gradients flow from. values: what `gradients` reads."""
     node = Node()

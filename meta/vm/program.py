@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Program:
     """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered.
     run: a call.  tracked: for a program with `backward` inside, which inputs and arrays of the state required gradients
-    while it was traced."""
+    while it was traced.  traced: what was traced, without results for the gradients that it leaves.  left: the indices
+    of these among the results."""
 
     record: tracing.Record
     optimized: Module
@@ -31,6 +32,8 @@ class Program:
     machine: Machine | GraphCall
     run: Runner
     tracked: list[bool] | None = None
+    traced: tracing.Record | None = None
+    left: tuple[int | None, ...] = ()
 
     def is_current(self, inputs: Sequence[NDArray]) -> bool:
         """Whether a call with these inputs has gradients for the same arrays as the trace."""

@@ -18,7 +18,8 @@ from meta.vm.program import Program
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.runner import Machine
 
-STAGES = ("traced", "optimized", "relax", "planned")
+RELAX_STAGES = ("relax", "planned")
+STAGES = ("traced", "optimized", *RELAX_STAGES)
 
 
 def explain(choices: Choices) -> str:
@@ -84,12 +85,21 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
         return str(program.record.module)
     if stage == "optimized":
         return str(program.optimized)
-    if stage not in STAGES:
-        raise ArgumentError(
-            "ir", f"there is no stage '{stage}'", f"one of {', '.join(STAGES)}", did_you_mean(stage, STAGES)
-        )
+    _check_stage("ir", stage, STAGES)
+    return str(relax(program, stage, fuse=fuse).script())
+
+
+def relax(program: Program, stage: str, *, fuse: bool) -> Any:
+    """The IRModule of TVM at a stage; raises ArgumentError for an unknown one."""
+    _check_stage("relax", stage, RELAX_STAGES)
     lowered, planned = plan_source(program.source, fuse=fuse)
-    return str((lowered if stage == "relax" else planned).module.script())
+    return (lowered if stage == "relax" else planned).module
+
+
+def _check_stage(name: str, stage: str, stages: Sequence[str]) -> None:
+    if stage not in stages:
+        allowed = f"one of {', '.join(stages)}"
+        raise ArgumentError(name, f"there is no stage '{stage}'", allowed, did_you_mean(stage, stages))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from meta import tracing
 from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes
+from meta.random.generator import default_generator
 from meta.tree import Tree
 from meta.vm.lower.calls import entered
 from meta.vm.lower.python_errors import reraise
@@ -95,6 +97,27 @@ def count_write(x: NDArray) -> None:
         x._version = Writes((1,))
     else:
         version[0] += 1
+
+
+def program_runner(
+    machine: HasMain, record: tracing.Record, constants: Sequence[NDArray], outputs: Sequence[TensorType],
+    mutates: Mapping[int, int], *, whole: bool,
+) -> Runner:  # fmt: skip
+    """The call of a program.
+
+    outputs: the types of what the machine returns.  mutates: flat index of a result -> parameter.
+    whole: whether all state is among the inputs, as in an IR Module."""
+    state = [x for _, x in record.state]
+    draws = [(d.generator or default_generator, d.count) for d in record.random]
+    keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
+    collect = collector(state, [c._data for c in constants], keys)
+    wrap, build = wrapper(outputs), builder(record.result)
+    if whole:
+        return module_runner(machine, collect, wrap, build, mutates)
+    first = len(record.inputs)
+    written = [state[i - first] for i in mutates.values() if i >= first]
+    inputs_written = [i for i in mutates.values() if i < first]
+    return runner(machine, collect, wrap, build, written, inputs_written)
 
 
 def runner(

@@ -39,7 +39,12 @@ def test_tvm_is_pinned() -> None:
 
 @pytest.mark.parametrize(
     ("package", "file"),
-    [("meta", "py.typed"), ("meta.op.grad", "derivatives.yaml"), ("meta.frontend.relay.text", "grammar.lark")],
+    [
+        ("meta", "py.typed"),
+        ("meta.op.grad", "derivatives.yaml"),
+        ("meta.frontend.relay.text", "grammar.lark"),
+        ("meta.vm.saved", "meta_program.h"),
+    ],
 )
 def test_data_files_are_installed(package: str, file: str) -> None:
     assert resources.files(package).joinpath(file).is_file()

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
 from meta.backend.tvm.lowering import pipeline
-from meta.cache import DiskCache
+from meta.cache import DiskCache, default_cache
 
 _LIBRARY = ".so"
 _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
@@ -65,6 +66,43 @@ def load(cache: DiskCache, key: str) -> Any | None:
     except OSError as error:
         cache.report(error)
         return None
+
+
+def read(cache: DiskCache, key: str) -> bytes | None:
+    """The bytes of the shared library stored under `key`, or None."""
+    return cache.read(key, _LIBRARY)
+
+
+def link(module: Any) -> bytes | None:
+    """A module as the bytes of a shared library; None without a linker. Raises OSError if there is no space."""
+    with _folder() as folder:
+        return _link(module, folder)
+
+
+def load_bytes(data: bytes) -> Any:
+    """The module of a shared library, which runs code as it loads.
+
+    Raises:
+        OSError: there is no space for the library.
+        RuntimeError: it does not load.
+    """
+    runtime.load()
+    with _folder() as folder:
+        file = folder / ("module" + _LIBRARY)
+        file.write_bytes(data)
+        return tvm.load_library(str(file), keep_module_alive=False)
+
+
+@contextlib.contextmanager
+def _folder() -> Generator[Path, None, None]:
+    """A private folder: in the cache, or in the temporary directory where the cache is off."""
+    cache = default_cache()
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(cache.workspace()) if cache is not None else None
+        except OSError:
+            folder = None
+        yield folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="meta-")))
 
 
 def _load_library(cache: DiskCache, key: str) -> Any | None:

@@ -61,11 +61,16 @@ def identity(kind: str) -> str:
 
     It keeps a cache directory valid across machines and upgrades. The digest for the CPU does not load TVM.
     """
-    parts = [version("apache-tvm"), describe_processor(), "" if kind == "cpu" else str(target(kind))]
+    parts = [tvm_version(), describe_processor(), "" if kind == "cpu" else str(target(kind))]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering_sources(kind):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def tvm_version() -> str:
+    """The version of the installed TVM."""
+    return version("apache-tvm")
 
 
 def lowering_sources(kind: str) -> list[Path]:

@@ -27,6 +27,7 @@ from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
+from meta.vm.relax.pipeline import Planned
 
 MAX_LOADED = 64
 """Most executables that stay loaded for new executors."""
@@ -35,13 +36,15 @@ MAX_LOADED = 64
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
     """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
-    origin: "built", "disk".  destinations: the memory that callers provide, None where the program allocates it."""
+    origin: "built", "disk".  destinations: the memory that callers provide, None where the program allocates it.
+    key: its name in the cache on disk."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
     memory: PlannedBytes
     origin: str
     destinations: Destinations | None = None
+    key: str = ""
 
 
 _lock = new_lock("executables")
@@ -123,7 +126,7 @@ def _from_disk(key: str) -> Loaded | None:
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
     stored = facts.get("destinations")
     destinations = Destinations.from_dict(stored) if stored is not None else None
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations)
+    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key)
 
 
 def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
@@ -135,12 +138,7 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    _, planned = plan_source(source, fuse=fuse, lowered=lowered)
-    memory = planned_bytes(planned.module)
-    without_allocations = with_destinations(planned.module) if graphs else None
-    destinations = None
-    if without_allocations is not None:
-        planned, destinations = replace(planned, module=without_allocations[0]), without_allocations[1]
+    planned, memory, destinations = _planned(source, lowered, fuse, graphs)
     module = build_module(source, planned)
     disk = default_cache()
     if disk is not None:
@@ -149,4 +147,27 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
         if destinations is not None:
             facts["destinations"] = destinations.as_dict()
         disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, planned.kernels, memory, "built", destinations)
+    return Loaded(module, planned.kernels, memory, "built", destinations, key)
+
+
+def _planned(
+    source: Source, lowered: Lowered | None, fuse: bool, graphs: bool
+) -> tuple[Planned, PlannedBytes, Destinations | None]:
+    """The program before code generation, the bytes that it needs, and those that its caller provides."""
+    _, planned = plan_source(source, fuse=fuse, lowered=lowered)
+    memory = planned_bytes(planned.module)
+    without_allocations = with_destinations(planned.module) if graphs else None
+    if without_allocations is None:
+        return planned, memory, None
+    return replace(planned, module=without_allocations[0]), memory, without_allocations[1]
+
+
+def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | None:
+    """The shared library of an executable, from the cache on disk or built again; None without a linker."""
+    disk = default_cache()
+    stored = library.read(disk, loaded.key) if disk is not None else None
+    if stored is not None:
+        return stored
+    with _lock:
+        planned, _, _ = _planned(source, None, fuse, loaded.destinations is not None)
+        return library.link(build_module(source, planned))

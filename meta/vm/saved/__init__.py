@@ -1,0 +1,19 @@
+"""Programs in files, which run without the source of what they were compiled from.
+
+container    the file: contents, signature, who is trusted
+trees        signatures and nests of arguments as JSON
+kernels      the functions of libraries that a program calls, by operator and dialect
+convention   how a program is called, as JSON and IR text
+write, read  programs to files, and back
+executor     a loaded program
+shared       a program as a shared library, for C
+parts        what both formats have in common
+"""
+
+from __future__ import annotations
+
+from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
+from meta.vm.saved.read import load as load
+from meta.vm.saved.write import write as write
+
+__all__ = ["LoadedExecutor", "load", "write"]

@@ -1,0 +1,171 @@
+"""How a saved program is called: its arguments, state, random keys and results, as JSON and IR text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from meta import tracing
+from meta.device import Device
+from meta.eager.ndarray import NDArray
+from meta.ir.expr import MUTATES
+from meta.ir.module import Module
+from meta.ir.printer import to_text
+from meta.ir.type import TensorType, TupleType
+from meta.random.generator import Generator
+from meta.tracing.state import Draws, LeftGradient
+from meta.tree import Tree
+from meta.vm.gradient import flat_tree
+from meta.vm.lower.calls import Calls
+from meta.vm.lower.source import Source, output_types
+from meta.vm.program import Program
+from meta.vm.relax.allocations import PlannedBytes
+from meta.vm.relax.destinations import Destinations
+from meta.vm.saved.kernels import (
+    check_found_again,
+    functions_of,
+    parsed_functions,
+    signature_function,
+)
+from meta.vm.saved.trees import decode_signature, decode_tree, encode_signature, encode_tree, malformed
+
+_RESULTS = "results"
+
+
+@dataclass(slots=True)
+class Tables:
+    """What the programs of a file share: arrays of the state by name, and generators."""
+
+    names: dict[int, str] = field(default_factory=dict[int, str])
+    state: dict[str, NDArray] = field(default_factory=dict[str, NDArray])
+    generators: list[Generator] = field(default_factory=list[Generator])
+
+    def name_of(self, name: str, array: NDArray) -> str:
+        """The name of an array of the state. Arrays of different programs may have had the same one."""
+        if id(array) not in self.names:
+            unique = name
+            while unique in self.state:
+                unique += "'"
+            self.names[id(array)] = unique
+            self.state[unique] = array
+        return self.names[id(array)]
+
+    def index_of(self, generator: Generator | None) -> int | None:
+        """The index of a generator, None for the default one."""
+        if generator is None:
+            return None
+        known = [i for i, each in enumerate(self.generators) if each is generator]
+        if not known:
+            self.generators.append(generator)
+        return known[0] if known else len(self.generators) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """A program as it is called.
+
+    arguments: the nest of its arguments.  record, indices: see `meta.vm.gradient.finisher`.
+    flat: the results of the program.  outputs: the types of what the machine returns."""
+
+    arguments: Tree
+    record: tracing.Record
+    indices: tuple[int | None, ...]
+    flat: Tree
+    source: Source
+    outputs: tuple[TensorType, ...]
+    tracked: list[bool] | None
+    kernels: Mapping[str, tuple[str, ...]]
+    memory: PlannedBytes
+    destinations: Destinations | None
+    static: bool
+    calls_python: bool
+
+
+def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
+    """The JSON of a program. Raises NotSupportedError for what cannot be saved."""
+    source, traced = program.source, program.traced
+    assert traced is not None
+    outputs = cast("tuple[TensorType, ...]", output_types(source))
+    functions = functions_of(source)
+    check_found_again(source, functions)
+    module = {
+        "main": signature_function(tuple(p.type for p in source.main.params), "main"),
+        _RESULTS: signature_function(outputs, _RESULTS),
+        **{f"call{i}": function for i, function in enumerate(functions.values())},
+    }
+    destinations = program.loaded.destinations
+    return {
+        "arguments": encode_tree(arguments, "a call"),
+        "signature": encode_signature(traced.signature),
+        "inputs": traced.inputs,
+        "types": to_text(Module(module), spans=False),
+        "functions": list(functions),
+        "state": [tables.name_of(name, x) for name, x in traced.state],
+        "random": [[tables.index_of(draws.generator), draws.count] for draws in traced.random],
+        "result": encode_tree(traced.result, "the result"),
+        "flat": program.record.result.count() if traced.left else None,
+        "mutates": sorted(source.mutates.items()),
+        "left": [_encode_left(g, index, tables) for g, index in zip(traced.left, program.left, strict=True)],
+        "tracked": program.tracked,
+        "kernels": program.loaded.kernels,
+        "memory": program.loaded.memory.as_dict(),
+        "destinations": None if destinations is None else destinations.as_dict(),
+        "loops": sorted(source.calls.steps),
+        "checked": sorted(source.calls.checked),
+        "static": source.static,
+        "calls_python": source.calls_python,
+    }
+
+
+def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Convention:
+    """The convention of its JSON. Raises FileError for other JSON, and where functions that it calls are not there."""
+    names: list[str] = facts["functions"]
+    module, choices = parsed_functions(facts["types"], set(names), device)
+    types = [p.type for p in module.main.params]
+    outputs = module[_RESULTS].body.type
+    if not isinstance(outputs, TupleType) or not all(isinstance(t, TensorType) for t in (*types, *outputs.fields)):
+        raise malformed(facts["types"])
+    inputs, state = tuple(facts["inputs"]), [(name, tables.state[name]) for name in facts["state"]]
+    left, indices = _decode_left(facts["left"], tables)
+    keys = module.main.params[len(inputs) + len(state) :]
+    draws = tuple(
+        Draws(None if i is None else tables.generators[i], var, count)
+        for (i, count), var in zip(facts["random"], keys, strict=False)
+    )
+    result = decode_tree(facts["result"])
+    mutates = {int(i): int(p) for i, p in facts["mutates"]}
+    module = module.with_function("main", replace(module.main, attrs={MUTATES: mutates} if mutates else {}))
+    record = tracing.Record(
+        module, inputs, decode_signature(facts["signature"]), tuple(state), draws, result, 0, left=left
+    )  # fmt: skip
+    destinations = facts["destinations"]
+    return Convention(
+        arguments=decode_tree(facts["arguments"]),
+        record=record,
+        indices=indices,
+        flat=result if facts["flat"] is None else flat_tree(facts["flat"]),
+        source=Source(
+            module, (), choices, mutates, device, Calls(frozenset(facts["loops"]), frozenset(facts["checked"]))
+        ),
+        outputs=cast("tuple[TensorType, ...]", outputs.fields),
+        tracked=facts["tracked"],
+        kernels={name: tuple(ops) for name, ops in facts["kernels"].items()},
+        memory=PlannedBytes(**facts["memory"]),
+        destinations=None if destinations is None else Destinations.from_dict(destinations),
+        static=bool(facts["static"]),
+        calls_python=bool(facts["calls_python"]),
+    )  # fmt: skip
+
+
+def _encode_left(gradient: LeftGradient, index: int | None, tables: Tables) -> list[Any]:
+    target = gradient.target
+    place = target if isinstance(target, int) else tables.name_of("array", target)
+    return [place, index, gradient.assigned]
+
+
+def _decode_left(value: Sequence[Any], tables: Tables) -> tuple[tuple[LeftGradient, ...], tuple[int | None, ...]]:
+    left = [
+        LeftGradient(t if isinstance(t, int) else tables.state[t], None, bool(assigned)) for t, _, assigned in value
+    ]
+    return tuple(left), tuple(index for _, index, _ in value)

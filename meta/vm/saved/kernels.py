@@ -1,0 +1,134 @@
+"""The functions that a program calls beside its own kernels: those of libraries (torch, cuDNN, dialects of users) and
+open calls. A file has the calls as IR text with the dialects chosen, from which the functions are found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from meta.device import Device
+from meta.errors import FileError, MetaError, NotSupportedError
+from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, Tuple, Var
+from meta.ir.module import Module
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+from meta.ir.type import Type
+from meta.ir.visitor import walk
+from meta.op.dispatch import with_dialect
+from meta.tree import map_leaves
+from meta.vm.lower.choose import Choices, choose_all
+from meta.vm.lower.open_calls import function_name, is_open, open_calls
+from meta.vm.lower.source import Source
+
+
+def functions_of(source: Source) -> dict[str, FunctionExpr]:
+    """One function with one call for each function that the program calls, by the names that it calls them by."""
+    out: dict[str, FunctionExpr] = {}
+    for call, name, dialect in _called(source):
+        out.setdefault(name, _function(call, dialect))
+    return out
+
+
+def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> None:
+    """Raise NotSupportedError, with the operator, for a function that another process would not find."""
+    for name, choice in source.choices.packed().items():
+        if choice.implementation.generation:
+            raise _unsaved(choice.implementation.name, "replaced another implementation in this process")
+        if name not in functions:
+            raise _unsaved(choice.implementation.name, "is called in a way that has no text")
+    for name, function in functions.items():
+        operator = cast("Call", function.body.bindings[0].value).op_name
+        try:
+            parsed = parse(text_of(function))
+            found = names_of(parsed, _choices(parsed, source.device))
+        except MetaError as error:
+            raise _unsaved(operator, f"is not found by its name: {error.problem}"[:200]) from error
+        if found != {name}:
+            raise _unsaved(operator, "is called in a way that has no text")
+
+
+def names_of(module: Module, choices: Choices) -> set[str]:
+    """The names of the functions that the calls of a module call."""
+    opened = {function_name(call) for function in module.functions.values() for call in open_calls(function)}
+    return opened | set(choices.packed())
+
+
+def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Module, Choices]:
+    """The module of a file's calls, with the dialects that run them here.
+
+    Raises:
+        FileError: an operator or a dialect is not there, or is another one than when the program was saved.
+    """
+    try:
+        module = parse(text)
+        choices = _choices(module, device)
+    except MetaError as error:
+        raise FileError(
+            "load", f"the program calls functions that are not there: {error.problem}"[:400],
+            "the operators and dialects that it was saved with", "import the package that registers them",
+        ) from error  # fmt: skip
+    missing = sorted(expected - names_of(module, choices))
+    if missing:
+        raise FileError(
+            "load", f"the program calls {', '.join(missing[:3])}, which is another function here",
+            "the operators and dialects that it was saved with",
+        )  # fmt: skip
+    return module, choices
+
+
+def _choices(module: Module, device: Device) -> Choices:
+    """The choices of calls that name their dialects, which run there even where others would cost less."""
+    calls = (b.value for function in module.functions.values() for b in walk(function))
+    named = {call.dialect for call in calls if isinstance(call, Call) and call.dialect}
+    with with_dialect(sorted(named)):
+        return choose_all(module, device)
+
+
+def text_of(function: FunctionExpr) -> str:
+    return to_text(Module({"main": function}), spans=False)
+
+
+def _called(source: Source) -> Iterator[tuple[Call, str, str | None]]:
+    packed = {id(choice.info): name for name, choice in source.choices.packed().items()}
+    for function in source.module.functions.values():
+        for binding in walk(function):
+            call = binding.value
+            if not isinstance(call, Call) or call.callee is not None:
+                continue
+            if is_open(call):
+                yield call, function_name(call), call.dialect
+            elif not call.op.view:  # type: ignore[union-attr]
+                choice = source.choices.of(call)
+                if id(choice.info) in packed:
+                    yield call, packed[id(choice.info)], choice.implementation.dialect.name
+
+
+def _function(call: Call, dialect: str | None) -> FunctionExpr:
+    """A function of the call's tensors that makes the call."""
+    params: list[Var] = []
+
+    def parameter(leaf: Any) -> Any:
+        if not isinstance(leaf, (Var, Constant)):
+            return leaf
+        params.append(Var(f"x{len(params)}", leaf.type))
+        return params[-1]
+
+    args = tuple(map_leaves(parameter, arg) for arg in call.args)
+    result = Var("y", call.type)
+    body = Block((Binding(result, replace(call, args=args, dialect=dialect, attrs={}, span=None)),), result)
+    return FunctionExpr(tuple(params), body, {}, "main", None)
+
+
+def signature_function(params: tuple[Type, ...], name: str) -> FunctionExpr:
+    """A function that takes values of these types and returns them."""
+    variables = tuple(Var(f"x{i}", kind) for i, kind in enumerate(params))
+    result: Atom | Tuple = Tuple(variables)
+    return FunctionExpr(variables, Block((), result), {}, name, None)
+
+
+def _unsaved(operator: str, problem: str) -> NotSupportedError:
+    return NotSupportedError(
+        "save", f"{operator} {problem}", "operators and dialects that a package registers when it is imported",
+        "or choose another dialect: with meta.with_dialect(...) around compile",
+    )  # fmt: skip

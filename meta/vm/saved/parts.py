@@ -1,0 +1,28 @@
+"""What the formats of saved programs share: arrays and machine code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from meta.eager.ndarray import NDArray
+from meta.errors import NotSupportedError
+from meta.files import safetensors
+from meta.vm.lower.source import Source
+from meta.vm.relax.executables import Loaded, shared_library
+
+PROGRAM: Final = "meta.program"
+"""The name of a program's description among the texts of a file."""
+
+
+def library_of(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
+    """The machine code of a program as a shared library. Raises NotSupportedError without a linker."""
+    code = shared_library(source, loaded, fuse=fuse)
+    if code is None:
+        raise NotSupportedError(
+            "save", "the program cannot be linked", "a machine with a linker", "install one: ld, ld.lld, gcc or clang"
+        )
+    return code
+
+
+def array_entry(name: str, x: NDArray) -> safetensors.Entry:
+    return safetensors.Entry(name, x.dtype, x.shape, lambda: x.detach().numpy())

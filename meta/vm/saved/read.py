@@ -1,0 +1,142 @@
+"""Files to programs."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from platform import machine
+from typing import Any
+
+from meta import __version__, tracing
+from meta.backend.tvm import library
+from meta.backend.tvm import target as targets
+from meta.device import Device
+from meta.device import device as parse_device
+from meta.eager.graph import set_requires_grad
+from meta.eager.ndarray import asarray
+from meta.errors import FileError, MetaError
+from meta.files import safetensors
+from meta.files.atomic import Path
+from meta.files.safetensors import TensorFile
+from meta.random.generator import Generator
+from meta.vm.cuda_graph.setup import graph_call
+from meta.vm.gradient import finisher
+from meta.vm.lower.source import register_kernels
+from meta.vm.program import Program
+from meta.vm.relax.executables import Loaded
+from meta.vm.runner import Machine, Runner, program_runner
+from meta.vm.saved import container
+from meta.vm.saved.convention import Convention, Tables, decode
+from meta.vm.saved.executor import LoadedExecutor, LoadedProgram
+from meta.vm.saved.parts import PROGRAM
+from meta.vm.saved.write import FORMAT, processor
+
+_REMEDY = "save the program again here, from its source"
+
+
+def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
+    """A program that `Executor.save` wrote, to be called as the executor was. The source of the model is not needed.
+
+    A program is machine code: whoever wrote the file can run code as you. It is loaded only if you are known to trust
+    it:
+
+    trust: False takes files that this user saved on this machine, which carry a signature. The SHA-256 of the file, in
+        hex, takes that file: `Executor.save` returned it, and its author tells you. True takes any file.
+
+    The file is checked before anything in it is used: that it is whole, trusted, saved by these versions of meta and
+    TVM, and for a processor or GPU like this one. Libraries of other dialects that the program calls (torch, cuDNN,
+    your own) have to be there.
+
+    Raises FileError for a file that is damaged, foreign, not trusted or does not fit this machine, DeviceError without
+    its device, ArgumentError for another `trust`."""
+    name = os.fspath(path)
+    body = container.contents(path, trust)
+    file = safetensors.checked(io.BytesIO(body), len(body), name)
+    try:
+        header = safetensors.parse_json(file.metadata[PROGRAM])
+        _check_versions(header, name)
+        return _executor(header, file)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, MetaError):
+            raise
+        problem = f"{name} does not describe a program: {type(error).__name__}: {error}"[:300]
+        raise FileError("load", problem, "a file that Executor.save wrote") from error
+
+
+def _check_versions(header: Mapping[str, Any], path: str) -> None:
+    here = {
+        "format": FORMAT, "meta": __version__, "tvm": targets.tvm_version(), "platform": f"{sys.platform} {machine()}"
+    }  # fmt: skip
+    for key, expected in here.items():
+        if header[key] != expected:
+            raise FileError("load", f"{path} was saved for {key} {header[key]!s:.60}", f"{key} {expected}", _REMEDY)
+    kind = parse_device(header["device"]).kind
+    if kind == "cuda" and header["target"] != str(targets.target(kind)):
+        raise FileError(
+            "load", f"{path} was compiled for {header['target']!s:.200}", str(targets.target(kind)), _REMEDY
+        )
+    if header["processor"] == processor():
+        return  # the features of this CPU would have to be asked from TVM's compiler, which takes seconds to import
+    lacking = sorted(set(header["features"]) - targets.cpu_features())
+    if lacking:
+        problem = f"{path} was compiled for a processor with {', '.join(lacking[:5])}, which this one lacks"
+        raise FileError("load", problem, "a processor with these instructions", _REMEDY)
+
+
+def _executor(header: Mapping[str, Any], file: TensorFile) -> LoadedExecutor:
+    device = parse_device(header["device"])
+    tables = Tables()
+    for name in file.stored:
+        if name.startswith("state."):
+            tables.state[name.removeprefix("state.")] = asarray(file.array(name), device=device)
+    for state in header["generators"]:
+        generator = Generator()
+        generator.state = tuple(state)
+        tables.generators.append(generator)
+    conventions = [decode(facts, tables, device) for facts in header["programs"]]
+    modules: dict[int, Any] = {}  # libraries run code as they load, so they come last
+    programs: list[LoadedProgram] = []
+    for number, (facts, convention) in enumerate(zip(header["programs"], conventions, strict=True)):
+        index = int(facts["library"])
+        if index not in modules:
+            modules[index] = _library(file, index)
+        programs.append(_program(convention, modules[index], file, number, facts["constants"], bool(header["whole"])))
+    return LoadedExecutor(str(header["name"]), device, programs, tables.state, tables.generators)
+
+
+def _library(file: TensorFile, index: int) -> Any:
+    try:
+        return library.load_bytes(file.array(f"library.{index}").tobytes())
+    except (OSError, RuntimeError) as error:
+        raise FileError(
+            "load", f"the code in {file.path} does not load: {error}"[:400], "code for this system"
+        ) from error
+
+
+def _program(
+    convention: Convention, module: Any, file: TensorFile, number: int, constants: int, whole: bool
+) -> LoadedProgram:
+    source, record = convention.source, convention.record
+    device: Device = source.device
+    register_kernels(source)
+    arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
+    machine: Any = Machine(module, device, static=convention.static, calls_python=convention.calls_python)
+    if convention.destinations is not None:
+        machine = graph_call(machine, record, source, convention.destinations)
+    flat = _flat_record(convention)
+    plain = program_runner(machine, flat, arrays, convention.outputs, source.mutates, whole=whole)
+    finish = finisher(record, convention.indices)
+    run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if record.left else plain
+    if convention.tracked is not None:
+        for (_, x), tracked in zip(record.state, convention.tracked[len(record.inputs) :], strict=True):
+            set_requires_grad(x, tracked)
+    loaded = Loaded(module, convention.kernels, convention.memory, "file", convention.destinations)
+    program = Program(flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record)
+    return LoadedProgram(convention.arguments, program)
+
+
+def _flat_record(convention: Convention) -> tracing.Record:
+    return replace(convention.record, result=convention.flat)

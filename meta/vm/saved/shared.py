@@ -1,0 +1,94 @@
+"""A program as a shared library, which C and C++ call through `meta_program.h` beside this file, without Python.
+
+The library needs TVM's runtime alone, so that all kernels have to be TVM's. Its function "main" takes DLPack tensors:
+the inputs, the state, an int64[2] random key (seed, offset) for each generator, and constants. It returns new tensors
+for its results and writes to the state that it updates. `PATH.safetensors`, which is written too, has the arrays of the
+state and the constants, by name, and under "meta.program" the list of arguments and results as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from meta.errors import ArgumentError, NotSupportedError
+from meta.files import safetensors
+from meta.files.atomic import Path, replacing
+from meta.ir.type import TensorType
+from meta.vm.lower.source import output_types
+from meta.vm.program import Program
+from meta.vm.relax.executables import load
+from meta.vm.saved.parts import PROGRAM, array_entry, library_of
+
+
+def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> str:
+    """Write the library and the file beside it; returns the SHA-256 of the library, in hex."""
+    if len(programs) != 1:
+        raise ArgumentError(
+            "save", f"{name} is compiled for {len(programs)} combinations of arguments", "one for a library",
+            "compile it anew and call executor.program(...) once",
+        )  # fmt: skip
+    (program,) = programs
+    source = program.source
+    _check_kernels(program)
+    code = library_of(source, load(source, fuse=fuse), fuse=fuse)
+    arrays = [(arg["name"], x) for arg, x in _held(program)]
+    metadata = {"format": "meta", PROGRAM: json.dumps(describe(program))}
+    safetensors.write(f"{os.fspath(path)}.safetensors", [array_entry(n, x) for n, x in arrays], metadata)
+    with replacing(path) as file:
+        file.write(code)
+    return hashlib.sha256(code).hexdigest()
+
+
+def describe(program: Program) -> dict[str, Any]:
+    """The arguments and the results of "main", in order, as JSON."""
+    source = program.source
+    updated = set(source.mutates.values())
+    described = [
+        {**argument, **_type(p.type), "updated": i in updated}
+        for i, (argument, p) in enumerate(zip(_arguments(program), source.main.params, strict=True))
+    ]
+    return {
+        "device": str(source.device),
+        "arguments": described,
+        "results": [_type(t) for t in output_types(source)],
+    }
+
+
+def _arguments(program: Program) -> list[dict[str, Any]]:
+    record = program.record
+    roles = [("input", name) for name in record.inputs]
+    roles += [("state", name) for name, _ in record.state]
+    roles += [("random", f"key.{i}") for i in range(len(record.random))]
+    roles += [("constant", f"constant.{i}") for i in range(len(program.constants))]
+    return [{"name": name, "role": role} for role, name in roles]
+
+
+def _held(program: Program) -> list[tuple[dict[str, Any], Any]]:
+    """The arguments whose arrays the program has."""
+    arguments = _arguments(program)
+    held = [*(x for _, x in program.record.state), *program.constants]
+    return list(zip([a for a in arguments if a["role"] in ("state", "constant")], held, strict=True))
+
+
+def _type(kind: Any) -> dict[str, Any]:
+    assert isinstance(kind, TensorType)
+    return {"dtype": kind.dtype, "shape": [d if isinstance(d, int) else str(d) for d in kind.shape]}
+
+
+def _check_kernels(program: Program) -> None:
+    """Raise NotSupportedError for a program that needs more than TVM's runtime."""
+    called = sorted({choice.implementation.name for choice in program.source.choices.packed().values()})
+    if called:
+        raise NotSupportedError(
+            "save", f"the program calls {', '.join(called[:5])}", "kernels of TVM alone in a library",
+            'compile it inside meta.with_dialect("tvm"), or save it as a program',
+        )  # fmt: skip
+    if program.source.calls_python:
+        raise NotSupportedError(
+            "save", "the program has loops, recursion or results of unknown size, for which it calls Python",
+            "programs without them in a library", "save it as a program",
+        )  # fmt: skip
