@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Real
 from typing import Any, Final, TypeAlias, cast
 
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean
 from meta.model.model import Model
+from meta.optim.checks import below_one, flag, nonnegative
 from meta.optim.number import Number
 
 Parameters: TypeAlias = "Model | Iterable[NDArray | tuple[str, NDArray] | Mapping[str, Any]]"
@@ -29,7 +28,7 @@ class ParamGroup:
     Flags (`nesterov`) cannot be changed.
     """
 
-    __slots__ = ("flags", "named", "numbers")
+    __slots__ = ("flags", "named", "numbers", "unscheduled_rate")
 
     def __init__(self, named: Sequence[tuple[str, NDArray]], hyperparameters: Mapping[str, Any]) -> None:
         device = named[0][1].device
@@ -39,6 +38,14 @@ class ParamGroup:
         }
         """Hyperparameter -> its value where the parameters are."""
         self.flags = {name: value for name, value in hyperparameters.items() if _is_flag(value)}
+        self.unscheduled_rate: float | None = None
+        """The learning rate before schedules changed it."""
+
+    def base_rate(self) -> float:
+        """The learning rate that a new schedule starts from: the one that was set last, not one of a schedule."""
+        rate = self["learning_rate"] if self.unscheduled_rate is None else self.unscheduled_rate
+        self.unscheduled_rate = rate
+        return rate
 
     def keys(self) -> tuple[str, ...]:
         return ("params", *self.numbers, *self.flags)
@@ -64,6 +71,8 @@ class ParamGroup:
             raise ArgumentError("optimizer", problem, "one of " + ", ".join(self.numbers), "build another optimizer")
         for each, number in expanded({name: value}).items():
             self._number(each).assign(hyperparameter(each, number))
+            if each == "learning_rate":
+                self.unscheduled_rate = None
 
     def _number(self, name: str) -> Number:
         number = self.numbers.get("learning_rate" if name == "lr" else name)
@@ -78,19 +87,8 @@ class ParamGroup:
 
 def hyperparameter(name: str, value: Any) -> float:
     """A finite, nonnegative number as a float, and a decay factor below 1. Raises ArgumentError for other values."""
-    number = math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    limit = 1.0 if name in _BELOW_ONE else math.inf
-    if 0.0 <= number < limit:
-        return number
-    expected = "a number from 0 to below 1" if name in _BELOW_ONE else "a finite number, 0 or more"
-    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", expected)
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or False. Raises ArgumentError for other values."""
-    if _is_flag(value):
-        return bool(value)
-    raise ArgumentError("optimizer", f"{name} is {value!r:.60}", "True or False")
+    check = below_one if name in _BELOW_ONE else nonnegative
+    return check("optimizer", name, value)
 
 
 def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,8 +113,12 @@ def group_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> di
     unknown = [name for name in given if name not in defaults]
     if unknown:
         raise _unknown(unknown, ("params", *defaults))
-    checks = {name: flag if _is_flag(defaults[name]) else hyperparameter for name in given}
-    return {**defaults, **{name: checks[name](name, value) for name, value in given.items()}}
+    return {**defaults, **checked(given, [name for name in given if _is_flag(defaults[name])])}
+
+
+def checked(options: Mapping[str, Any], flags: Sequence[str]) -> dict[str, Any]:
+    """Hyperparameters after their checks. flags: those that are True or False."""
+    return {n: flag("optimizer", n, x) if n in flags else hyperparameter(n, x) for n, x in options.items()}
 
 
 def listed_groups(parameters: Any) -> list[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from meta.eager.graph import version_of
 from meta.eager.ndarray import NDArray, array
 from meta.eager.placement import move_in_place
 from meta.modes import modes, suspended
+from meta.schema._types import TensorLike
 
 
 class Number:
@@ -44,10 +45,12 @@ class Number:
         return self.value if modes.trace is None else self.array
 
     def assign(self, value: Any) -> None:
-        """Set it to a number, in a trace also to a 0-d tensor."""
+        """Set it to a number or the value of a 0-d tensor."""
         x = self.array
-        new = array(value, dtype=x.dtype, device=x.device) if isinstance(value, (int, float)) else value
-        x.update(new if new.dtype == x.dtype else new.cast(x.dtype))
+        if isinstance(value, TensorLike):
+            write(x, value)
+            return
+        x.update(array(value, dtype=x.dtype, device=x.device))
         if modes.trace is None:
             self._known = version_of(x), value
 
@@ -63,10 +66,10 @@ def as_array(value: Any, device: Device) -> NDArray:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """One of two numbers, or the operator where the condition is a tensor."""
+    """One of two numbers, where the condition is a tensor as a 0-d float64 one."""
     if isinstance(condition, bool):
         return x if condition else y
-    return meta.where(condition, x, y)
+    return meta.where(condition, as_array(x, condition.device), as_array(y, condition.device))
 
 
 class Scalars:

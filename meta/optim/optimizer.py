@@ -13,12 +13,13 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, did_you_mean
 from meta.modes import suspended
+from meta.optim.checks import flag
 from meta.optim.counter import Counters
 from meta.optim.group import (
     Parameters,
     ParamGroup,
+    checked,
     expanded,
-    flag,
     group_options,
     hyperparameter,
     listed_groups,
@@ -62,8 +63,8 @@ class Optimizer:
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
     ) -> None:
         given = expanded({"learning_rate": learning_rate, **hyperparameters})
-        self._defaults = {n: flag(n, x) if n in self.flags else hyperparameter(n, x) for n, x in given.items()}
-        self.master_weights = flag("master_weights", master_weights)
+        self._defaults = checked(given, self.flags)
+        self.master_weights = flag("optimizer", "master_weights", master_weights)
         self.param_groups: list[ParamGroup] = []
         self.slots: dict[str, dict[str, NDArray]] = {}
         """Slot name ("velocity") -> parameter name -> array. Arrays of frozen parameters may be missing."""

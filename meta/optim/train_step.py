@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, cast
 
+import meta
 from meta import tracing
+from meta.autograd.api import no_grad
+from meta.dtype import accumulation_dtype
 from meta.eager.ndarray import NDArray
+from meta.eager.placement import move_in_place
+from meta.errors import ArgumentError
 from meta.model.model import Model
-from meta.optim.optimizer import Optimizer
+from meta.modes import modes, suspended
+from meta.optim.checks import whole
+from meta.optim.clip import clip_grad_norm, clip_grad_value
+from meta.optim.number import Number
+from meta.optim.optimizer import Optimizer, checked_state
+from meta.optim.schedule import Schedule
+
+
+class Scaler(Protocol):
+    """What scales the loss and skips steps whose gradients overflow: a meta.amp.GradScaler."""
+
+    def scale(self, loss: Any) -> Any: ...
+    def unscale(self, optimizer: Any) -> Any: ...
+    def step(self, optimizer: Any) -> Any: ...
+    def named_state(self) -> Iterator[tuple[str, NDArray]]: ...
 
 
 class TrainStep:
@@ -16,32 +35,160 @@ class TrainStep:
 
     model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
+    accumulate: update with the mean of the gradients of this many calls, at the last of them. For a loss that is a mean
+        over a batch, that is the update of one call with the batches of all of them.
+    clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
+    schedule: steps after each update.
+    scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
     A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
+    Raises ArgumentError for settings out of range and a schedule of another optimizer.
     """
 
-    def __init__(self, model: Callable[..., Any], optimizer: Optimizer, loss: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        optimizer: Optimizer,
+        loss: Callable[..., Any] | None = None,
+        *,
+        accumulate: int = 1,
+        clip_norm: Any = None,
+        clip_value: float | None = None,
+        schedule: Schedule | None = None,
+        scaler: Scaler | None = None,
+    ) -> None:
+        if schedule is not None and schedule.optimizer is not optimizer:
+            raise ArgumentError("TrainStep", "the schedule is of another optimizer", "one of the step's optimizer")
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
+        self.clip_norm = clip_norm
+        self.clip_value = clip_value
+        self.schedule = schedule
+        self.scaler = scaler
+        self.accumulate = whole("TrainStep", "accumulate", accumulate)
+        self._calls = Number(0, "int64", optimizer.parameters[0].device)
+        """Calls since the last update."""
+        self._sums: dict[str, NDArray] = {}
+        """Parameter name -> the mean of the gradients since the last update, as far as it is known."""
+        if self.accumulate > 1:
+            for name, x in optimizer.named:
+                if x.requires_grad:
+                    self._sum(name, x)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Settings are parts of traced programs; a new value invalidates these programs."""
+        if name in self.__dict__ and self.__dict__[name] is not value:
+            tracing.invalidate()
+        object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any) -> Any:
         result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
         results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
         self.optimizer.zero_grad()
-        results[0].backward()
-        self.optimizer.step()
+        (results[0] if self.scaler is None else self.scaler.scale(results[0])).backward()
+        if self.accumulate == 1:
+            self._update()
+        else:
+            self._accumulate()
         self.optimizer.zero_grad()
         detached = tuple(r.detach() for r in results)
         return detached if isinstance(result, tuple) else detached[0]
 
+    def _update(self) -> None:
+        if self.scaler is not None and (self.clip_norm is not None or self.clip_value is not None):
+            self.scaler.unscale(self.optimizer)
+        if self.clip_value is not None:
+            clip_grad_value(self.optimizer, self.clip_value)
+        if self.clip_norm is not None:
+            clip_grad_norm(self.optimizer, self.clip_norm)
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+        else:
+            self.optimizer.step()
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def _accumulate(self) -> None:
+        with no_grad():
+            self._calls.move(self.optimizer.parameters[0].device)
+            calls = self._calls.operand + 1
+            last = calls == self.accumulate
+            totals: dict[str, Any] = {}
+            for name, x in self.optimizer.named:
+                if x.grad is not None:
+                    mean = self._sum(name, x)
+                    totals[name] = mean + x.grad.cast(mean.dtype) * (1 / self.accumulate)
+                    x.grad = totals[name].cast(x.dtype)
+            if modes.trace is not None:
+                modes.trace.write_where(last, self._update)
+                for name, total in totals.items():
+                    self._sums[name].update(meta.where(last, meta.zeros_like(total), total))
+                self._calls.assign(meta.where(last, meta.zeros_like(calls), calls))
+                return
+            if last:
+                self._update()
+            for name, total in totals.items():
+                self._sums[name].update(meta.zeros_like(total) if last else total)
+            self._calls.assign(0 if last else calls)
+
+    def _sum(self, name: str, x: NDArray) -> NDArray:
+        """The array in which the gradients of a parameter are added up, where the parameter is."""
+        dtype = accumulation_dtype(x.dtype)
+        with suspended(), no_grad():
+            if name not in self._sums:
+                self._sums[name] = meta.zeros(x.shape, dtype, x.device)
+            move_in_place(self._sums[name], x.device, dtype)
+        return self._sums[name]
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def _own_state(self) -> Iterator[tuple[str, NDArray]]:
+        if self.accumulate > 1:
+            yield "calls", self._calls.array
+            yield from ((f"{name}.accumulated", x) for name, x in self._sums.items())
+
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The model's arrays, then the optimizer's, with the names they have there."""
+        """The arrays of the model, the optimizer, the schedule and the scaler, with the names they have there."""
         seen: set[int] = set()
         named = self.model.named_state() if isinstance(self.model, Model) else iter(())
-        for name, x in [*named, *self.optimizer.named_state()]:
+        others = [(n, part) for n, part in (("schedule", self.schedule), ("scaler", self.scaler)) if part is not None]
+        extra = [(f"{prefix}.{n}", x) for prefix, part in others for n, x in part.named_state()]
+        for name, x in [*named, *self.optimizer.named_state(), *extra, *self._own_state()]:
             if id(x) not in seen:
                 seen.add(id(x))
                 yield name, x
+
+    def state_dict(self) -> dict[str, NDArray]:
+        """Everything that a later run needs to go on, by name: `model.w`, `optimizer.w.m`, `schedule.count`,
+        `scaler.factor`, and with `accumulate` the gradients so far."""
+        parts: list[tuple[str, Any]] = [("optimizer", self.optimizer.state_dict())]
+        if isinstance(self.model, Model):
+            parts.insert(0, ("model", self.model.state_dict()))
+        if self.schedule is not None:
+            parts.append(("schedule", self.schedule.state_dict()))
+        if self.scaler is not None:
+            parts.append(("scaler", dict(self.scaler.named_state())))
+        parts.append(("step", dict(self._own_state())))
+        return {f"{prefix}.{name}": x for prefix, arrays in parts for name, x in arrays.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy the values of `state_dict`. Raises ArgumentError when names or types differ and leaves all unchanged."""
+        arrays = self.state_dict()
+        loaded = checked_state(arrays, state, "the training step")
+
+        def part(prefix: str) -> dict[str, NDArray]:
+            return {n.removeprefix(f"{prefix}."): x for n, x in loaded.items() if n.startswith(f"{prefix}.")}
+
+        self.optimizer.load_state_dict(part("optimizer"))
+        if isinstance(self.model, Model):
+            self.model.load_state_dict(part("model"))
+        if self.schedule is not None:
+            self.schedule.load_state_dict(part("schedule"))
+        for name, x in arrays.items():
+            if name.startswith(("scaler.", "step.")):
+                x.update(loaded[name])
+
+    # --- programs ----------------------------------------------------------------------------------------------------
 
     def record(self, *args: Any) -> tracing.Record:
         """The program of one step."""

@@ -1,0 +1,221 @@
+"""Schedules: learning rates as functions of the number of steps, in Python or in the program of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import meta
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.modes import modes
+from meta.optim.checks import nonnegative, positive, whole
+from meta.optim.group import hyperparameter
+from meta.optim.number import Number, where
+from meta.optim.optimizer import Optimizer, checked_state
+
+
+class Schedule:
+    """Base class of schedules. `step` is called after each step of the optimizer, or each epoch, eagerly or inside a
+    traced step; it sets the learning rate of each group from the number of calls and the rate that the group had at
+    first. No call compiles anything: rates are inputs of programs.
+
+    A subclass defines `rate`. Rates that the user sets between calls are replaced at the next one.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError(type(self).__name__, f"the optimizer is {type(optimizer).__name__}", "an Optimizer")
+        self.optimizer = optimizer
+        device = optimizer.parameters[0].device
+        bases = [group.base_rate() for group in optimizer.param_groups]
+        self._count = Number(0, "int64", device)
+        self._bases = [Number(base, "float64", device) for base in bases]
+        self.apply(0)
+
+    @property
+    def count(self) -> int:
+        """The number of steps so far; reading it waits for the device if a program has counted."""
+        return int(self._count.value)
+
+    def step(self) -> None:
+        """Count a step, and set the learning rates."""
+        for number in (self._count, *self._bases):
+            number.move(self.optimizer.param_groups[0].numbers["learning_rate"].array.device)
+        self._count.assign(self._count.operand + 1)
+        count = self._count.operand
+        self.apply(int(count) if isinstance(count, (int, float)) else count.cast("float64"))
+
+    def apply(self, count: Any) -> None:
+        """Set the hyperparameters for a number of steps, in a trace a 0-d float64 tensor."""
+        for i, (group, base) in enumerate(zip(self.optimizer.param_groups, self._bases, strict=False)):
+            rate = self.group_rate(count, base.operand, i)
+            if modes.trace is None:
+                rate = hyperparameter("learning_rate", rate.item() if isinstance(rate, NDArray) else rate)
+            group.numbers["learning_rate"].assign(rate)
+
+    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+        """The rate of a group, by default the same function for all."""
+        del group
+        return self.rate(count, base)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        """The learning rate after `count` steps. base: the rate at first. Both are numbers, in a trace 0-d float64
+        tensors."""
+        raise NotImplementedError
+
+    def named_state(self) -> Iterator[tuple[str, NDArray]]:
+        """The number of steps and the rates at first, with names."""
+        yield "count", self._count.array
+        yield from ((f"group{i}.base" if i else "base", base.array) for i, base in enumerate(self._bases))
+
+    def state_dict(self) -> dict[str, NDArray]:
+        """The arrays of the schedule by name."""
+        return dict(self.named_state())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy values into the schedule's arrays, and set the learning rates. Raises ArgumentError when names or types
+        differ and leaves the schedule unchanged."""
+        loaded = checked_state(self.state_dict(), state, "the schedule")
+        numbers = zip(loaded.values(), (self._count, *self._bases), strict=True)
+        for value, number in numbers:
+            number.assign(value.item())
+        self.apply(self.count)
+
+
+class StepLR(Schedule):
+    """base * gamma ** (count // step_size)."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+        self.step_size = whole("StepLR", "step_size", step_size)
+        self.gamma = positive("StepLR", "gamma", gamma)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        return base * self.gamma ** (count // self.step_size)
+
+
+class MultiStepLR(Schedule):
+    """base * gamma ** n, where n is how many milestones are at most count."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        self.milestones = increasing("MultiStepLR", milestones)
+        self.gamma = positive("MultiStepLR", "gamma", gamma)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        return base * self.gamma ** sum(where(count >= milestone, 1.0, 0.0) for milestone in self.milestones)
+
+
+class ExponentialLR(Schedule):
+    """base * gamma ** count."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+        self.gamma = positive("ExponentialLR", "gamma", gamma)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        return base * self.gamma**count
+
+
+class CosineAnnealingLR(Schedule):
+    """minimum + (base - minimum) * (1 + cos(pi * count / steps)) / 2 (I. Loshchilov and F. Hutter, 2017). After `steps`
+    steps the rate rises again."""
+
+    def __init__(self, optimizer: Optimizer, steps: int, minimum: float = 0.0) -> None:
+        self.steps = whole("CosineAnnealingLR", "steps", steps)
+        self.minimum = nonnegative("CosineAnnealingLR", "minimum", minimum)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        return self.minimum + (base - self.minimum) * (1 + cos(count * (math.pi / self.steps))) / 2
+
+
+class LinearLR(Schedule):
+    """base * (start + (end - start) * min(count, steps) / steps): a warm-up, by default from a third of the rate."""
+
+    def __init__(self, optimizer: Optimizer, start: float = 1 / 3, end: float = 1.0, steps: int = 5) -> None:
+        self.start = nonnegative("LinearLR", "start", start)
+        self.end = nonnegative("LinearLR", "end", end)
+        self.steps = whole("LinearLR", "steps", steps)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        share = where(count < self.steps, count / self.steps, 1.0)
+        return base * (self.start + (self.end - self.start) * share)
+
+
+class LambdaLR(Schedule):
+    """base * function(count). functions: one for all groups, or a list with one for each.
+
+    A function gets an int, and inside a traced step a 0-d float64 tensor, of which it may not need the value."""
+
+    def __init__(self, optimizer: Optimizer, functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]) -> None:
+        listed = [functions] * len(optimizer.param_groups) if callable(functions) else list(functions)
+        if len(listed) != len(optimizer.param_groups) or not all(map(callable, listed)):
+            problem = f"{len(listed)} functions for {len(optimizer.param_groups)} groups"
+            raise ArgumentError("LambdaLR", problem, "a function, or a list with a function for each group")
+        self.functions = listed
+        super().__init__(optimizer)
+
+    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+        return base * self.functions[group](count)
+
+
+class SequentialLR(Schedule):
+    """Schedules one after the other: the i-th from the count milestones[i - 1] on, each counting from 0."""
+
+    def __init__(self, optimizer: Optimizer, schedules: Sequence[Schedule], milestones: Sequence[int]) -> None:
+        self.schedules = parts("SequentialLR", schedules, optimizer)
+        self.milestones = increasing("SequentialLR", milestones)
+        if len(self.milestones) != len(self.schedules) - 1:
+            problem = f"{len(self.schedules)} schedules and {len(self.milestones)} milestones"
+            raise ArgumentError("SequentialLR", problem, "a milestone between each two schedules")
+        super().__init__(optimizer)
+
+    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+        rate = self.schedules[0].group_rate(count, base, group)
+        for start, schedule in zip(self.milestones, self.schedules[1:], strict=True):
+            if not isinstance(count, int) or count >= start:  # not all of them in a program: some have a range
+                rate = where(count >= start, schedule.group_rate(count - start, base, group), rate)
+        return rate
+
+
+class ChainedScheduler(Schedule):
+    """Schedules at the same time: each has the rate of the one before it as its base."""
+
+    def __init__(self, schedules: Sequence[Schedule], optimizer: Optimizer | None = None) -> None:
+        self.schedules = parts("ChainedScheduler", schedules, optimizer)
+        super().__init__(self.schedules[0].optimizer)
+
+    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+        for schedule in self.schedules:
+            base = schedule.group_rate(count, base, group)
+        return base
+
+
+def cos(x: Any) -> Any:
+    return math.cos(x) if isinstance(x, (int, float)) else meta.cos(x)
+
+
+def increasing(subject: str, milestones: Any) -> list[int]:
+    """Increasing ints, 1 or more. Raises ArgumentError for other values."""
+    if not isinstance(milestones, Sequence) or isinstance(milestones, str):
+        raise ArgumentError(subject, f"milestones is {milestones!r:.60}", "a list of increasing ints")
+    values = [whole(subject, "a milestone", value) for value in cast("Sequence[Any]", milestones)]
+    if values != sorted(set(values)):
+        raise ArgumentError(subject, f"milestones is {values}", "a list of increasing ints")
+    return values
+
+
+def parts(subject: str, schedules: Any, optimizer: Optimizer | None) -> list[Schedule]:
+    """The schedules that another one is made of. Raises ArgumentError unless all are of one optimizer, by default that
+    of the first."""
+    listed = list(cast("Sequence[Any]", schedules)) if isinstance(schedules, Sequence) else []
+    if not listed or not all(isinstance(each, Schedule) for each in listed):
+        raise ArgumentError(subject, f"the schedules are {schedules!r:.60}", "a list of schedules")
+    expected = listed[0].optimizer if optimizer is None else optimizer
+    if any(each.optimizer is not expected for each in listed):
+        raise ArgumentError(subject, "schedules of several optimizers", "schedules of one optimizer")
+    return listed

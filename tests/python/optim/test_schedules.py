@@ -1,0 +1,208 @@
+"""Schedules: rates equal to torch's, eagerly and in programs that are compiled once; chains, errors, saved state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta import optim
+from meta.errors import ArgumentError, TraceError
+from tests.python.optim.training import Network, assert_equal_weights, batches, run_steps, torch_trajectory
+
+STEPS = 24
+LR = torch.optim.lr_scheduler
+
+
+def warm_up_then_cosine(kinds: Any, optimizer: Any) -> Any:
+    first = kinds.LinearLR(optimizer, 0.1, 1.0, 6)
+    return kinds.SequentialLR(optimizer, [first, kinds.CosineAnnealingLR(optimizer, STEPS - 6)], [6])
+
+
+def halves_in_a_warm_up(kinds: Any, optimizer: Any) -> Any:
+    parts = [kinds.LinearLR(optimizer, 0.5, 1.0, 8), kinds.ExponentialLR(optimizer, 0.9), kinds.StepLR(optimizer, 5)]
+    return kinds.ChainedScheduler(parts)
+
+
+CASES: dict[str, Any] = {
+    "step": lambda kinds, o: kinds.StepLR(o, 5, 0.3),
+    "multi-step": lambda kinds, o: kinds.MultiStepLR(o, [3, 4, 11], 0.7),
+    "exponential": lambda kinds, o: kinds.ExponentialLR(o, 0.9),
+    "cosine": lambda kinds, o: kinds.CosineAnnealingLR(o, 10, 0.001),
+    "linear": lambda kinds, o: kinds.LinearLR(o, 0.1, 0.8, 7),
+    "lambda": lambda kinds, o: kinds.LambdaLR(o, lambda count: 0.95**count / (1 + count)),
+    "sequential": warm_up_then_cosine,
+    "chained": halves_in_a_warm_up,
+    "one-cycle": lambda kinds, o: kinds.OneCycleLR(o, 0.3, STEPS),
+    "one-cycle-linear": lambda kinds, o: (
+        kinds.OneCycleLR(o, 0.3, STEPS, 0.4, "linear")
+        if kinds is optim
+        else kinds.OneCycleLR(o, 0.3, STEPS, pct_start=0.4, anneal_strategy="linear")
+    ),
+}
+
+
+def optimizers() -> tuple[Any, Any]:
+    """Two optimizers with two groups each."""
+    arrays = [np.ones(2), np.ones(3)]
+    theirs = [{"params": [torch.tensor(x, requires_grad=True)]} for x in arrays]
+    ours = [{"params": meta.array(x, requires_grad=True)} for x in arrays]
+    return (optim.SGD([ours[0], ours[1] | {"lr": 0.5}], 0.1, 0.9),
+            torch.optim.SGD([theirs[0], theirs[1] | {"lr": 0.5}], 0.1, 0.9))  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's schedulers warn when no optimizer stepped
+@pytest.mark.parametrize("name", [*CASES, "one-cycle-phases"])
+def test_rates_equal_torch(name: str) -> None:
+    ours, theirs = optimizers()
+    if name == "one-cycle-phases":
+        schedule: Any = optim.OneCycleLR(ours, [0.3, 0.7], 20, 0.35, three_phase=True, div_factor=4.0)
+        scheduler: Any = LR.OneCycleLR(theirs, [0.3, 0.7], 20, pct_start=0.35, three_phase=True, div_factor=4.0)
+    else:
+        schedule, scheduler = CASES[name](optim, ours), CASES[name](LR, theirs)
+    for _ in range(19):
+        for group, reference in zip(ours.param_groups, theirs.param_groups, strict=True):
+            assert group["lr"] == pytest.approx(reference["lr"], rel=1e-12, abs=1e-15)
+            assert group["momentum"] == pytest.approx(reference["momentum"], rel=1e-12)
+        schedule.step()
+        scheduler.step()
+    assert schedule.count == 19
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_programs_schedule_as_eager_steps(name: str) -> None:
+    """Each schedule traced by itself: the rates of a program are those of eager calls."""
+    ours, _ = optimizers()
+    eager, _ = optimizers()
+    traced = CASES[name](optim, ours)
+    expected = CASES[name](optim, eager)
+
+    def step() -> None:
+        traced.step()
+
+    run = meta.vm.compile(meta.trace(step))
+    for _ in range(STEPS + 2):
+        run()
+        expected.step()
+        for group, reference in zip(ours.param_groups, eager.param_groups, strict=True):
+            assert group["lr"] == pytest.approx(reference["lr"], rel=1e-12, abs=1e-15)
+            assert group["momentum"] == pytest.approx(reference["momentum"], rel=1e-12)
+    assert len(run._programs) == 1
+    assert traced.count == STEPS + 2
+
+
+@pytest.mark.parametrize("how", ["eager", "around the program", "in the program"])
+def test_training_with_a_schedule_equals_torch(how: str) -> None:
+    expected = torch_trajectory(
+        lambda model: torch.optim.AdamW(model.parameters(), 0.05),
+        STEPS,
+        schedule=lambda optimizer: warm_up_then_cosine(LR, optimizer),
+    )
+    model = Network()
+    optimizer = optim.AdamW(model, 0.05)
+    schedule = warm_up_then_cosine(optim, optimizer)
+    inside = how != "around the program"
+    step: Any = optim.TrainStep(model, optimizer, meta.cross_entropy, schedule=schedule if inside else None)
+    run = step if how == "eager" else meta.vm.compile(step)
+    batch = [meta.array(x) for x in batches(1)[0]]
+    program = None if how == "eager" else run.program(*batch)
+
+    def one(*args: Any) -> None:
+        run(*args)
+        if not inside:
+            schedule.step()
+
+    run_steps(one, STEPS)
+    assert_equal_weights(model, expected, rtol=1e-9)
+    assert program is None or run.program(*batch) is program
+
+
+def test_one_cycle_moves_beta1_of_adam() -> None:
+    x = meta.array(np.ones(2), requires_grad=True)
+    optimizer = optim.Adam([x])
+    schedule = optim.OneCycleLR(optimizer, 0.1, 10)
+    assert optimizer.param_groups[0]["betas"] == (0.95, 0.999)
+    for _ in range(2):
+        schedule.step()
+    assert optimizer.param_groups[0]["betas"] == (pytest.approx(0.85), 0.999)
+    with pytest.raises(ArgumentError, match=r"\[OneCycleLR\] Adagrad has neither momentum nor beta1; expected an opt"):
+        optim.OneCycleLR(optim.Adagrad([x]), 0.1, 10)
+    optim.OneCycleLR(optim.Adagrad([x]), 0.1, 10, cycle_momentum=False)
+
+
+def test_schedules_save_and_restore() -> None:
+    ours, _ = optimizers()
+    schedule = warm_up_then_cosine(optim, ours)
+    for _ in range(9):
+        schedule.step()
+    state = {name: x.numpy().copy() for name, x in schedule.state_dict().items()}
+    assert {n: x.item() for n, x in state.items()} == {"count": 9, "base": 0.1, "group1.base": 0.5}
+    rates = [group["lr"] for group in ours.param_groups]
+    other, _ = optimizers()
+    other.load_state_dict(ours.state_dict())
+    again = warm_up_then_cosine(optim, other)
+    again.load_state_dict(state)
+    assert [group["lr"] for group in other.param_groups] == rates
+    for each in (schedule, again):
+        each.step()
+    assert [group["lr"] for group in other.param_groups] == [group["lr"] for group in ours.param_groups]
+    with pytest.raises(ArgumentError, match=r"\[load_state_dict\] names differ: \['base', 'group1.base'\]"):
+        again.load_state_dict({"count": 3})
+
+
+def test_a_rate_that_is_set_is_the_base_of_the_next_schedule() -> None:
+    ours, _ = optimizers()
+    optim.LinearLR(ours, 0.1)
+    optim.ExponentialLR(ours, 0.5).step()
+    assert [group["lr"] for group in ours.param_groups] == [0.05, 0.25]
+    ours.learning_rate = 2.0
+    optim.ExponentialLR(ours, 0.5).step()
+    assert ours.learning_rate == 1.0
+
+
+def test_lambdas_of_groups_and_of_values() -> None:
+    ours, _ = optimizers()
+    schedule = optim.LambdaLR(ours, [lambda count: 1.0 if count < 1 else 0.5, lambda count: np.float32(2.0)])
+    schedule.step()
+    assert [group["lr"] for group in ours.param_groups] == [0.05, 1.0]
+    with pytest.raises(TraceError, match="value"):
+        meta.trace(schedule.step).ir()
+    with pytest.raises(
+        ArgumentError, match=r"\[optimizer\] learning_rate is -0.1; expected a finite number, 0 or more"
+    ):
+        optim.LambdaLR(ours, lambda count: -1.0)
+
+
+SECOND = optim.StepLR(optimizers()[0], 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda o: optim.StepLR(o, 0), r"\[StepLR\] step_size is 0; expected an int, 1 or more"),
+        (lambda o: optim.StepLR(o, 3, 0.0), r"\[StepLR\] gamma is 0.0; expected a finite number above 0"),
+        (lambda o: optim.StepLR(o.parameters, 3), r"\[StepLR\] the optimizer is list; expected an Optimizer"),
+        (lambda o: optim.MultiStepLR(o, [5, 3]), r"\[MultiStepLR\] milestones is \[5, 3\]; expected a list of increas"),
+        (lambda o: optim.MultiStepLR(o, 5), r"\[MultiStepLR\] milestones is 5; expected a list of increasing ints"),
+        (lambda o: optim.ExponentialLR(o, math.nan), r"\[ExponentialLR\] gamma is nan; expected a finite number"),
+        (lambda o: optim.CosineAnnealingLR(o, 2.5), r"\[CosineAnnealingLR\] steps is 2.5; expected an int, 1 or more"),
+        (lambda o: optim.LinearLR(o, -1), r"\[LinearLR\] start is -1; expected a finite number, 0 or more"),
+        (lambda o: optim.LambdaLR(o, [math.sqrt]), r"\[LambdaLR\] 1 functions for 2 groups; expected a function, or a"),
+        (lambda o: optim.OneCycleLR(o, 0.1, 0), r"\[OneCycleLR\] total_steps is 0; expected an int, 1 or more"),
+        (lambda o: optim.OneCycleLR(o, 0.1, 5, 1.5), r"\[OneCycleLR\] rising is 1.5; expected a number from 0 to 1"),
+        (lambda o: optim.OneCycleLR(o, [0.1], 5), r"\[OneCycleLR\] 1 values of highest for 2 groups; expected one for"),
+        (lambda o: optim.OneCycleLR(o, 0.1, 5, anneal="sin"), r"\[OneCycleLR\] anneal is 'sin'; expected \"cos\" or"),
+        (lambda o: optim.SequentialLR(o, [], []), r"\[SequentialLR\] the schedules are \[\]; expected a list of sched"),
+        (lambda o: optim.SequentialLR(o, [optim.StepLR(o, 3)], [2]), r"1 schedules and 1 milestones; expected a miles"),
+        (lambda o: optim.ChainedScheduler([SECOND, optim.StepLR(o, 3)]), r"schedules of several optimizers; expected "),
+        (lambda o: optim.ChainedScheduler(SECOND), r"\[ChainedScheduler\] the schedules are <.*expected a list of sch"),
+        (lambda o: optim.TrainStep(abs, o, schedule=SECOND), r"\[TrainStep\] the schedule is of another optimizer"),
+    ],
+)
+def test_rejects_invalid_schedules(make: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        make(optimizers()[0])
