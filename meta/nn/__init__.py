@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from meta.nn.activation import Tanhshrink as Tanhshrink
     from meta.nn.activation import Threshold as Threshold
     from meta.nn.attention import MultiHeadAttention as MultiHeadAttention
-    from meta.nn.attention import TransformerEncoderLayer as TransformerEncoderLayer
     from meta.nn.container import ModuleDict as ModuleDict
     from meta.nn.container import ModuleList as ModuleList
     from meta.nn.container import Sequential as Sequential
@@ -85,6 +84,10 @@ if TYPE_CHECKING:
     from meta.nn.shape import Identity as Identity
     from meta.nn.shape import Unflatten as Unflatten
     from meta.nn.shape import Upsample as Upsample
+    from meta.nn.transformer import TransformerDecoder as TransformerDecoder
+    from meta.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
+    from meta.nn.transformer import TransformerEncoder as TransformerEncoder
+    from meta.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.nn": ("init",),
@@ -93,7 +96,7 @@ else:
             "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softmax",
             "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
         ),
-        "meta.nn.attention": ("MultiHeadAttention", "TransformerEncoderLayer"),
+        "meta.nn.attention": ("MultiHeadAttention",),
         "meta.nn.container": ("ModuleDict", "ModuleList", "Sequential"),
         "meta.nn.conv": ("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
         "meta.nn.dropout": ("AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"),
@@ -111,4 +114,7 @@ else:
             "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
         ),
         "meta.nn.shape": ("Flatten", "Identity", "Unflatten", "Upsample"),
+        "meta.nn.transformer": (
+            "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+        ),
     })  # fmt: skip

@@ -230,7 +230,7 @@ def test_names_the_input_without_a_gradient_and_the_dy_of_another_type() -> None
 
 @pytest.mark.parametrize(("heads", "near"), [(5, 4), (0, 1), (100, 12), (-2, 1)])
 def test_heads_divide_features(heads: int, near: int) -> None:
-    text = rf"\[MultiHeadAttention\] heads is {heads}, features is 12; expected heads that .*; use heads={near} \(at "
+    text = rf"\[MultiHeadAttention\] num_heads is {heads}, embed_dim is 12; .*; use num_heads={near} \(at "
     for layer in (meta.nn.MultiHeadAttention, lambda f, h: meta.nn.TransformerEncoderLayer(f, h, 8)):
         with pytest.raises(meta.errors.ArgumentError, match=text):
             layer(12, heads)

@@ -1,0 +1,170 @@
+"""Layers and stacks of transformers (A. Vaswani et al., "Attention Is All You Need", 2017)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.model.model import Model
+from meta.model.names import Alias
+from meta.nn.attention import MultiHeadAttention
+from meta.nn.container import ModuleList
+from meta.nn.dropout import Dropout
+from meta.nn.linear import Linear
+from meta.nn.norm import LayerNorm
+
+Activation = str | Callable[[Any], Any]
+
+
+class _Layer(Model):
+    """Blocks with residual connections: x + block(norm(x)) if norm_first, else norm(x + block(x))."""
+
+    linear1: Any
+    linear2: Any
+    norm_first: bool
+
+    def _create(self, dropout: float, activation: Activation, norm_first: bool) -> None:
+        if isinstance(activation, str) and activation not in ("relu", "gelu"):
+            expected = '"relu", "gelu" or a function'
+            raise ArgumentError(type(self).__name__, f"activation is {activation!r}", expected)
+        self.activation = activation
+        self.norm_first = norm_first
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def _residual(self, x: Any, norm: Callable[[Any], Any], block: Callable[[Any], Any]) -> Any:
+        return x + self._drop(block(norm(x))) if self.norm_first else norm(x + self._drop(block(x)))
+
+    def _feed_forward(self, x: Any) -> Any:
+        activate = {"relu": meta.relu, "gelu": meta.gelu}[self.activation] if isinstance(self.activation, str) else None
+        hidden = self.linear1(x)
+        return self.linear2(self._drop((activate or self.activation)(hidden)))  # type: ignore[operator]
+
+    def _drop(self, x: Any) -> Any:
+        return x if self.dropout is None else self.dropout(x)
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then a network of two linear layers, each with a residual connection, over (batch, length,
+    d_model).
+
+    dropout: probability for attention weights, the hidden layer and both blocks.  activation: "relu", "gelu" or a
+        function.
+    norm_first: whether layer norm precedes each block, instead of following its sum.
+    batch_first: False for tensors of shape (length, batch, d_model).
+    The defaults of torch are dropout=0.1, activation="relu", batch_first=False and norm_first=False. Raises
+    ArgumentError for an unknown activation and unless nhead divides d_model."""
+
+    self_attn, linear1, linear2 = Alias("attention"), Alias("first"), Alias("last")
+
+    def build(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.0,
+        activation: Activation = "gelu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = True,
+        bias: bool = True,
+    ) -> None:
+        self._create(dropout, activation, norm_first)
+        self.attention = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
+        self.first = Linear(d_model, dim_feedforward, bias)
+        self.last = Linear(dim_feedforward, d_model, bias)
+
+    def forward(self, x: Any, mask: Any = None, key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+        """Masks are those of MultiHeadAttention."""
+
+        def attend(x: Any) -> Any:
+            return self.attention(x, key_padding_mask=key_padding_mask, mask=mask, is_causal=is_causal)
+
+        return self._residual(self._residual(x, self.norm1, attend), self.norm2, self._feed_forward)
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to `memory`, the result of an encoder, then a network of two linear layers, each with a
+    residual connection. Arguments, defaults and errors are those of TransformerEncoderLayer."""
+
+    def build(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.0,
+        activation: Activation = "gelu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = True,
+        bias: bool = True,
+    ) -> None:
+        self._create(dropout, activation, norm_first)
+        self.self_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
+        self.linear1 = Linear(d_model, dim_feedforward, bias)
+        self.linear2 = Linear(dim_feedforward, d_model, bias)
+        self.norm1, self.norm2, self.norm3 = (LayerNorm(d_model, layer_norm_eps, bias=bias) for _ in range(3))
+
+    def forward(
+        self,
+        x: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Any:
+        """The masks `tgt_...` are of self-attention, those of `memory_...` of attention to memory; see
+        MultiHeadAttention."""
+
+        def attend(x: Any) -> Any:
+            return self.self_attn(x, key_padding_mask=tgt_key_padding_mask, mask=tgt_mask, is_causal=tgt_is_causal)
+
+        def attend_to_memory(x: Any) -> Any:
+            return self.multihead_attn(
+                x, memory, memory, memory_key_padding_mask, mask=memory_mask, is_causal=memory_is_causal
+            )
+
+        x = self._residual(self._residual(x, self.norm1, attend), self.norm2, attend_to_memory)
+        return self._residual(x, self.norm3, self._feed_forward)
+
+
+class TransformerEncoder(Model):
+    """num_layers copies of an encoder layer in sequence, then `norm`, unless it is None. The copies start with equal
+    values, as in torch."""
+
+    def build(self, encoder_layer: Model, num_layers: int, norm: Model | None = None) -> None:
+        self.layers = _copies(encoder_layer, num_layers)
+        self.norm = norm
+
+    def forward(self, x: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+        """Masks are those of MultiHeadAttention."""
+        for layer in self.layers:
+            x = layer(x, mask, src_key_padding_mask, is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Model):
+    """num_layers copies of a decoder layer in sequence, then `norm`, unless it is None. The copies start with equal
+    values, as in torch."""
+
+    def build(self, decoder_layer: Model, num_layers: int, norm: Model | None = None) -> None:
+        self.layers = _copies(decoder_layer, num_layers)
+        self.norm = norm
+
+    def forward(self, x: Any, memory: Any, **masks: Any) -> Any:
+        """masks: the keyword arguments of TransformerDecoderLayer."""
+        for layer in self.layers:
+            x = layer(x, memory, **masks)
+        return x if self.norm is None else self.norm(x)
+
+
+def _copies(layer: Model, count: int) -> ModuleList:
+    return ModuleList(copy.deepcopy(layer) for _ in range(count))
