@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from meta import ops as ops
     from meta import optim as optim
     from meta import passes as passes
+    from meta import profiler as profiler
     from meta import random as random
     from meta import testing as testing
     from meta import vm as vm
@@ -112,7 +113,7 @@ _HOMES: dict[str, str] = {
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops",
-     "optim", "passes", "random", "testing", "vm"}
+     "optim", "passes", "profiler", "random", "testing", "vm"}
 )  # fmt: skip
 
 

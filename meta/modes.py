@@ -43,6 +43,8 @@ class Modes(local):
     """Records an operator call (op, normalised arguments) instead of running it; set by a trace or a pass."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every chosen operator."""
+    profiler: Any = None
+    """The meta.profiler.recorder.Recorder of this thread, which times operators and programs."""
 
 
 scopes = Scopes()

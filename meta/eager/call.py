@@ -144,11 +144,14 @@ def invoke(op_state: OpState, *args: Any) -> Any:
             )
         load_family(op.family)  # its registrations are no changes
         revision = op_state.revision
-        run = _prepare(op_state, args, raw, revision)
+        prepare = _prepare if modes.profiler is None else modes.profiler.preparing(op.name, _prepare)
+        run = prepare(op_state, args, raw, revision)
         if not callable(run):
             return run
         if raw is not None and all(map(is_, args, raw_args)):
             op_state.remember(op_state.normal, raw, run, revision)
+    if scopes.active and modes.profiler is not None:
+        run = modes.profiler.timed(op, run)
     result = run(*[args[i] for i in op.schema.tensor_positions])
     if any_tracked(args):
         # A cached runner takes raw arguments; gradients take them in normal form.

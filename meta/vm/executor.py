@@ -17,7 +17,7 @@ from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
-from meta.modes import GradMode, modes, scoped
+from meta.modes import GradMode, modes, scoped, scopes
 from meta.vm import report
 from meta.vm.arguments import (
     check_call,
@@ -83,6 +83,8 @@ class Executor(Generic[P, R]):
         gradient, compiled at its first use, and first derivatives only. `backward` inside the compiled function leaves
         gradients in `.grad`.
         Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
+        if scopes.active and modes.profiler is not None:
+            return modes.profiler.run_program(self, args, kwargs)
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
             try:
