@@ -74,12 +74,16 @@ if TYPE_CHECKING:
     from meta.op.registration import register_dialect as register_dialect
     from meta.op.registration import unregister_dialect as unregister_dialect
     from meta.tracing import trace as trace
+    from meta.tracing.control_flow import cond as cond
+    from meta.tracing.control_flow import scan as scan
+    from meta.tracing.control_flow import while_loop as while_loop
 
 _HOMES: dict[str, str] = {
     "Function": "meta.autograd.function",
     "NDArray": "meta.eager.ndarray",
     "array": "meta.eager.ndarray",
     "asarray": "meta.eager.ndarray",
+    "cond": "meta.tracing.control_flow",
     "define": "meta.definition",
     "enable_grad": "meta.autograd.api",
     "Model": "meta.model.model",
@@ -107,9 +111,11 @@ _HOMES: dict[str, str] = {
     "instance_norm": "meta.functional.norm",
     "isclose": "meta.functional.compare",
     "roi_align": "meta.functional.image",
+    "scan": "meta.tracing.control_flow",
     "searchsorted": "meta.functional.select",
     "unique": "meta.functional.select",
     "unregister": "meta.definition",
+    "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops",

@@ -36,7 +36,9 @@ from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
+from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
+from meta.tracing.loop_op import LoopOp
 from meta.tree import map_leaves
 
 MAX_CALLS = 100_000
@@ -232,12 +234,20 @@ class _Interpreter:
         args = [self.argument(a, frame) for a in call.args]
         if isinstance(op, FunctionOp):
             return op.run(*args)
+        if isinstance(op, LoopOp):
+            return self.loop(op, args)
         for name in op.inplace.values():
             args[op.schema.index[name]] = copy_of(args[op.schema.index[name]])
         if call.dialect is None:
             return invoke(state(op), *args)
         with with_dialect(call.dialect):
             return invoke(state(op), *args)
+
+    def loop(self, op: LoopOp, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The results of a loop, whose body is a part of the operator or, outlined, the first argument."""
+        body, args = (op.body, args) if op.body is not None else (args[0].function, args[1:])
+        inner = _Interpreter(self.module)
+        return iterate(op, args, lambda *values: inner.run(body, values, "step"))
 
     def argument(self, arg: Any, frame: _Frame) -> Any:
         return map_leaves(lambda leaf: self.leaf(leaf, frame), arg)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from meta.errors import IRError
 from meta.ir.builder import Builder, applied_type
@@ -41,7 +41,9 @@ from meta.ir.expr import (
 
 Scope = Builder
 Rule = Callable[[Binding, Scope], Expr | Atom | None]
-Substitution = dict[Var, Atom]
+E = TypeVar("E", bound=Expr)
+Substitution = dict[Any, Atom]
+"""Variable (or constant) -> what takes its place."""
 
 
 # Reading
@@ -274,10 +276,10 @@ def renamed(function: FunctionExpr) -> FunctionExpr:
     return _Renamer({}).function(function)
 
 
-def substituted(value: Expr, atoms: Mapping[Var, Atom]) -> Expr:
-    """`value` with variables replaced, in nested blocks too; `value` itself if none of them changes."""
+def substituted(value: E, atoms: Mapping[Any, Atom]) -> E:
+    """`value` with variables (or constants) replaced, in nested blocks too; `value` itself if none of them changes."""
     changed = {var: atom for var, atom in atoms.items() if atom is not var}
-    return _Renamer(changed).value(value) if changed else value
+    return _Renamer(changed).value(value) if changed else value  # type: ignore[return-value]  # of the same class
 
 
 def inline(builder: Builder, function: FunctionExpr, args: tuple[Atom, ...]) -> Atom | Tuple:
@@ -299,7 +301,7 @@ class _Renamer:
         return new
 
     def atom(self, atom: Atom) -> Atom:
-        return self.substitution.get(atom, atom) if isinstance(atom, Var) else atom
+        return self.substitution.get(atom, atom)
 
     def function(self, function: FunctionExpr) -> FunctionExpr:
         return replace(function, params=tuple(map(self.fresh, function.params)), body=self.block(function.body))

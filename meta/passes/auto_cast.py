@@ -28,6 +28,7 @@ from meta.op.precision import check_policy, data_positions, needs_cast, target_d
 from meta.op.registry import Amp, Op, get
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass
+from meta.tracing.loop_op import LoopOp, with_changed_body
 from meta.tree import map_leaves
 
 
@@ -126,12 +127,19 @@ class _Caster:
         if not isinstance(call.op, Op):  # functions keep their types
             args = tuple(self.fitted(self.atom(a), a.type) if is_atom(a) else a for a in call.args)
             return replace(call, args=args, op=self.atom(call.op) if isinstance(call.op, Var) else call.op)
+        if isinstance(call.op, LoopOp):
+            return self.loop(call)
         args = [self.argument(a) for a in call.args]
         target = target_dtype(call.op, arg_types(tuple(args)), self.low, self.overrides)
         if target is not None:
             for i in data_positions(call.op):
                 args[i] = self.casted(args[i], target)
         return self.builder.call_expr(call.op, args, call.dialect, call.attrs)
+
+    def loop(self, call: Call) -> Call:
+        """A loop, whose operands and results keep their types."""
+        same = replace(call, args=tuple(self.fitted(self.atom(a), a.type) for a in call.args))
+        return with_changed_body(self.builder, same, _Caster(self.low, self.overrides).function)
 
     def atom(self, atom: Atom) -> Atom:
         return self.values.get(atom, atom) if isinstance(atom, Var) else atom

@@ -11,11 +11,13 @@ from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_const import fold_const
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
+from meta.passes.outline_loops import outline_loops
 from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, drop_stop_gradient, simplify, fold_const, expand_losses, align_products, channels_last,
-    expand_norms, cse, simplify, dce, for a program whose gradients are taken: results stay the same up to rounding."""
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_const, expand_losses, align_products,
+    channels_last, expand_norms, cse, simplify, dce, for a program whose gradients are taken: results stay the same up
+    to rounding."""
     expanded = (fold_const, expand_losses, align_products, channels_last, expand_norms)
-    return Pipeline((inline_calls, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))
+    return Pipeline((inline_calls, outline_loops, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))

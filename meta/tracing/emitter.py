@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from meta.dim import SymDim, size_error
@@ -50,6 +50,16 @@ class Emitter:
         """A tensor argument in the program."""
         del op
         return Constant(x, x.type) if isinstance(x, NDArray) else x.atom
+
+    def value(self, x: Any, where: str) -> Atom:
+        """A tensor as an operand of a conditional or a loop. where: the function that errors name."""
+        del where
+        return Constant(x, x.type) if isinstance(x, NDArray) else x.atom
+
+    def nested(self, where: str, params: Sequence[Var] = ()) -> AbstractContextManager[None]:
+        """The scope of a branch, or of the body of a loop with parameters."""
+        del where, params
+        return nullcontext()
 
     def result(self, var: Var) -> Any:
         """A Symbol for a tensor, or a tuple of them for the fields of a tuple."""

@@ -19,7 +19,14 @@ the text of a program with one cannot be parsed; `drop_stop_gradient` removes th
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FunctionOp(Op):
+class ProgramOp(Op):
+    """An operator that is made for one call of a program and not registered. rule: its gradient."""
+
+    rule: GradRule = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionOp(ProgramOp):
     """A call of an autograd.Function, whose `forward` the program contains: the results of `forward`, with a gradient.
 
     Arguments: the tensors among the arguments of `forward`, then `results` and, if there are any, `saved`: the tensors
@@ -27,7 +34,6 @@ class FunctionOp(Op):
     rule: calls the user's `backward`.  run: the call on arrays, which records a node of the tape.
     """
 
-    rule: GradRule = field(kw_only=True)
     run: Callable[..., Any] = field(kw_only=True)
 
 
@@ -53,7 +59,7 @@ def forward_results(call: Call) -> Sequence[Atom]:
 
 def rule_of(op: Any) -> GradRule | None:
     """The gradient rule of an operator in a program. Raises RegistryError for one that was redefined since."""
-    if isinstance(op, FunctionOp):
+    if isinstance(op, ProgramOp):
         return op.rule
     check_registered(op)
     return gradient_rules().get(op.name)

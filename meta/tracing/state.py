@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,8 @@ class Trace(Emitter):
         self._assigned: set[int] = set()
         self._cut: set[Var] = set()
         self._stopped: dict[Var, Var] = {}
+        self._inside: tuple[str, bool] = ("", False)
+        """The conditional or loop that is being traced, and whether a loop is."""
 
     def reached(self, containers: Iterable[Any]) -> None:
         """Note the lists and dicts of a model that the program is traced through."""
@@ -116,10 +119,11 @@ class Trace(Emitter):
         return super().result(var)
 
     def operand(self, op: Op, x: Any) -> Atom:
-        atom = self.current(x, op.name)
-        if op.name == "stop_gradient" or not modes.grad_enabled or not self.is_cut(atom):
-            return atom
-        return self._uncut(atom)
+        return self.current(x, op.name) if op.name == "stop_gradient" else self.value(x, op.name)
+
+    def value(self, x: Any, where: str) -> Atom:
+        atom = self.current(x, where)
+        return self._uncut(atom) if modes.grad_enabled and self.is_cut(atom) else atom
 
     def current(self, x: Symbol | NDArray, where: str = "trace") -> Atom:
         """The present value of an array or symbol in the program. Raises TraceError for a symbol of another trace."""
@@ -167,6 +171,40 @@ class Trace(Emitter):
             "shapes and dtypes, which are all that is known while tracing",
             "compute with operators, or read it outside of the traced function",
         )
+
+    # --- branches and loops ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def nested(self, where: str, params: Sequence[Var] = ()) -> Generator[None, None, None]:
+        """The scope of a branch, or of the body of a loop with parameters. Raises TraceError for writes in it."""
+        around, self._inside = self._inside, (where, bool(params) or self._inside[1])
+        values, inputs = dict(self._values), [s.atom for s, _ in self.inputs]
+        self._params.update(params)
+        try:
+            yield
+        finally:
+            self._inside = around
+            self._params.difference_update(params)
+        written = [s.var.name for key, s in self.state.items() if self._values[key] is not values.get(key, s.var)]
+        written += [
+            str(getattr(var, "name", ""))
+            for (s, var), old in zip(self.inputs, inputs, strict=True)
+            if s.atom is not old
+        ]
+        if written:
+            raise TraceError(
+                where,
+                f"{written[0]!r} is written in place inside",
+                "branches and bodies that return what they compute",
+                "return the new value, and update the tensor afterwards",
+            )
+
+    def _refuse_inside(self, what: str) -> None:
+        where, _ = self._inside
+        if where:
+            raise TraceError(
+                where, f"{what} inside", "branches and bodies that compute values", f"call it outside of {where}"
+            )
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -296,6 +334,7 @@ class Trace(Emitter):
         self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
         """What `meta.autograd.backward` and `y.backward` do inside a traced function."""
+        self._refuse_inside("backward is called")
         backward(self, outputs, dys, retain_graph or create_graph, create_graph)
 
     def grad(
@@ -303,6 +342,7 @@ class Trace(Emitter):
         allow_unused: bool = False,
     ) -> tuple[Symbol | None, ...]:  # fmt: skip
         """What `meta.autograd.grad` does inside a traced function."""
+        self._refuse_inside("grad is called")
         return grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
     # --- random numbers ----------------------------------------------------------------------------------------------
@@ -311,6 +351,14 @@ class Trace(Emitter):
         """A key for a random operator: the program's key of a generator with its own offset added; `count` offsets are
         reserved. generator: None for the default one."""
         import numpy as np
+
+        if self._inside[1]:
+            raise TraceError(
+                self._inside[0],
+                "random numbers are drawn inside, which would be the same in each step",
+                "bodies without random operators",
+                "draw them before the loop, and pass them as xs",
+            )
 
         draws = self.draws.get(id(generator))
         if draws is None:

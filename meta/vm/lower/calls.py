@@ -19,6 +19,7 @@ from meta.ir.module import Module
 from meta.ir.visitor import walk
 from meta.vm.lower import stack
 from meta.vm.lower.lift import BRANCH
+from meta.vm.lower.loop_calls import loop_calls, step_name
 from meta.vm.lower.loops import LOOP
 from meta.vm.lower.python_errors import kept
 
@@ -59,6 +60,7 @@ def special_calls(module: Module) -> Calls:
     checked = set(calls) if _depth(calls, recursive) > MAX_CHAIN else recursive
     values = [b.value for function in module.functions.values() for b in walk(function)]
     steps = {v.op.name for v in values if isinstance(v, Call) and LOOP in v.attrs and isinstance(v.op, GlobalVar)}
+    steps |= {step_name(call) for _, call in loop_calls(module)}
     plain = (n for n in checked - steps - {"main"} if BRANCH not in module[n].attrs)
     return Calls(frozenset(steps), frozenset(plain))
 
@@ -92,9 +94,14 @@ def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def running_step(name: str) -> Callable[..., Any]:
+    """The function of that name in the machine that runs in this thread."""
+    return _running.modules[-1][name]
+
+
 def _loop(name: str, *args: Any) -> Any:
     """Run a step until the first of its results is False; the results."""
-    step = _running.modules[-1][name]
+    step = running_step(name)
     while True:
         results = step(*args)
         if not results[0].numpy():

@@ -19,6 +19,7 @@ from meta.ir.visitor import walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
 from meta.op.registry import Op, check_registered
+from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.open_calls import is_open
 
 
@@ -80,6 +81,8 @@ class Choices:
 
     def add(self, call: Call) -> None:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
+        if isinstance(call.op, LoopOp):
+            return
         check_registered(call.op)
         if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
             return

@@ -9,10 +9,11 @@ from meta.device import Device
 from meta.ir.expr import MUTATES, Constant, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, leaf_types
-from meta.vm.lower.calls import Calls, special_calls
+from meta.vm.lower.calls import Calls, running_step, special_calls
 from meta.vm.lower.calls import register as register_calls
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.lift import constants_to_params, lift_closures, outline_branches
+from meta.vm.lower.loop_calls import register as register_loops
 from meta.vm.lower.loops import tail_loops
 from meta.vm.lower.open_calls import open_calls, register
 from meta.vm.lower.python_errors import kept
@@ -80,6 +81,7 @@ def register_kernels(source: Source) -> None:
     register(source.module)
     if source.calls:
         register_calls()
+        register_loops(source.module, running_step)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             chosen, info = choice.implementation, choice.info

@@ -16,9 +16,11 @@ from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, Global
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
+from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
 from meta.vm.lower.choose import Choice, Choices, packed_name
+from meta.vm.lower.loop_calls import function_name as loop_name
 from meta.vm.lower.loops import LOOP
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.recompute import Recomputed
@@ -179,6 +181,8 @@ class _Lowering:
     def call(self, scope: _Scope, call: Call) -> Any:
         if isinstance(call.op, (Var, GlobalVar)):
             return self.function_call(scope, call, call.op)
+        if isinstance(call.op, LoopOp):
+            return self.loop(scope, call, call.op)
         if call.op.view:
             return self.view(scope, call)
         if is_open(call):
@@ -207,6 +211,16 @@ class _Lowering:
             token = tvm.call_pure_packed(tvm.ExternFunc(CHECK_FUNCTION), name, ty_args=[_token_type()])
             args.append(self.bind_as(scope, "token", _token_type(), token))
         return tvm.RelaxCall(self.atom(scope, function), args)
+
+    def loop(self, scope: _Scope, call: Call, op: LoopOp) -> Any:
+        """A loop: a function in Python that repeats a step and writes to the results."""
+        name = loop_name(op, call)
+        self.ops[name] = op.name
+        outs = [scope.types.type(t) for t in op.result.fields]
+        result = tvm.call_dps_packed(name, tvm.RelaxTuple([self.atom(scope, a) for a in call.args[1:]]), outs)
+        if len(outs) > 1:
+            return result
+        return tvm.RelaxTuple([self.bind(scope, "carry", op.result.fields[0], result)])
 
     def operand(self, scope: _Scope, atom: Any, choice: Choice) -> Any:
         call = self.recomputed.recipe(atom, choice)

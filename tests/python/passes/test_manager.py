@@ -30,6 +30,7 @@ def test_report_has_a_line_per_pass():
         passes.standard()(sample())
     names = {
         "inline_calls",
+        "outline_loops",
         "drop_stop_gradient",
         "simplify",
         "fold_const",

@@ -1,0 +1,338 @@
+"""Conditionals and loops on values of tensors: `meta.cond`, `meta.while_loop` and `meta.scan`.
+
+Eager code decides and repeats in Python, and the tape records the operators. In a traced function each becomes one node
+of the program: an `If` with two blocks, or a loop with one body (see `meta.tracing.loop_op`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import meta
+from meta import dtype as dtypes
+from meta.dim import Dim, same_dim
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.ir.expr import Atom, If, Tuple, TupleType, Var
+from meta.ir.span import user_span
+from meta.ir.type import TensorType, Type
+from meta.modes import modes
+from meta.schema._types import TensorLike
+from meta.tracing.emitter import Emitter
+from meta.tracing.loop_op import current_emitter, element, emit_loop
+from meta.tracing.program import record
+from meta.tracing.symbol import Symbol
+from meta.tree import Tree, flatten
+
+T = TypeVar("T")
+Leaves = list[tuple[str, Any]]
+
+
+def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *operands: Any) -> T:
+    """`then(*operands)` if `predicate` is true, else `otherwise(*operands)`.
+
+    predicate: a 0-d bool tensor, or a bool, which decides at once.
+    A compiled program computes one branch per call. Both branches return nests of the same structure, with tensors of
+    the same shapes and dtypes; they may read tensors around them, and write none. Gradients flow through the branch
+    that was taken. Raises ArgumentError otherwise."""
+    if isinstance(predicate, bool):
+        return (then if predicate else otherwise)(*operands)
+    _check_flag("cond", "the predicate", predicate)
+    if not _traced():
+        return (then if predicate.item() else otherwise)(*operands)
+    emitter, span = current_emitter(), user_span()
+    forms: list[tuple[Leaves, Tree]] = []
+    blocks: list[Any] = []
+    for branch in (then, otherwise):
+        with emitter.builder.block() as scope, emitter.nested("cond"):
+            leaves, tree = _flattened("cond", f"the result of {_name(branch)}", branch(*operands))
+            forms.append((leaves, tree))
+            scope.ret(_packed([emitter.value(x, "cond") for _, x in leaves]))
+        blocks.append(scope.block)
+    (leaves, tree), (others, other) = forms
+    _check_same("cond", f"{_name(then)} returns", f"{_name(otherwise)} returns", (leaves, tree), (others, other))
+    if not leaves:
+        return tree.build(iter(()))
+    var = emitter.builder.emit(If(emitter.value(predicate, "cond"), blocks[0], blocks[1], span))
+    return tree.build(iter(_results(emitter, var, len(leaves))))
+
+
+def while_loop(
+    condition: Callable[[T], Any], body: Callable[[T], T], carry: T, *, max_steps: int | None = None
+) -> T:  # fmt: skip
+    """Repeat `carry = body(carry)` while `condition(carry)`, a 0-d bool tensor, is true; the last carry.
+
+    carry: a nest of tensors and numbers, which become 0-d tensors. `body` returns the same structure, shapes and
+        dtypes.
+    max_steps: the most steps; the loop ends after them. A compiled loop has gradients only with a bound, and then goes
+        through all of the steps, of which those after the end cost no more than a test.
+    Raises ArgumentError for a carry that changes its type, GradientError where a gradient goes through a compiled loop
+    without a bound."""
+    leaves, tree = _flattened("while_loop", "the carry", carry)
+    if max_steps is not None and max_steps < 0:
+        raise ArgumentError("while_loop", f"max_steps is {max_steps}", "0 or more")
+    if not _traced():
+        return _while_eagerly(condition, body, (leaves, tree), max_steps)
+    if max_steps is not None:
+
+        def step(carry: T, _: Any) -> tuple[T, tuple[()]]:
+            flag = condition(carry)
+            _check_flag("while_loop", f"the result of {_name(condition)}", flag)
+            new = cond(flag, lambda: _checked("while_loop", body, (leaves, tree), carry), lambda: carry)
+            return new, ()
+
+        return scan(step, tree.build(x for _, x in leaves), length=max_steps)[0]
+
+    def flag_of(values: Sequence[Any]) -> Any:
+        flag = condition(tree.build(iter(values)))
+        _check_flag("while_loop", f"the result of {_name(condition)}", flag)
+        return flag
+
+    emitter, span = current_emitter(), user_span()
+    first = [flag_of([x for _, x in leaves]), *(x for _, x in leaves)]
+    start = [emitter.value(x, "while_loop") for x in first]
+    params = [Var(name or "carry", x.type) for (name, _), x in zip((("flag", None), *leaves), first, strict=True)]
+    with emitter.builder.function("while_loop", params) as scope, emitter.nested("while_loop", params):
+        new = _checked("while_loop", body, (leaves, tree), tree.build(iter(map(Symbol, params[1:]))))
+        values = [x for _, x in _flattened("while_loop", "the carry", new)[0]]
+        scope.ret([emitter.value(x, "while_loop") for x in (flag_of(values), *values)])
+    var = emit_loop(emitter.builder, scope.function, start, (), None, False, span)
+    return tree.build(iter(_results(emitter, var, len(start))[1:]))
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    carry: Any,
+    xs: Any = None,
+    *,
+    length: int | None = None,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """Repeat `carry, y = step(carry, x)` for each element x of `xs` along axis 0; the last carry, and the stacked ys.
+
+    carry: a nest of tensors and numbers, which become 0-d tensors. Each step returns the same structure, shapes and
+        dtypes.
+    xs: a nest of tensors with axes 0 of one length, or None, for which `length` counts the steps and x is None.
+    reverse: from the last element to the first; y still has the place of its x.
+    The result y is a nest of tensors, stacked along axis 0. A compiled program has one body, whatever the length, so
+    that it compiles in the time of one step; gradients of any order go through it. Steps may read tensors around them;
+    they write none and draw no random numbers while they are traced.
+    Raises ArgumentError for a carry that changes its type, and for lengths that differ."""
+    state = _flattened("scan", "the carry", carry)
+    elements = _flattened("scan", "xs", xs, numbers=False)
+    count = _length(elements[0], length)
+    if not _traced():
+        return _scan_eagerly(step, state, elements, count, reverse)
+    emitter, span = current_emitter(), user_span()
+    start = [emitter.value(x, "scan") for _, x in state[0]]
+    operands = [emitter.value(x, "scan") for _, x in elements[0]]
+    params = [Var(name or "carry", x.type) for name, x in state[0]]
+    params += [Var(name or "x", element(x.type)) for name, x in elements[0]]
+    items: tuple[Leaves, Tree] = ([], Tree("tuple"))
+    with emitter.builder.function("scan", params) as scope, emitter.nested("scan", params):
+        symbols = iter(map(Symbol, params))
+        new, item = _stepped(step, state[1].build(symbols), elements[1].build(symbols), state)
+        items = _flattened("scan", "the item", item, numbers=True)
+        scope.ret([emitter.value(x, "scan") for _, x in (*new, *items[0])])
+    if not state[0] and not items[0]:
+        return state[1].build(iter(())), items[1].build(iter(()))
+    var = emit_loop(emitter.builder, scope.function, start, operands, count, reverse, span)
+    results = iter(_results(emitter, var, len(state[0]) + len(items[0])))
+    return state[1].build(results), items[1].build(results)
+
+
+# --- eager -----------------------------------------------------------------------------------------------------------
+
+
+def _while_eagerly(condition: Any, body: Any, state: tuple[Leaves, Tree], max_steps: int | None) -> Any:
+    carry, steps = state[1].build(x for _, x in state[0]), 0
+    while max_steps is None or steps < max_steps:
+        flag = condition(carry)
+        if not isinstance(flag, bool):
+            _check_flag("while_loop", f"the result of {_name(condition)}", flag)
+        if not flag:
+            break
+        carry, steps = _checked("while_loop", body, state, carry), steps + 1
+    return carry
+
+
+def _scan_eagerly(
+    step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree], length: Any, reverse: bool
+) -> tuple[Any, Any]:
+    carry = state[1].build(x for _, x in state[0])
+    if not length:
+        return carry, _no_items(step, state, elements)
+    parts = [_elements(x, length) for _, x in elements[0]]
+    stacks: list[list[Any]] = []
+    first: tuple[Leaves, Tree] | None = None
+    for i in reversed(range(length)) if reverse else range(length):
+        new, item = _stepped(step, carry, elements[1].build(part[i] for part in parts), state)
+        carry = state[1].build(x for _, x in new)
+        items = _flattened("scan", "the item", item)
+        first = first or items
+        _check_same("scan", "the first item has", "a later one has", first, items)
+        stacks.append([x for _, x in items[0]])
+    assert first is not None
+    columns = zip(*(reversed(stacks) if reverse else stacks), strict=True)
+    return carry, first[1].build(meta.stack(list(column)) for column in columns)
+
+
+def _elements(x: NDArray, length: int) -> list[NDArray]:
+    """The elements along axis 0. The gradient of `split` is one concatenation, that of indexing a tensor of the size of
+    x for each element."""
+    shape = x.shape[1:]
+    return [meta.reshape(part, shape) for part in meta.split(x, length, axis=0)]
+
+
+def _no_items(step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree]) -> Any:
+    """The stacks of a loop of no steps."""
+    carry = state[1].build(x.type for _, x in state[0])
+    x = elements[1].build(element(x.type) for _, x in elements[0])
+
+    def item(carry: Any, x: Any) -> Any:
+        return _stepped(step, carry, x, state)[1]
+
+    traced = record(item, (carry, x), {})
+    kinds = traced.main.body.results[: traced.result.count()]
+    return traced.result.build(meta.zeros((0, *k.type.shape), dtype=k.type.dtype, device=k.type.device) for k in kinds)  # type: ignore[union-attr]
+
+
+# --- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _traced() -> bool:
+    return modes.emit is not None
+
+
+def _stepped(step: Any, carry: Any, x: Any, state: tuple[Leaves, Tree]) -> tuple[Leaves, Any]:
+    """The leaves of the new carry, and the item."""
+    result = step(carry, x)
+    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+        returned = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__  # pyright: ignore[reportUnknownArgumentType]
+        raise ArgumentError("scan", f"{_name(step)} returns {returned}", "a tuple (carry, y)")
+    new = _flattened("scan", "the carry", result[0])
+    return _same_types("scan", step, state, new), result[1]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _checked(where: str, body: Any, state: tuple[Leaves, Tree], carry: Any) -> Any:
+    """The carry that a body returns."""
+    new = _flattened(where, "the carry", body(carry))
+    return state[1].build(x for _, x in _same_types(where, body, state, new))
+
+
+def _same_types(where: str, function: Any, state: tuple[Leaves, Tree], new: tuple[Leaves, Tree]) -> Leaves:
+    """The leaves of a new carry. Under autocast floating ones are cast to the dtype of the carry."""
+    leaves, tree = new
+    if modes.autocast is not None and tree == state[1]:
+        pairs = zip(leaves, (x.dtype for _, x in state[0]), strict=True)
+        leaves = [(n, x.cast(d) if dtypes.is_float(d) and dtypes.is_float(x.dtype) else x) for (n, x), d in pairs]
+    _check_same(where, "the carry has", f"{_name(function)} returns", state, (leaves, tree))
+    return leaves
+
+
+def _check_same(
+    where: str, what: str, other: str, first: tuple[Leaves, Tree], second: tuple[Leaves, Tree]
+) -> None:  # fmt: skip
+    """Raise ArgumentError unless two nests have the same structure, shapes and dtypes."""
+    if first[1] != second[1]:
+        problem = f"{what} the structure {_shown(first[1])}, and {other} {_shown(second[1])}"
+        raise ArgumentError(where, problem, "one structure")
+    for (name, x), (_, y) in zip(first[0], second[0], strict=True):
+        if x.type != y.type:
+            place = f" at '{name}'" if name else ""
+            raise ArgumentError(
+                where, f"{what} {x.type!r}{place}, and {other} {y.type!r}", "one shape, dtype and device",
+                "cast or reshape one of them",
+            )  # fmt: skip
+
+
+def _shown(tree: Tree) -> str:
+    names = iter("tensor" for _ in range(tree.count()))
+    return str(tree.build(names)).replace("'", "")
+
+
+def _flattened(where: str, what: str, value: Any, numbers: bool = True) -> tuple[Leaves, Tree]:
+    """The tensors of a nest; numbers become 0-d tensors. Raises ArgumentError for other leaves than those and None."""
+    leaves, tree = flatten(value, lambda v: isinstance(v, (TensorLike, TensorType, bool, int, float)))
+    for _, leaf in leaves:
+        if isinstance(leaf, TensorType) or (not numbers and not isinstance(leaf, TensorLike)):
+            raise ArgumentError(where, f"{what} has a {type(leaf).__name__}", "tensors, and nests of them")
+    for static in tree.statics():
+        if static is not None:
+            raise ArgumentError(where, f"{what} has a {type(static).__name__}", "tensors, numbers, and nests of them")
+    return [(name, x if isinstance(x, TensorLike) else meta.asarray(x)) for name, x in leaves], tree
+
+
+def _length(elements: Leaves, length: int | None) -> Dim:
+    """The number of steps. Raises ArgumentError where lengths differ, or there is none."""
+    for name, x in elements:
+        if not x.shape:
+            raise ArgumentError("scan", f"xs{_dot(name)} is 0-d", "tensors with an axis 0, whose elements are taken")
+    sizes = [(f"xs{_dot(name)}", x.shape[0]) for name, x in elements]
+    sizes += [("length", length)] if length is not None else []
+    if not sizes:
+        raise ArgumentError("scan", "there are neither xs nor a length", "one of them", "pass length=...")
+    for name, size in sizes:
+        if not same_dim(size, sizes[0][1]):
+            problem = f"{sizes[0][0]} has {sizes[0][1]} elements and {name} {size}"
+            raise ArgumentError("scan", problem, "one length of all")
+    if isinstance(length, int) and length < 0:
+        raise ArgumentError("scan", f"length is {length}", "0 or more")
+    return sizes[0][1]
+
+
+def _dot(name: str) -> str:
+    return f".{name}" if name else ""
+
+
+def _check_flag(where: str, what: str, flag: Any) -> None:
+    """Raise ArgumentError unless `flag` is a 0-d bool tensor."""
+    if not isinstance(flag, TensorLike):
+        raise ArgumentError(where, f"{what} is {type(flag).__name__}", "a 0-d bool tensor")
+    kind: Type = flag.type  # type: ignore[attr-defined]
+    if not isinstance(kind, TensorType) or kind.shape or kind.dtype != "bool":
+        raise ArgumentError(
+            where, f"{what} is {kind!r}", "a 0-d bool tensor", "compare, and reduce with .all() or .any()"
+        )
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _packed(atoms: list[Atom]) -> Atom | Tuple:
+    return atoms[0] if len(atoms) == 1 else Tuple(tuple(atoms))
+
+
+def _results(emitter: Emitter, var: Var, count: int) -> list[Any]:
+    """The first `count` tensors of a value."""
+    if not isinstance(var.type, TupleType):
+        return [emitter.result(var)]
+    return [emitter.result(emitter.builder.get_item(var, i)) for i in range(count)]
+
+
+def iterate(op: Any, args: Sequence[Any], call: Callable[..., Sequence[Any]]) -> tuple[Any, ...]:
+    """The results of a LoopOp on arrays. call: runs the body on arrays."""
+    carry, rest = list(args[: op.carried]), args[op.carried :]
+    elements, captured = rest[: op.scanned], rest[op.scanned :]
+    if op.length is None:
+        while carry[0].item():
+            carry = list(call(*carry, *captured))
+        return tuple(carry)
+    stacks: list[Sequence[Any]] = []
+    kinds = op.result.fields[op.carried :]
+    length = elements[0].shape[0] if elements else op.length
+    parts = [_elements(x, length) if length else [] for x in elements]
+    for i in _order(length, op.reverse):
+        results = call(*carry, *(part[i] for part in parts), *captured)
+        carry = list(results[: op.carried])
+        stacks.append(results[op.carried :])
+    if not length:
+        return (*carry, *(meta.zeros((0, *k.shape[1:]), dtype=k.dtype, device=k.device) for k in kinds))
+    columns = zip(*(reversed(stacks) if op.reverse else stacks), strict=True)
+    return (*carry, *(meta.stack(list(column)) for column in columns))
+
+
+def _order(length: int, reverse: bool) -> Iterator[int]:
+    return iter(reversed(range(length)) if reverse else range(length))

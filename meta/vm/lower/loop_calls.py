@@ -1,0 +1,112 @@
+"""Loops of a program: functions in Python that repeat a step and write the results to the memory of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+from meta.backend.memory import allocation
+from meta.backend.tvm import adapter as tvm
+from meta.dtype import itemsize
+from meta.ir.expr import Call, GlobalVar
+from meta.ir.module import Module
+from meta.ir.type import TensorType
+from meta.ir.visitor import walk
+from meta.tracing.loop_op import LoopOp
+from meta.vm.lower.python_errors import kept
+
+Step = Callable[..., Any]
+
+
+def loop_calls(module: Module) -> Iterator[tuple[LoopOp, Call]]:
+    """The loops of a module."""
+    for function in module.functions.values():
+        for binding in walk(function):
+            value = binding.value
+            if isinstance(value, Call) and isinstance(value.op, LoopOp):
+                yield value.op, value
+
+
+def step_name(call: Call) -> str:
+    """The name of the function that a loop repeats."""
+    step = call.args[0]
+    assert isinstance(step, GlobalVar)
+    return step.name
+
+
+def function_name(op: LoopOp, call: Call) -> str:
+    """The name that a program calls a loop by, which says all about it."""
+    captured = len(call.args) - 1 - op.carried - op.scanned
+    length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
+    order = "reverse" if op.reverse else "forward"
+    return f"meta.vm.loop.{step_name(call)}.{op.carried}.{op.scanned}.{captured}.{length}.{order}"
+
+
+def register(module: Module, step_of: Callable[[str], Step]) -> None:
+    """Make the loops of a module known to TVM. step_of: the step of a name in the machine that runs."""
+    for op, call in loop_calls(module):
+        tvm.register_global_func(function_name(op, call), kept(_runner(op, call, step_of)), override=True)
+
+
+def _runner(op: LoopOp, call: Call, step_of: Callable[[str], Step]) -> Callable[..., None]:
+    name, count = step_name(call), len(call.args) - 1
+    carried, scanned, reverse = op.carried, op.scanned, op.reverse
+    length = op.length if isinstance(op.length, int) else None
+    single = len(op.result.fields) == 1
+    kinds: Any = op.result.fields[carried:]
+    element_kinds: Any = [a.type for a in call.args[1 + carried : 1 + carried + scanned]]
+
+    def results(value: Any) -> Sequence[Any]:
+        return (value,) if single and hasattr(value, "dtype") else value
+
+    def repeat(*args: Any) -> None:
+        step, captured, outs = step_of(name), args[carried + scanned : count], args[count:]
+        carry: Sequence[Any] = args[:carried]
+        while carry[0].numpy():
+            carry = tuple(results(step(*carry, *captured)))
+        _copy(carry, outs)
+
+    def scan(*args: Any) -> None:
+        step, captured, outs = step_of(name), args[carried + scanned : count], args[count:]
+        carry: Sequence[Any] = args[:carried]
+        stacks = outs[carried:]
+        steps = length if length is not None else int((*args[carried : carried + scanned], *stacks)[0].shape[0])
+        elements = [_Elements(x, k) for x, k in zip(args[carried : carried + scanned], element_kinds, strict=True)]
+        items = [_Elements(x, k) for x, k in zip(stacks, kinds, strict=True)]
+        for i in reversed(range(steps)) if reverse else range(steps):
+            values = results(step(*carry, *[x.copy(i) for x in elements], *captured))
+            carry = tuple(values[:carried])
+            for stack, value in zip(items, values[carried:], strict=True):
+                tvm.copy_from_to(value, stack[i])
+        _copy(carry, outs)
+
+    return repeat if op.length is None else scan
+
+
+def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:
+    """The last carry may be an operand of the loop; its results are memory of their own."""
+    for value, out in zip(carry, outs, strict=False):
+        tvm.copy_from_to(value, out)
+
+
+class _Elements:
+    """The elements of a tensor along axis 0: views, and copies for kernels, which take no tensors with an offset."""
+
+    __slots__ = ("dims", "dtype", "kind", "shape", "stride", "tensor")
+
+    def __init__(self, tensor: Any, kind: TensorType) -> None:
+        self.tensor = tensor
+        self.kind = kind
+        self.dims = tuple(map(int, tensor.shape[1:]))
+        self.shape = tvm.Shape(self.dims)
+        self.dtype = tensor.dtype
+        self.stride = prod(self.dims) * itemsize(kind.dtype)
+
+    def __getitem__(self, i: int) -> Any:
+        return tvm.create_view(self.tensor, self.shape, self.dtype, i * self.stride)
+
+    def copy(self, i: int) -> Any:
+        out = allocation.empty(self.dims, self.kind.dtype, self.kind.device)
+        tvm.copy_from_to(self[i], out)
+        return out

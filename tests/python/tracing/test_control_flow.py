@@ -1,0 +1,344 @@
+"""Conditionals and loops: eager, traced, on the interpreter and on the VM, with gradients, against NumPy and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import nn
+from meta.dim import sym
+from meta.errors import ArgumentError, GradientError, TraceError
+from meta.interpreter.run import run as interpret
+from meta.ir.type import tensor_type
+from meta.ir.verifier import verify
+from meta.passes.standard import standard
+
+STEPS, BATCH, INPUTS, HIDDEN = 6, 2, 3, 4
+
+
+def _normal(*shape: int, seed: int = 0, scale: float = 0.5) -> meta.NDArray:
+    return meta.array((np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32))
+
+
+def _values(result: Any) -> list[np.ndarray[Any, Any]]:
+    return [x.detach().numpy() for x in result]
+
+
+def _agree(function: Callable[..., Any], *args: Any) -> list[np.ndarray[Any, Any]]:
+    """The results of a function that returns a tuple of tensors, the same eagerly, on the interpreter before and after
+    the passes, and on the VM."""
+    eager = _values(function(*args))
+    record = meta.trace(function).record(*args)
+    state = [x for _, x in record.state]
+    with meta.no_grad():
+        for module in (record.module, standard()(record.module)):
+            verify(module)
+            for a, b in zip(_values(interpret(module, *args, *state)), eager, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    for a, b in zip(_values(meta.vm.compile(meta.trace(function))(*args)), eager, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    return eager
+
+
+class _Weights:
+    def __init__(self) -> None:
+        self.w = _normal(INPUTS, 4 * HIDDEN, seed=1)
+        self.u = _normal(HIDDEN, 4 * HIDDEN, seed=2)
+        self.b = _normal(4 * HIDDEN, seed=3)
+        self.all = (self.w, self.u, self.b)
+        for x in self.all:
+            x.requires_grad = True
+
+    def cell(self, state: Any, x: Any) -> Any:
+        h, c = state
+        i, f, g, o = meta.split(x @ self.w + h @ self.u + self.b, 4, axis=1)
+        c = meta.sigmoid(f) * c + meta.sigmoid(i) * meta.tanh(g)
+        h = meta.sigmoid(o) * meta.tanh(c)
+        return (h, c), h
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_lstm_by_scan_has_the_values_and_gradients_of_torch(reverse: bool) -> None:
+    torch = pytest.importorskip("torch")
+    weights, xs = _Weights(), _normal(STEPS, BATCH, INPUTS, seed=4)
+    zeros = meta.zeros((BATCH, HIDDEN))
+
+    def step(xs: Any) -> Any:
+        for p in weights.all:
+            p.grad = None
+        (_, c), hs = meta.scan(weights.cell, (zeros, zeros), xs, reverse=reverse)
+        loss = (hs * hs).sum() + c.sum()
+        loss.backward()
+        return loss, hs, *(p.grad for p in weights.all)
+
+    loss, hs, dw, du, db = _agree(step, xs)
+    lstm = torch.nn.LSTM(INPUTS, HIDDEN)
+    with torch.no_grad():
+        for name, value in (("weight_ih_l0", weights.w), ("weight_hh_l0", weights.u), ("bias_ih_l0", weights.b)):
+            getattr(lstm, name).copy_(torch.tensor(value.detach().numpy().T))
+        lstm.bias_hh_l0.zero_()
+    source = torch.tensor(xs.numpy())
+    out, (_, last) = lstm(source.flip(0) if reverse else source)
+    out = out.flip(0) if reverse else out
+    total = (out * out).sum() + last.sum()
+    total.backward()
+    np.testing.assert_allclose(loss, total.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(hs, out.detach().numpy(), rtol=1e-5, atol=1e-6)
+    for ours, theirs in ((dw, lstm.weight_ih_l0), (du, lstm.weight_hh_l0)):
+        np.testing.assert_allclose(ours, theirs.grad.numpy().T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(db, lstm.bias_ih_l0.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_reach_the_first_carry_and_the_elements_and_second_order_gradients_exist() -> None:
+    w = _normal(HIDDEN, HIDDEN, seed=5)
+
+    def second(h: Any, xs: Any, w: Any) -> Any:
+        h.requires_grad = xs.requires_grad = w.requires_grad = True
+        last, sums = meta.scan(lambda c, x: ((y := meta.tanh(c @ w) * x), y.sum()), h, xs)
+        loss = (last * last).sum() + (sums * sums).sum()
+        first = meta.autograd.grad(loss, (h, xs, w), create_graph=True)
+        norm = sum((g * g).sum() for g in first)
+        return (*first, *meta.autograd.grad(norm, (h, xs, w)))
+
+    args = (_normal(BATCH, HIDDEN, seed=6), _normal(3, BATCH, HIDDEN, seed=7), w)
+    results = _agree(second, *args)
+
+    def norm(h: np.ndarray[Any, Any]) -> float:
+        x = [meta.array(h.astype(np.float64)), *(meta.array(a.detach().numpy().astype(np.float64)) for a in args[1:])]
+        return float(sum((g.detach().numpy() ** 2).sum() for g in second(*x)[:3]))
+
+    point, direction = (
+        args[0].detach().numpy().astype(np.float64),
+        np.random.default_rng(8).standard_normal((BATCH, HIDDEN)),
+    )
+    slope = (norm(point + 1e-5 * direction) - norm(point - 1e-5 * direction)) / 2e-5
+    np.testing.assert_allclose((results[3] * direction).sum(), slope, rtol=1e-3)
+
+
+def test_a_gradient_outside_of_the_compiled_call_goes_through_the_loop() -> None:
+    weights, xs = _Weights(), _normal(STEPS, BATCH, INPUTS, seed=4)
+    zeros = meta.zeros((BATCH, HIDDEN))
+
+    def forward(xs: Any) -> Any:
+        return meta.scan(weights.cell, (zeros, zeros), xs)[1].sum()
+
+    forward(xs).backward()
+    expected = [p.grad.numpy().copy() for p in weights.all]
+    for p in weights.all:
+        p.grad = None
+    meta.vm.compile(meta.trace(forward))(xs).backward()
+    for p, e in zip(weights.all, expected, strict=True):
+        np.testing.assert_allclose(p.grad.numpy(), e, rtol=1e-5, atol=1e-6)
+
+
+def test_one_program_serves_loops_of_any_length() -> None:
+    n = sym("n")
+
+    @meta.trace
+    def total(xs: Any) -> Any:
+        xs.requires_grad = True
+        last, sums = meta.scan(lambda c, x: (c * 0.5 + x, c.sum()), meta.zeros((2,)), xs)
+        loss = (last * last).sum() + sums.sum()
+        return loss, meta.autograd.grad(loss, xs)[0]
+
+    executor = meta.vm.compile(total.record(tensor_type((n, 2), "float32")).module)
+    for length in (1, 4, 0):
+        xs = _normal(length, 2, seed=length)
+        loss, dx = executor(xs)
+        expected = total(xs.detach()) if length else (meta.zeros(()), meta.zeros((0, 2)))
+        np.testing.assert_allclose(loss.numpy(), expected[0].detach().numpy(), rtol=1e-5)
+        np.testing.assert_allclose(dx.numpy(), expected[1].detach().numpy(), rtol=1e-5)
+
+
+def test_scan_without_elements_counts_steps_and_carries_integers_and_flags() -> None:
+    def step(state: Any, _: Any) -> Any:
+        count, flag, x = state["count"], state["flag"], state["x"]
+        return {"count": count + 1, "flag": ~flag, "x": meta.where(flag, x * 2.0, x)}, (count, {"x": x})
+
+    def run(x: Any) -> Any:
+        last, (counts, items) = meta.scan(step, {"count": 0, "flag": True, "x": x}, length=4)
+        return last["count"], last["flag"], last["x"], counts, items["x"]
+
+    count, flag, x, counts, items = _agree(run, meta.array([1.0, 3.0]))
+    assert (count, flag, x.tolist(), counts.tolist()) == (4, True, [4.0, 12.0], [0, 1, 2, 3])
+    assert items[:, 0].tolist() == [1.0, 2.0, 2.0, 4.0]
+
+
+def test_scan_of_no_steps_returns_the_carry_and_empty_stacks() -> None:
+    def run(xs: Any) -> Any:
+        return meta.scan(lambda c, x: (c + x.sum(), x * 2.0), 1.5, xs)
+
+    carry, items = _agree(run, meta.zeros((0, 3)))
+    assert carry == 1.5
+    assert items.shape == (0, 3)
+
+
+def test_scans_nest() -> None:
+    def run(xs: Any) -> Any:
+        xs.requires_grad = True
+        inner = lambda c, x: (c * 0.5 + x, ())  # noqa: E731
+        last, _ = meta.scan(lambda c, row: (c + meta.scan(inner, 0.0, row)[0], ()), 0.0, xs)
+        return last, meta.autograd.grad(last, xs)[0]
+
+    last, dx = _agree(run, _normal(2, 3, seed=9))
+    np.testing.assert_allclose(dx, np.tile([0.25, 0.5, 1.0], (2, 1)))
+    assert np.isfinite(last)
+
+
+def test_mixed_precision_casts_inside_of_the_body_and_weights_before_it() -> None:
+    weights, xs = _Weights(), _normal(STEPS, BATCH, INPUTS, seed=4)
+    zeros = meta.zeros((BATCH, HIDDEN))
+
+    @meta.trace
+    def forward(xs: Any) -> Any:
+        return meta.scan(weights.cell, (zeros, zeros), xs)[1].sum()
+
+    executor = meta.vm.compile(forward, passes=meta.passes.auto_cast("bfloat16"))
+    with meta.no_grad():
+        np.testing.assert_allclose(executor(xs).numpy(), forward(xs).numpy(), rtol=0.05)
+    main, step = executor.ir(xs).split("def scan")
+    assert main.count("cast(%weights.") == 2 or main.count("cast(") >= 2
+    assert "cast(%w" not in step
+    with meta.amp.autocast("bfloat16"):
+        inside = forward(xs)
+    np.testing.assert_allclose(inside.detach().numpy(), forward(xs).detach().numpy(), rtol=0.05)
+
+
+# --- conditionals and loops that end by a condition ------------------------------------------------------------------
+
+
+def test_cond_runs_one_branch_and_its_gradient() -> None:
+    def run(x: Any) -> Any:
+        x.requires_grad = True
+        y = meta.cond(x.sum() > 0.0, lambda a: meta.exp(a), lambda a: a * 3.0, x)
+        return y, meta.autograd.grad(y.sum(), x)[0]
+
+    positive = _agree(run, meta.array([1.0, 2.0]))
+    np.testing.assert_allclose(positive[1], np.exp([1.0, 2.0]), rtol=1e-6)
+    np.testing.assert_allclose(_agree(run, meta.array([-1.0, -2.0]))[1], [3.0, 3.0])
+    assert meta.cond(True, lambda: 1, lambda: 2) == 1
+
+
+def _collatz(n: Any, **bound: Any) -> Any:
+    def body(state: Any) -> Any:
+        n, steps = state
+        return meta.where(n % 2 == 0, n // 2, 3 * n + 1), steps + 1
+
+    return meta.while_loop(lambda s: s[0] > 1, body, (n, 0), **bound)
+
+
+def test_while_loops_end_by_their_condition() -> None:
+    assert _agree(_collatz, meta.array(6))[1] == 8
+    assert _agree(_collatz, meta.array(1))[1] == 0
+    assert _agree(lambda n: _collatz(n, max_steps=3), meta.array(6))[1] == 3
+
+
+def test_bounded_while_loops_have_gradients() -> None:
+    def run(x: Any) -> Any:
+        x.requires_grad = True
+        y = meta.while_loop(lambda y: y.sum() < 100.0, lambda y: y * y, x, max_steps=10)
+        return y, meta.autograd.grad(y.sum(), x)[0]
+
+    y, dx = _agree(run, meta.array([2.0, 3.0]))
+    np.testing.assert_allclose(y, [16.0, 81.0] if 16 + 81 >= 100 else [256.0, 6561.0])
+    np.testing.assert_allclose(dx, 8 * np.array([2.0, 3.0]) ** 7)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_an_unbounded_compiled_loop_is_refused() -> None:
+    @meta.trace
+    def run(x: Any) -> Any:
+        x.requires_grad = True
+        return meta.autograd.grad(meta.while_loop(lambda y: y < 100.0, lambda y: y * y, x), x)
+
+    text = (
+        r"\[while_loop\] the gradient goes through a loop whose number of steps is not known before it ends; expected "
+        r"loops with a bound; pass max_steps=.*test_control_flow.py"
+    )
+    with pytest.raises(GradientError, match=text):
+        run.record(meta.array(2.0))
+
+
+_CARRIES: list[tuple[Any, str]] = [
+    (lambda c, x: (c.cast("float64"), x), r'\[scan\] the carry has Tensor\[\(2,\), "float32"\], and <lambda> returns '
+     r'Tensor\[\(2,\), "float64"\]; expected one shape, dtype and device; cast or reshape .*test_control_flow.py'),
+    (lambda c, x: (x.sum(), x), r'returns Tensor\[\(\), "float32"\]; expected one shape'),
+    (lambda c, x: ((c, c), x), r"the carry has the structure tensor, and <lambda> returns \(tensor, tensor\)"),
+    (lambda c, x: c, r"<lambda> returns \w+; expected a tuple \(carry, y\)"),
+    (lambda c, x: (c, "text"), r"the item has a str; expected tensors, numbers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("step", "text"), _CARRIES)
+def test_carries_keep_their_types(step: Any, text: str) -> None:
+    def run(xs: Any) -> Any:
+        return meta.scan(step, meta.zeros((2,)), xs)
+
+    for each in (run, meta.trace(run).record):
+        with pytest.raises(ArgumentError, match=text):
+            each(meta.ones((3, 2)))
+
+
+def test_lengths_agree() -> None:
+    step = lambda c, x: (c, ())  # noqa: E731
+    with pytest.raises(ArgumentError, match=r"\[scan\] xs.0 has 2 elements and xs.1 3; expected one length of all"):
+        meta.scan(step, 0.0, (meta.ones((2,)), meta.ones((3,))))
+    with pytest.raises(ArgumentError, match=r"xs has 2 elements and length 3"):
+        meta.scan(step, 0.0, meta.ones((2,)), length=3)
+    with pytest.raises(ArgumentError, match="neither xs nor a length; expected one of them; pass length="):
+        meta.scan(step, 0.0)
+    with pytest.raises(ArgumentError, match="xs is 0-d; expected tensors with an axis 0"):
+        meta.scan(step, 0.0, meta.ones(()))
+
+
+def test_predicates_are_flags_and_branches_return_one_type() -> None:
+    x = meta.ones((2,))
+    with pytest.raises(ArgumentError, match=r"\[cond\] the predicate is Tensor\[\(2,\), .bool.\]; expected a 0-d bool"):
+        meta.cond(x > 0.0, lambda: x, lambda: x)
+    with pytest.raises(
+        ArgumentError, match=r"\[while_loop\] the result of <lambda> is Tensor\[\(\), .float32.\]; expected"
+    ):
+        meta.while_loop(lambda y: y.sum(), lambda y: y, x)
+    with pytest.raises(
+        ArgumentError, match=r"<lambda> returns Tensor\[\(2,\), .float32.\], and <lambda> returns Tensor\[\(\)"
+    ):
+        meta.trace(lambda x: meta.cond(x.sum() > 0.0, lambda: x, lambda: x.sum())).record(x)
+
+
+def test_bodies_write_nothing_differentiate_nothing_and_draw_nothing() -> None:
+    total = meta.zeros(())
+
+    def writes(c: Any, x: Any) -> Any:
+        total.update(total + x)
+        return c, x
+
+    def differentiates(c: Any, x: Any) -> Any:
+        c.requires_grad = True
+        (c * x).backward()
+        return c, x
+
+    def draws(c: Any, x: Any) -> Any:
+        return c + meta.random.normal(()), x
+
+    for step, text in (
+        (writes, r"\[scan\] '\w+' is written in place inside; expected branches and bodies that return"),
+        (differentiates, r"\[scan\] backward is called inside; .* call it outside of scan"),
+        (draws, r"\[scan\] random numbers are drawn inside, .*; draw them before the loop, and pass them as xs"),
+    ):
+        with pytest.raises(TraceError, match=text):
+            meta.trace(lambda xs, step=step: meta.scan(step, 0.0, xs)).record(meta.ones((3,)))
+
+
+def test_layers_run_inside_of_bodies() -> None:
+    layer = nn.Linear(3, 3)
+
+    def run(xs: Any) -> Any:
+        return meta.scan(lambda c, x: (meta.tanh(layer(c) + x), ()), meta.zeros((1, 3)), xs)[:1]
+
+    _agree(run, _normal(4, 1, 3))
