@@ -20,7 +20,8 @@ MAX_NESTING = 200
 chain of a million bindings has depth 1."""
 
 MAX_DEPTH = 64
-"""Nesting of blocks, types and attribute values in IR. It bounds the recursion of every walk over IR."""
+"""Nesting of blocks, types and attribute values in IR, and of nests in files. It bounds the recursion of every walk
+over them."""
 
 MAX_DIGITS = 400
 """Characters of one number."""

@@ -11,6 +11,7 @@ from meta.device import CPU, Device
 from meta.eager.ndarray import asarray
 from meta.errors import TraceError
 from meta.files import safetensors
+from meta.files.atomic import check_path
 from meta.modes import modes
 
 _NEST: Final = "meta.nest"
@@ -31,6 +32,7 @@ def save(path: str | os.PathLike[str], value: Any) -> None:
     The file replaces one that is there when it is complete and on the disk; if that fails, the old one stays.
     Raises FileError when the file cannot be written, ArgumentError for a value that cannot be saved, TraceError in a
     traced function."""
+    check_path("save", path, "the path comes first: meta.save(path, value)")
     _refuse_trace("save")
     encoder = Encoder()
     nest = encoder.encode(value)
@@ -56,6 +58,7 @@ def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True,
     Nothing in the file is executed, and memory is bounded by its length. Names and types are checked before anything is
     written.
     Raises FileError for a file that cannot be read, is damaged or does not fit, TraceError in a traced function."""
+    check_path("load", path, "the path comes first: meta.load(path, into)")
     _refuse_trace("load")
     with safetensors.reading(path) as file:
         arrays = {name: asarray(file.array(name), device=device) for name in file.stored}

@@ -12,7 +12,7 @@ from meta.dtype import ALL
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, FileError
 from meta.files.safetensors import parse_json
-from meta.limits import MAX_DIGITS, MAX_NAME, MAX_NESTING
+from meta.limits import MAX_DEPTH, MAX_DIGITS, MAX_NAME
 
 _ALLOWED: Final = "arrays, numbers, strings, None, objects with state_dict(), and tuples, lists and dicts of them"
 _CONTAINERS: Final = ("dict", "list", "tuple")
@@ -26,7 +26,17 @@ def state_of(value: Any) -> Any:
     if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
         return value.state_dict()
     named: Callable[[], Any] | None = getattr(value, "named_state", None)
-    return dict(named()) if callable(named) else None
+    return _by_name(list(named()), type(value).__name__) if callable(named) else None
+
+
+def _by_name(items: Sequence[tuple[str, Any]], owner: str) -> dict[str, Any]:
+    out = dict(items)
+    if len(out) < len(items):
+        names = [name for name, _ in items]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ArgumentError("save", f"two arrays of {owner} are called '{twice}'", "distinct names",
+                            "save its parts in a dict")  # fmt: skip
+    return out
 
 
 @dataclass(slots=True)
@@ -39,8 +49,8 @@ class Encoder:
 
     def encode(self, value: Any, name: str = "", depth: int = 0) -> Any:
         """What the JSON text has for `value`. Raises ArgumentError, naming the place, for what cannot be saved."""
-        if depth > MAX_NESTING:
-            raise _unsaved(name, f"nests deeper than {MAX_NESTING}")
+        if depth > MAX_DEPTH:
+            raise _unsaved(name, f"nests deeper than {MAX_DEPTH}")
         state = state_of(value)
         if state is not None:
             return self.encode(state, name, depth + 1)
@@ -106,7 +116,7 @@ def _decoded(value: Any, arrays: Mapping[str, NDArray], path: str, depth: int) -
     if isinstance(value, (str, bool, int, float, type(None))):
         return value
     items = cast("dict[str, Any]", value)
-    if depth <= 2 * MAX_NESTING and isinstance(value, dict) and len(items) == 1:
+    if depth <= MAX_DEPTH and isinstance(value, dict) and len(items) == 1:
         ((kind, content),) = items.items()
         if kind == "array" and isinstance(content, str) and content in arrays:
             return arrays[content]

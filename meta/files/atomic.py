@@ -11,10 +11,16 @@ import stat
 from collections.abc import Generator
 from typing import IO, Final, TypeAlias
 
-from meta.errors import FileError
+from meta.errors import ArgumentError, FileError
 
 Path: TypeAlias = "str | os.PathLike[str]"
 _PARTIAL: Final = ".saving-"
+
+
+def check_path(subject: str, path: object, remedy: str = "") -> None:
+    """Raise ArgumentError for something other than a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentError(subject, f"the path is of class {type(path).__name__}", "a str or a path", remedy)
 
 
 @contextlib.contextmanager

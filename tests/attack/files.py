@@ -1,17 +1,20 @@
-"""Mutated files: IR text, Relay text and JSON, parameters. The outcome may only be a module that verifies, arrays, or
-an error of meta, within bounded time and memory. The mutations are those of `scripts/fuzz_relay.py`."""
+"""Mutated files: IR text, Relay text and JSON, parameters, safetensors. The outcome may only be a module that verifies,
+arrays, or an error of meta, within bounded time and memory. The mutations are those of `scripts/fuzz_relay.py`."""
 
 from __future__ import annotations
 
 import random
 import re
 import resource
+import tempfile
 import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import meta
 from meta.errors import MetaError
 from meta.frontend.relay import from_relay
 from meta.ir.parser import parse
@@ -40,11 +43,20 @@ def corpus() -> list[tuple[str, str, bytes]]:
     """Kind, name and contents of the files that are mutated."""
     files = list(fuzz_relay.files_of(fuzz_relay.DATA))
     files += [("params", "binary", binary(VALUES)), ("params", "npz", npz(a=np.zeros(3), b=np.arange(4)))]
+    files.append(("tensors", "nest", _tensors()))
     texts = {name: getattr(test_recursion, name) for name in ("TAIL", "NOT_TAIL", "MUTUAL", "CLOSURE")}
     rng = random.Random(0)
     for sample in rng.sample(samples(), 60):
         texts[repr(sample)] = _program(sample)
     return files + [("ir", name, text.encode()) for name, text in texts.items() if text]
+
+
+def _tensors() -> bytes:
+    """A training state as `meta.save` writes it."""
+    model = {name: meta.ones((2, 3), dtype=name) for name in ("float32", "bfloat16", "bool", "int64")}
+    with tempfile.TemporaryDirectory() as folder:
+        meta.save(f"{folder}/state", {"model": model, "step": 3, "history": [0.5, float("nan"), None, ("a", True)]})
+        return Path(folder, "state").read_bytes()
 
 
 def _program(sample: Any) -> str:
@@ -62,7 +74,7 @@ def case(seed: int, index: int) -> str:
     """One mutated file."""
     rng = random.Random(f"files/{seed}/{index}")
     kind, name, data = rng.choice(corpus())
-    changed = _mutated_ir(data, rng) if kind == "ir" else fuzz_relay.mutated(kind, data, rng)
+    changed = _mutated(kind, data, rng)
     before, start = _memory(), time.process_time()
     problem = read(kind, changed, rng)
     seconds, grown = time.process_time() - start, _memory() - before
@@ -76,6 +88,9 @@ def read(kind: str, data: bytes, rng: random.Random) -> str:
     try:
         if kind == "ir":
             return _read_ir(data.decode("utf-8", "replace"), rng)
+        if kind == "tensors":
+            _read_tensors(data)
+            return ""
         if kind == "params" or rng.random() < 0.8:
             fuzz_relay.read_bytes(kind, data)
             return ""
@@ -95,6 +110,25 @@ def _read_ir(text: str, rng: random.Random) -> str:
     if rng.random() < 0.2:
         verify(standard()(module))
     return ""
+
+
+def _read_tensors(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "state")
+        path.write_bytes(data)
+        meta.load(path)
+
+
+def _mutated(kind: str, data: bytes, rng: random.Random) -> bytes:
+    if kind == "ir":
+        return _mutated_ir(data, rng)
+    if kind != "tensors":
+        return fuzz_relay.mutated(kind, data, rng)
+    end = 8 + int.from_bytes(data[:8], "little")
+    if rng.random() < 0.3:
+        return fuzz_relay.mutate_bytes(data, rng)
+    header = _mutated_ir(data[8:end], rng)  # with a length that fits, most changes are read
+    return len(header).to_bytes(8, "little") + header + data[end:]
 
 
 def _mutated_ir(data: bytes, rng: random.Random) -> bytes:

@@ -118,11 +118,13 @@ def test_parts_that_match(tmp_path: Path) -> None:
 
 def test_optimizers_are_checked_before_the_models_are_written(tmp_path: Path) -> None:
     model = network()
-    meta.save(tmp_path / "run", {"model": model, "optimizer": {"learning_rate": meta.array(0.5)}})
+    optimizer = meta.optim.Adam(model)
+    state = {"learning_rate": optimizer.state_dict()["learning_rate"]}
+    meta.save(tmp_path / "run", {"model": model, "optimizer": state})
     before = values(model)
-    other = {"model": network(), "optimizer": meta.optim.SGD(model)}
+    other = {"model": network(), "optimizer": optimizer}
     saved = values(other["model"])
-    with pytest.raises(FileError, match=r"'optimizer' in .*run does not fit SGD: names differ") as caught:
+    with pytest.raises(FileError, match=r"'optimizer' in .*run does not fit Adam: names differ") as caught:
         meta.load(tmp_path / "run", other)
     assert isinstance(caught.value.__cause__, ArgumentError)
     assert (values(model), values(other["model"])) == (before, saved)
@@ -139,13 +141,44 @@ def test_values_that_cannot_be_saved_are_named(tmp_path: Path) -> None:
         r"the value has a key of class float; expected strings and ints": {0.5: 1},
         "'x' is a NumPy array of dtype uint16; expected one of bool": {"x": np.ones(1, "uint16")},
         "'a.b' is the name of two arrays; expected other keys": {"a": {"b": meta.ones(1)}, "a.b": meta.ones(1)},
-        "nests deeper than 200": deep,
+        "nests deeper than 64": deep,
         "'n' is an int of more than 400 digits": {"n": 10**400},
         "the value is of class builtins.bytes": b"",
     }.items():
         with pytest.raises(ArgumentError, match=value if isinstance(value, str) else problem):
             meta.save(path, problem)
     assert not path.exists()
+
+
+def test_training_steps_are_saved_whole(tmp_path: Path) -> None:
+    step = meta.optim.sgd.with_sgd(0.1, 0.9)(network(), loss=meta.cross_entropy)
+    x, target = meta.ones((2, 3)), meta.array([0, 1])
+    step(x, target)
+    meta.save(tmp_path / "step", step)
+    expected = step(x, target).item()
+    assert meta.load(tmp_path / "step", step) is step
+    assert step(x, target).item() == expected
+
+    class Twice:
+        def named_state(self) -> Any:
+            return iter([("w", meta.ones(1)), ("w", meta.zeros(1))])
+
+    with pytest.raises(ArgumentError, match=r"two arrays of Twice are called .w.; expected distinct names; save its"):
+        meta.save(tmp_path / "step", Twice())
+
+
+def test_arguments_in_the_order_of_torch(tmp_path: Path) -> None:
+    model = network()
+    with pytest.raises(
+        ArgumentError, match=r"\[save\] the path is of class Sequential; .*; the path comes first: meta.save\("
+    ):
+        meta.save(model, tmp_path / "m")  # type: ignore[arg-type]
+    with pytest.raises(
+        ArgumentError, match=r"\[load\] the path is of class Sequential; expected a str or a path; the path"
+    ):
+        meta.load(model, tmp_path / "m")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"\[load\] the path is of class Sequential; expected a str or a path \("):
+        meta.vm.load(model)  # type: ignore[arg-type]
 
 
 def test_files_are_not_used_while_tracing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from meta.eager.graph import set_requires_grad
 from meta.eager.ndarray import asarray
 from meta.errors import FileError, MetaError
 from meta.files import safetensors
-from meta.files.atomic import Path
+from meta.files.atomic import Path, check_path
 from meta.files.safetensors import TensorFile
 from meta.random.generator import Generator
 from meta.vm.cuda_graph.setup import graph_call
@@ -52,6 +52,7 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
 
     Raises FileError for a file that is damaged, foreign, not trusted or does not fit this machine, DeviceError without
     its device, ArgumentError for another `trust`."""
+    check_path("load", path)
     name = os.fspath(path)
     body = container.contents(path, trust)
     file = safetensors.checked(io.BytesIO(body), len(body), name)
@@ -59,7 +60,7 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
         header = safetensors.parse_json(file.metadata[PROGRAM])
         _check_versions(header, name)
         return _executor(header, file)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
         if isinstance(error, MetaError):
             raise
         problem = f"{name} does not describe a program: {type(error).__name__}: {error}"[:300]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from meta.errors import FileError, NotSupportedError
-from meta.limits import MAX_NESTING
+from meta.limits import MAX_DEPTH
 from meta.tree import Tree, flatten
 
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -17,15 +17,17 @@ _CONTAINERS: Final = ("tuple", "list", "dict")
 _ABSENT: Final = inspect.Parameter.empty
 
 
-def encode_tree(tree: Tree, what: str) -> Any:
+def encode_tree(tree: Tree, what: str, depth: int = 0) -> Any:
     """JSON of a tree. Raises NotSupportedError, naming `what`, for values and containers that JSON cannot hold."""
+    if depth > MAX_DEPTH:
+        raise _unsaved(f"{what} nests deeper than {MAX_DEPTH}", "small nests")
     if tree.kind == "leaf":
         return "leaf"
     if tree.kind == "static":
         return {"static": encode_plain(tree.value, what)}
     if tree.kind not in _CONTAINERS:
         raise _unsaved(f"{what} has a {tree.value.__name__}", "tuples, lists and dicts")
-    children = [encode_tree(child, what) for child in tree.children]
+    children = [encode_tree(child, what, depth + 1) for child in tree.children]
     keys = [encode_plain(key, what) for key in tree.keys]
     return {tree.kind: [keys, children] if tree.kind == "dict" else children}
 
@@ -35,7 +37,7 @@ def decode_tree(value: Any, depth: int = 0) -> Tree:
     if value == "leaf":
         return Tree("leaf")
     items = cast("dict[str, Any]", value)
-    if depth > MAX_NESTING or not isinstance(value, dict) or len(items) != 1:
+    if depth > MAX_DEPTH or not isinstance(value, dict) or len(items) != 1:
         raise malformed(value)
     ((kind, content),) = items.items()
     if kind == "static":

@@ -15,7 +15,7 @@ from meta.backend.tvm import target as targets
 from meta.device import Device
 from meta.errors import ArgumentError
 from meta.files import safetensors
-from meta.files.atomic import Path
+from meta.files.atomic import Path, check_path
 from meta.tree import Tree
 from meta.vm.program import Program
 from meta.vm.saved import container, shared
@@ -33,6 +33,7 @@ def write(
     format: str,
 ) -> str:  # fmt: skip
     """See `Executor.save`. programs: each with the nest of its arguments.  whole: compiled from an IR Module."""
+    check_path("save", path)
     if format not in _FORMATS:
         raise ArgumentError("save", f"the format is {format!r:.80}", " or ".join(map(repr, _FORMATS)))
     if not programs:
