@@ -1,4 +1,5 @@
-"""TVM's lowering of scheduled functions, then the expansion of random bits and registers for nested values."""
+"""TVM's lowering of scheduled functions, after a change of divisions in indices; then the expansion of random bits and
+registers for nested values."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
@@ -22,6 +24,7 @@ def pipeline() -> str:
 
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
+    lower = tvm.Sequential([_each_function(truncate_offset_floors, "TruncateOffsetFloors"), lower])
     return lower, lambda: _followed(finalize_host(), _expand_host), lambda: _followed(finalize_device(), philox.expand)
 
 
@@ -31,9 +34,14 @@ def _expand_host(func: Any) -> Any:
 
 def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:
     """TVM's pass, followed by a change of each function."""
+    return tvm.Sequential([finalize, _each_function(change, "ExpandRandomBits")])
+
+
+def _each_function(change: Callable[[Any], Any], name: str) -> Any:
+    """A pass that changes each function of a module."""
 
     def run(module: Any, _context: Any) -> Any:
-        module = finalize(module)
-        return tvm.IRModule({name: change(f) for name, f in module.functions.items()}, attrs=module.attrs)
+        functions = {n: change(f) if isinstance(f, tvm.PrimFunc) else f for n, f in module.functions.items()}
+        return tvm.IRModule(functions, attrs=module.attrs)
 
-    return tvm.module_pass(run, opt_level=0, name="meta.ExpandRandomBits")
+    return tvm.module_pass(run, opt_level=0, name=f"meta.{name}")

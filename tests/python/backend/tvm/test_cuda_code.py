@@ -25,6 +25,8 @@ from tests.python.op.samples import first_rows, samples
 
 CUDA = device("cuda")
 COMPILER = "tvm_callback_cuda_compile"
+DIVISION_BY_SIZE = re.compile(r" [su](div|rem) i\d+ [^,]+, %")
+"""A division by what is no constant, in LLVM code of the host."""
 LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
 
 
@@ -102,7 +104,9 @@ def empty_rows() -> list[Sample]:
 @pytest.mark.parametrize("sample", empty_rows(), ids=repr)
 def test_code_for_empty_operands(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in schedule_sample(sample, monkeypatch, target):
-        library.compile_functions({"kernel": function}, target)
+        module = library.compile_functions({"kernel": function}, target)
+        # A size of 0 would end the process.
+        assert not DIVISION_BY_SIZE.search(module.inspect_source("ll"))
 
 
 def test_a_host_loop_is_detected() -> None:

@@ -74,7 +74,8 @@ def _bind_threads(loops: list[Any], body: Any) -> Any:
         in_range = tvm.tirx.LT(position, total)
         values: dict[Any, Any] = {}
         for loop in reversed(loops):
-            extent = loop.extent.astype("int64")
+            # TVM computes sizes of buffers from quotients, on the host, where a division by 0 would end the process.
+            extent = tvm.tirx.max(loop.extent.astype("int64"), tvm.tirx.const(1, "int64"))
             value = position if loop is loops[0] else tvm.tirx.truncmod(position, extent)
             values[loop.loop_var] = (loop.min.astype("int64") + value).astype(str(loop.loop_var.ty.dtype))
             position = tvm.tirx.truncdiv(position, extent)
