@@ -27,6 +27,7 @@ from __future__ import annotations
 from meta.tracing.emitter import recording as recording
 from meta.tracing.program import Record as Record
 from meta.tracing.program import Traced as Traced
+from meta.tracing.program import input_types as input_types
 from meta.tracing.program import record as record
 from meta.tracing.program import state_names as state_names
 from meta.tracing.program import trace as trace

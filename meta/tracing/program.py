@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -126,7 +128,7 @@ def record(
     signature, bound = _bind(function, args, kwargs)
     leaves, tree = flatten(dict(bound.arguments), _is_input)
     builder = Builder()
-    inputs = [Symbol(Var(name, _type_of(leaf))) for name, leaf in leaves]
+    inputs = [Symbol(Var(name, _type_of(name, leaf))) for name, leaf in leaves]
     trace = Trace(builder, _named_state(function) | dict(names or {}), inputs)
     trace.reached(containers)
     params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
@@ -226,5 +228,27 @@ def _is_input(value: Any) -> bool:
     return isinstance(value, (NDArray, Symbol, TensorType))
 
 
-def _type_of(leaf: Any) -> Type:
-    return leaf if isinstance(leaf, TensorType) else leaf.type
+InputType = Callable[[str, TensorType], TensorType]
+"""The path of an input and its own type -> the type that it is recorded with."""
+
+
+class _InputTypes(threading.local):
+    function: InputType | None = None
+
+
+_input_types = _InputTypes()
+
+
+@contextmanager
+def input_types(function: InputType | None) -> Generator[None, None, None]:
+    """Inside the block, functions are recorded for inputs of other types than those of their arguments."""
+    before, _input_types.function = _input_types.function, function
+    try:
+        yield
+    finally:
+        _input_types.function = before
+
+
+def _type_of(name: str, leaf: Any) -> Type:
+    kind = leaf if isinstance(leaf, TensorType) else leaf.type
+    return _input_types.function(name, kind) if _input_types.function is not None else kind

@@ -3,6 +3,7 @@
 executor, program    compiling for the types of a call, and the compiled program
 arguments, runner    what a call does in Python
 gradient, split      calls that record gradients, and the programs that compute them
+sizes                sizes that a program leaves open, and those it is compiled for
 report               dialects, memory, text and time of a program
 lower                from our IR to Relax
 relax                from Relax to an executable
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from meta.vm.report import Profile as Profile
     from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
     from meta.vm.saved.read import load as load
+    from meta.vm.sizes import SpecialisationWarning as SpecialisationWarning
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.executor": ("Executor", "compile"),
         "meta.vm.report": ("MemoryReport", "Profile"),
         "meta.vm.saved.executor": ("LoadedExecutor",),
         "meta.vm.saved.read": ("load",),
+        "meta.vm.sizes": ("SpecialisationWarning",),
     })  # fmt: skip

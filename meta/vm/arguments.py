@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from meta import tracing
@@ -67,10 +67,17 @@ def check_rewritten(record: tracing.Record, module: Module) -> None:
                       "passes that keep the parameters")  # fmt: skip
 
 
+Key = tuple[Tree, str, tuple[TensorType, ...]]
+"""The plain values of a call, their text, and the types of its arrays."""
+
+
 def flatten_call(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Hashable, list[NDArray]]:
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any],
+    type_of: Callable[[str, TensorType], TensorType] | None = None,
+) -> tuple[Key, list[NDArray]]:  # fmt: skip
     """A key for a call (its plain values and the types of its arrays), and its arrays in order.
+
+    type_of: the type that an input counts with, by default its own.
 
     Raises ArgumentError when the arguments do not fit the signature or are not hashable."""
     refuse_foreign(args, kwargs)
@@ -81,7 +88,7 @@ def flatten_call(
     bound.apply_defaults()
     leaves, tree = flatten(dict(bound.arguments), lambda v: isinstance(v, NDArray))
     inputs = [x for _, x in leaves]
-    key = (tree, repr(tree), tuple(x.type for x in inputs))
+    key = (tree, repr(tree), tuple(type_of(name, x.type) if type_of else x.type for name, x in leaves))
     try:
         hash(key)
     except TypeError:

@@ -34,6 +34,7 @@ from meta.vm.lower.source import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner
+from meta.vm.sizes import Dynamic, Specialisations, example, open_sizes
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
@@ -58,7 +59,7 @@ class Executor(Generic[P, R]):
 
     def __init__(
         self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None,
-        graphs: bool = False,
+        graphs: bool = False, dynamic: Dynamic | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self.fuse = fuse
@@ -67,6 +68,8 @@ class Executor(Generic[P, R]):
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
+        self._open = open_sizes(dynamic, self._whole)
+        self._sizes = Specialisations(self._name)
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
         self._programs: dict[Any, Program] = {}
@@ -152,7 +155,7 @@ class Executor(Generic[P, R]):
         if signature is None or not (self._revision != tracing.revision() or tracing.changed(self._containers)):
             return
         for (tree, _, types), program in list(self._programs.items()):
-            inputs = [zeros_of(kind) for kind in types]
+            inputs = [zeros_of(example(kind)) for kind in types]
             for x, tracked in zip(inputs, program.tracked or (), strict=False):
                 x.requires_grad = tracked
             call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
@@ -176,17 +179,22 @@ class Executor(Generic[P, R]):
         fresh = self._trace(args, kwargs) if self._signature is None else None
         signature = self._signature = fresh.signature if fresh else self._signature
         assert signature is not None
-        key, inputs = flatten_call(signature, args, kwargs)
+        key, inputs = flatten_call(signature, args, kwargs, self._open and self._open.type_of)
         program = self._programs.get(key)
         if program is None or not program.is_current(inputs):
             record = fresh or self._trace(args, kwargs)
+            if self._open:
+                self._open.check_names(record.inputs)
             check_call(record, inputs)
+            self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record, inputs)
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(held for held in record.containers if id(held[0]) not in watched)
+        elif self._open:
+            check_call(program.record, inputs)
         if len(self._runs) >= CACHE_LIMIT:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
@@ -205,7 +213,8 @@ class Executor(Generic[P, R]):
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tracing.Record:
         refuse_foreign(args, kwargs)
-        with self._lock, GradMode(True):  # the program also serves calls that record gradients
+        open_types = tracing.input_types(self._open and self._open.type_of)
+        with self._lock, GradMode(True), open_types:  # the program also serves calls that record gradients
             return self._record(*args, **kwargs)
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
@@ -276,17 +285,17 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
 @overload
 def compile(
     what: tracing.Traced[P, R], device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
 ) -> Executor[P, R]: ...  # fmt: skip
 @overload
 def compile(
     what: Module, device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
 ) -> Executor[..., tuple[NDArray, ...]]: ...  # fmt: skip
 @overload
 def compile(
     what: Recordable, device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
 ) -> Executor[..., Any]: ...  # fmt: skip
 def compile(
     what: Module | Recordable,
@@ -295,6 +304,7 @@ def compile(
     fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None,
     graphs: bool = True,
+    dynamic: Dynamic | None = None,
 ) -> Executor[..., Any]:
     """Compile a Model, a traced function, a training step or an IR Module.
 
@@ -309,6 +319,9 @@ def compile(
     fuse: let neighbouring operators share a kernel.
     passes: module -> module transformations to apply before the standard ones, such as `meta.passes.auto_cast(...)`.
     graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
+    dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
+        equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
+        in sizes alone lead to a SpecialisationWarning.
     A `with_dialect` around this call holds for the program."""
     chosen = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, chosen, graphs)
+    return Executor(what, parse_device(device), fuse, chosen, graphs, dynamic)

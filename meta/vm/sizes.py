@@ -1,0 +1,134 @@
+"""Sizes that differ from call to call: those that `compile(dynamic=...)` leaves open, a warning about others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from meta.dim import SymDim, evaluate, names, sym
+from meta.errors import ArgumentError, did_you_mean, user_frame
+from meta.ir.type import TensorType
+
+SPECIALISATIONS = 8
+"""Programs of one executor for inputs that differ in sizes alone, from which on it warns."""
+
+Dynamic = Mapping[str, Mapping[int, str | SymDim]]
+"""Input -> axis -> the name of its size."""
+
+
+class SpecialisationWarning(UserWarning):
+    """A program is compiled again and again for inputs of other sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSizes:
+    """The sizes that a program leaves open. axes: input -> axis -> its size."""
+
+    axes: Mapping[str, Mapping[int, SymDim]]
+
+    def type_of(self, name: str, kind: TensorType) -> TensorType:
+        """The type that an input is recorded with. Raises ArgumentError for an axis that it does not have."""
+        axes = self.axes.get(name)
+        if not axes:
+            return kind
+        shape = list(kind.shape)
+        for axis, size in axes.items():
+            if not -kind.ndim <= axis < kind.ndim:
+                problem = f"dynamic names axis {axis} of '{name}', which is {kind!r}"
+                raise ArgumentError("vm", problem, f"axes from {-kind.ndim} to {kind.ndim - 1}" if shape else "no axis")
+            shape[axis] = size
+        return kind.with_shape(tuple(shape))
+
+    def check_names(self, inputs: Sequence[str]) -> None:
+        """Raise ArgumentError for a name that no input has."""
+        for name in self.axes:
+            if name not in inputs:
+                problem = f"dynamic names '{name}', which is no input that is an array"
+                raise ArgumentError("vm", problem, ", ".join(inputs), did_you_mean(name, inputs))
+
+
+def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
+    """What `compile` was given, checked; None for nothing. Raises ArgumentError."""
+    if dynamic is None:
+        return None
+    if is_module:
+        raise ArgumentError("vm", "dynamic is given for a Module", "functions and models",
+                            "give its parameters types with symbolic sizes")  # fmt: skip
+    example = 'a dict such as {"x": {0: "n"}}'
+    axes: dict[str, dict[int, SymDim]] = {}
+    given: Any = dynamic
+    if not isinstance(given, Mapping):
+        raise ArgumentError("vm", f"dynamic is {type(given).__name__}", example)
+    for name, named in dynamic.items():
+        each: Any = named
+        if not isinstance(name, str) or not isinstance(each, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError("vm", f"dynamic has {name!r}: {each!r}", example, "name each axis")
+        axes[name] = {}
+        for axis, size in named.items():
+            key: Any = axis
+            if isinstance(key, bool) or not isinstance(key, int) or not isinstance(size, (str, SymDim)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ArgumentError("vm", f"dynamic has {axis!r}: {size!r} for '{name}'", example)
+            axes[name][axis] = sym(size) if isinstance(size, str) else size
+    return OpenSizes(axes)
+
+
+def example(kind: TensorType) -> TensorType:
+    """A type without open sizes that fits."""
+    sizes = {name: 2 for dim in kind.shape for name in names(dim)}
+    return kind.with_shape(tuple(evaluate(dim, sizes) if isinstance(dim, SymDim) else dim for dim in kind.shape))
+
+
+@dataclass(slots=True)
+class Specialisations:
+    """The sizes that one executor has been compiled for.
+
+    shapes: for calls that differ in sizes alone, the shapes of the inputs in each."""
+
+    name: str
+    shapes: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict[Hashable, list[tuple[Any, ...]]])
+    warned: bool = False
+
+    def add(self, structure: Hashable, inputs: Sequence[str], types: Sequence[TensorType]) -> None:
+        """Count a program for inputs of these types. Warns once, when there are SPECIALISATIONS that differ in sizes
+        alone. structure: of the call, without its arrays."""
+        if self.warned:
+            return
+        key = (structure, *((t.ndim, t.dtype, t.device) for t in types))
+        seen = self.shapes.setdefault(key, [])
+        shapes = tuple(t.shape for t in types)
+        if shapes in seen:
+            return
+        seen.append(shapes)
+        if len(seen) < SPECIALISATIONS:
+            return
+        self.warned = True
+        found = list(_varying(inputs, seen))
+        text = "; ".join(f"axis {axis} of '{name}' was {', '.join(map(str, sizes))}" for name, axis, sizes in found)
+        named = _suggestion(found)
+        warnings.warn(
+            f"[vm] {self.name} was compiled {len(seen)} times, for other sizes each time: {text}; compile it once with "
+            f"compile(..., dynamic={named}) (at {user_frame()})",
+            SpecialisationWarning,
+            stacklevel=2,
+        )
+
+
+def _varying(inputs: Sequence[str], seen: Sequence[tuple[Any, ...]]) -> Any:
+    """The inputs and axes whose sizes differ: (name, axis, sizes)."""
+    for i, name in enumerate(inputs):
+        for axis in range(len(seen[0][i])):
+            sizes = tuple(shapes[i][axis] for shapes in seen)
+            if len(set(sizes)) > 1:
+                yield name, axis, sizes
+
+
+def _suggestion(found: Sequence[tuple[str, int, tuple[int, ...]]]) -> str:
+    """`dynamic` for these axes; those that always had one size share a name."""
+    letters: dict[tuple[int, ...], str] = {}
+    axes: dict[str, list[str]] = {}
+    for name, axis, sizes in found:
+        letter = letters.setdefault(sizes, "nmpqrstuvw"[len(letters)] if len(letters) < 10 else f"n{len(letters)}")
+        axes.setdefault(name, []).append(f'{axis}: "{letter}"')
+    return "{" + ", ".join(f'"{name}": {{{", ".join(each)}}}' for name, each in axes.items()) + "}"

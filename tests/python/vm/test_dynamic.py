@@ -1,0 +1,139 @@
+"""compile(dynamic=...): one program for all sizes, training steps and recorded calls included; the warning about
+other programs."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import nn
+from meta.errors import ArgumentError, MetaError
+from meta.vm.sizes import SPECIALISATIONS
+
+ROWS = (3, 7, 1, 12)
+
+
+class _Training:
+    """A network with batch norm, and its training step."""
+
+    def __init__(self) -> None:
+        meta.random.seed(0)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        self.optimizer = meta.optim.SGD(self.model, learning_rate=0.1, momentum=0.9)
+
+    def step(self, batch: Any) -> Any:
+        self.optimizer.zero_grad()
+        loss = meta.cross_entropy(self.model(batch["x"]), batch["t"])
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def _batch(rows: int) -> dict[str, Any]:
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, 6)).astype(np.float32)
+    return {"x": meta.array(x), "t": meta.array(rng.integers(0, 3, rows))}
+
+
+def test_one_program_of_a_training_step_serves_all_sizes() -> None:
+    eager, compiled = _Training(), _Training()
+    step = meta.vm.compile(meta.trace(compiled.step), dynamic={"batch.x": {0: "n"}, "batch.t": {0: "n"}})
+    programs = set()
+    for rows in (5, 3, 12):
+        batch = _batch(rows)
+        np.testing.assert_allclose(step(batch).item(), eager.step(batch).item(), rtol=1e-5)
+        programs.add(step.program(batch))
+    assert len(programs) == 1
+    for a, b in zip(compiled.model.state_dict().values(), eager.model.state_dict().values(), strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-6)
+    text = r"\[vm\] input 'batch.t' is Tensor\[\(5,\), \"int64\"\]; expected Tensor\[\(n,\), \"int64\"\] with n = 3"
+    before = [x.detach().numpy().copy() for x in compiled.model.state_dict().values()]
+    with pytest.raises(ArgumentError, match=text):
+        step({"x": _batch(3)["x"], "t": _batch(5)["t"]})
+    for a, b in zip(compiled.model.state_dict().values(), before, strict=True):
+        assert np.array_equal(a.detach().numpy(), b)  # nothing was written
+
+
+def test_gradients_of_calls_serve_all_sizes() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh())
+    executor = meta.vm.compile(meta.trace(lambda x: model(x).sum(axis=0)), dynamic={"x": {-2: "rows"}})
+    parameters = list(model.parameters())
+    for rows in ROWS:
+        x, dy = _batch(rows)["x"], meta.ones((4,))
+        gradients = []
+        for call in (executor, lambda x: model(x).sum(axis=0)):
+            for p in parameters:
+                p.grad = None
+            call(x).backward(dy)
+            gradients.append([p.grad.numpy().copy() for p in parameters])
+        for a, b in zip(*gradients, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert executor.program(_batch(2)["x"]) is executor.program(_batch(9)["x"])
+
+
+def test_scans_are_of_any_length() -> None:
+    step = meta.trace(lambda xs: meta.scan(lambda c, x: (c * 0.5 + x, c), 0.0, xs))
+    executor = meta.vm.compile(step, dynamic={"xs": {0: "steps"}})
+    for length in (2, 5):
+        xs = meta.arange(length).cast("float32")
+        for a, b in zip(executor(xs), step(xs), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy())
+    assert executor.program(meta.ones((3,))) is executor.program(meta.ones((4,)))
+
+
+def test_a_decision_on_an_open_size_is_refused_at_its_line() -> None:
+    def decides(x: Any) -> Any:
+        return x if x.shape[0] < 3 else x * 2.0
+
+    with pytest.raises(MetaError, match=r"n.*test_dynamic.py:\d+"):
+        meta.vm.compile(meta.trace(decides), dynamic={"x": {0: "n"}})(meta.ones((2,)))
+
+
+_WRONG: list[tuple[Any, str]] = [
+    (
+        {"y": {0: "n"}},
+        r"\[vm\] dynamic names 'y', which is no input that is an array; expected x \(at .*test_dynamic.py",
+    ),
+    (
+        {"x": {2: "n"}},
+        r"dynamic names axis 2 of 'x', which is Tensor\[\(2, 3\), .float32.\]; expected axes from -2 to 1",
+    ),
+    ({"x": 0}, r"dynamic has 'x': 0; expected a dict such as \{\"x\": \{0: \"n\"\}\}; name each axis"),
+    ({"x": {"0": "n"}}, r"dynamic has '0': 'n' for 'x'; expected a dict such as"),
+    (["x"], r"dynamic is list; expected a dict such as"),
+]
+
+
+@pytest.mark.parametrize(("dynamic", "text"), _WRONG)
+def test_wrong_sizes_are_refused(dynamic: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        meta.vm.compile(meta.trace(lambda x: x * 2.0), dynamic=dynamic)(meta.ones((2, 3)))
+
+
+def test_modules_name_their_sizes_themselves() -> None:
+    module = meta.trace(lambda x: x * 2.0).record(meta.ones((2,))).module
+    with pytest.raises(ArgumentError, match=r"dynamic is given for a Module; expected functions and models; give its"):
+        meta.vm.compile(module, dynamic={"x": {0: "n"}})
+
+
+def test_programs_for_many_sizes_warn_once() -> None:
+    executor = meta.vm.compile(meta.trace(lambda x, y: x * y[0]), fuse=False)
+    calls = [(meta.ones((n, 2)), meta.ones((n,))) for n in range(2, SPECIALISATIONS + 4)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for call in calls[: SPECIALISATIONS - 1]:
+            executor.program(*call)
+        assert not caught
+        for call in calls[SPECIALISATIONS - 1 :]:
+            executor.program(*call)
+    (warning,) = caught
+    assert issubclass(warning.category, meta.vm.SpecialisationWarning)
+    text = str(warning.message)
+    assert text.startswith("[vm] <lambda> was compiled 8 times, for other sizes each time: axis 0 of 'x' was 2, 3, 4,")
+    assert 'compile it once with compile(..., dynamic={"x": {0: "n"}, "y": {0: "n"}})' in text
+    assert re.search(r"\(at .*test_dynamic.py:\d+\)", text)
