@@ -29,6 +29,7 @@ _ORDER: Final = (
     "types",
     "parts",
     "scopes",
+    "constants",
 )
 """What the locks guard, in the order in which a thread may take several of them; a fork takes them in this order."""
 

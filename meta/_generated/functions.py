@@ -1036,6 +1036,53 @@ def conv2d_dx(
     return _y
 
 
+_s_conv2d_epilogue = state(get("conv2d_epilogue"))
+_r_conv2d_epilogue = _s_conv2d_epilogue.fast
+_i_conv2d_epilogue = KnownItems()
+
+
+def conv2d_epilogue(
+    x: T,
+    w: T,
+    bias: T | None = None,
+    other: T | None = None,
+    relu: bool = False,
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
+    groups: int = 1,
+    channels_last: bool = False,
+) -> T:
+    """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
+    does all of that in one kernel.
+    x: Input, (batch, channels, *spatial).
+    w: Kernel, (out channels, channels / groups, *window).
+    bias: Added to each channel.
+    other: Added then; of the shape of the result.
+    relu: Whether negative results become 0.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    groups: Number of groups that the channels are divided into.
+    channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
+        (out channels, *window, channels / groups).
+    """
+    try:
+        _k0, _k1, _k2, _known = _i_conv2d_epilogue[stride, padding, dilation]
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
+            _known = _i_conv2d_epilogue.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv2d_epilogue[x._type, w._type, None if bias is None else bias._type, None if other is None else other._type, relu, relu.__class__, _k0, _k1, _k2, groups, groups.__class__, channels_last, channels_last.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_epilogue, x, w, bias, other, relu, stride, padding, dilation, groups, channels_last)
+    _y = run(x, w, bias, other)
+    if x._node is not None or w._node is not None or (bias is not None and bias._node is not None) or (other is not None and other._node is not None):
+        return record("conv2d_epilogue", _y, (x, w, bias, other, relu, stride, padding, dilation, groups, channels_last))
+    return _y
+
+
 _s_conv2d_transpose = state(get("conv2d_transpose"))
 _r_conv2d_transpose = _s_conv2d_transpose.fast
 _i_conv2d_transpose = KnownItems()

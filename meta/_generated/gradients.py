@@ -13,6 +13,7 @@ from typing import Any
 import meta
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
+from meta.op.grad import conv as grad_conv
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
 from meta.op.grad import loss as grad_loss
@@ -127,6 +128,11 @@ def _conv2d_dw(needs: Any, x: Any, dy: Any, shape: Any, stride: Any, padding: An
 
 def _conv2d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (meta.conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups, channels_last) if needs[0] else None, meta.conv2d(dz, w, stride, padding, dilation, groups, channels_last) if needs[1] else None)
+
+
+def _conv2d_epilogue(needs: Any, x: Any, w: Any, bias: Any, other: Any, relu: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_conv.conv2d_epilogue_grad(x, w, bias, other, relu, stride, padding, dilation, groups, channels_last, y, dy) if needs[0] or needs[1] or needs[2] or needs[3] else (None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3])
 
 
 def _conv2d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -889,6 +895,7 @@ add_rules([
     GradRule("conv2d", _conv2d, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv2d_dw", _conv2d_dw, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv2d_dx", _conv2d_dx, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("conv2d_epilogue", _conv2d_epilogue, (0, 1, 2, 3), saved_args=frozenset({0, 1, 2, 3}), saved_outputs=frozenset({0})),
     GradRule("conv2d_transpose", _conv2d_transpose, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d", _conv3d, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),

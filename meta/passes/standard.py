@@ -8,7 +8,9 @@ from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
+from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
+from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pipeline
 from meta.passes.outline_loops import outline_loops
@@ -16,8 +18,9 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_const, expand_losses, align_products,
-    channels_last, expand_norms, cse, simplify, dce, for a program whose gradients are taken: results stay the same up
-    to rounding."""
-    expanded = (fold_const, expand_losses, align_products, channels_last, expand_norms)
-    return Pipeline((inline_calls, outline_loops, drop_stop_gradient, simplify, *expanded, cse, simplify, dce))
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, expand_losses,
+    align_products, channels_last, expand_norms, cse, simplify, fuse_epilogues, dce, for a program whose gradients are
+    taken: results stay the same up to rounding."""
+    prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
+    expanded = (fold_batch_norm, fold_const, expand_losses, align_products, channels_last, expand_norms)
+    return Pipeline((*prepared, *expanded, cse, simplify, fuse_epilogues, dce))

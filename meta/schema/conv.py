@@ -1,7 +1,7 @@
 """Schemas of convolutions. Each schema serves one, two and three spatial axes."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Int, IntTuple, Tensor
+from meta.schema._types import Bool, Int, IntTuple, OptionalTensor, Tensor
 
 _PADDING = "Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right)."
 
@@ -30,6 +30,19 @@ def conv(rank: int) -> Schema:
         "conv",
         Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
         Arg("w", Tensor, doc="Kernel, (out channels, channels / groups, *window)."),
+        *_common(rank),
+        _CHANNELS_LAST,
+    )
+
+
+def conv_epilogue(rank: int) -> Schema:
+    return Schema(
+        "conv_epilogue",
+        Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
+        Arg("w", Tensor, doc="Kernel, (out channels, channels / groups, *window)."),
+        Arg("bias", OptionalTensor, None, doc="Added to each channel."),
+        Arg("other", OptionalTensor, None, doc="Added then; of the shape of the result."),
+        Arg("relu", Bool, False, doc="Whether negative results become 0."),
         *_common(rank),
         _CHANNELS_LAST,
     )

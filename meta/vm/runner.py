@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from meta import tracing
+from meta.backend.memory.constants import hold
 from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.eager.ndarray import NDArray
@@ -110,7 +111,9 @@ def program_runner(
     state = [x for _, x in record.state]
     draws = [(d.generator or default_generator, d.count) for d in record.random]
     keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
+    held = [c._data for c in constants if c.device is CPU]
     collect = collector(state, [c._data for c in constants], keys)
+    hold(held, collect)
     wrap, build = wrapper(outputs), builder(record.result)
     if whole:
         return module_runner(machine, collect, wrap, build, mutates)

@@ -115,6 +115,23 @@ def _declare_conv(rank: int, **facts: str) -> None:
         return tensor_type(shape, x.dtype, x.device)
 
 
+@declare("conv2d_epilogue", schema=schema.conv_epilogue(2), pattern="out_ewise_fusable", amp="always")
+def conv2d_epilogue(
+    x: TensorType, w: TensorType, bias: TensorType | None, other: TensorType | None, relu: bool, stride: _Ints,
+    padding: _Ints, dilation: _Ints, groups: int, channels_last: bool,
+) -> TensorType:  # fmt: skip
+    """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
+    does all of that in one kernel."""
+    _operands(**{n: t for n, t in (("x", x), ("w", w), ("bias", bias), ("other", other)) if t is not None})
+    out = x.with_shape(_conv_shape(2, x.shape, w.shape, stride, padding, dilation, groups, channels_last))
+    if bias is not None:
+        fits = len(bias.shape) == 1 and same_dim(bias.shape[0], w.shape[0])
+        rules.require(fits, f"'bias' has shape {rules.show(bias.shape)}", f"({w.shape[0]},)")
+    if other is not None:
+        rules.require_same_shape(y=out, other=other)
+    return out
+
+
 def _transposed_shape(
     rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, extra: _Ints, dilation: _Ints, groups: int
 ) -> Shape:

@@ -36,6 +36,8 @@ def test_report_has_a_line_per_pass():
         "fold_const",
         "expand_losses",
         "expand_norms",
+        "fold_batch_norm",
+        "fuse_epilogues",
         "align_products",
         "channels_last",
         "cse",

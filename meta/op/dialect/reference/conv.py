@@ -100,6 +100,16 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
     return run
 
 
+def conv2d_epilogue(x: Any, w: Any, bias: Any, other: Any, relu: bool, *attributes: Any) -> Any:
+    out = _in_either_layout(conv)(x, w, *attributes)
+    if bias is not None:
+        out = out + widen(bias if attributes[-1] else bias[:, None, None])
+    if other is not None:
+        out = out + widen(other)
+    return np.maximum(out, 0) if relu else out
+
+
+DIALECT.implement("conv2d_epilogue", conv2d_epilogue)
 for _rank in (1, 2, 3):
     DIALECT.implement(f"conv{_rank}d", _in_either_layout(conv))
     DIALECT.implement(f"conv{_rank}d_dx", _in_either_layout(conv_dx, 2))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from meta.backend.memory import constants
+from meta.backend.torch.bridge import Specialised
 from meta.dtype import HALVES, is_float
 from meta.op import windows
 from meta.op.dialect.torch import DIALECT
@@ -14,6 +16,9 @@ from meta.op.dispatch import CallInfo
 
 _Ints = tuple[int, ...]
 _aten = torch.ops.aten
+_onednn = torch.ops.mkldnn
+_FIRST = (0, 3, 1, 2)
+"""Axes of a view with channels second."""
 
 
 def _pad_asymmetric(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
@@ -37,6 +42,61 @@ def conv(
     x, w, out = _channels_first(channels_last, x, w, out)
     data, pad, _ = _pad_asymmetric(x, padding)
     _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
+
+
+def _conv2d(call: CallInfo) -> Callable[..., Any]:
+    """conv2d, by kernels that are packed once where they are constants."""
+    attributes = call.args[2:]
+
+    def run(x: Any, w: Any, out: Any) -> None:
+        conv(x, w, *attributes, out=out)
+
+    if _without_packing(call) is not None:
+        return run
+    packed = _conv2d_packed(call)
+    return lambda x, w, out: (packed if constants.is_held(w.data_ptr()) else run)(x, w, out)
+
+
+def _conv2d_packed(call: CallInfo) -> Callable[..., Any]:
+    """conv2d or conv2d_epilogue by oneDNN, with channels last; constant kernels are packed once."""
+    args = call.bind()
+    steps, pads, spread = windows.attributes(2, args["stride"], args["padding"], args["dilation"])
+    is_symmetric = windows.symmetric(pads)
+    around = [p for pair in reversed(pads) for p in pair]
+    window = ([before if is_symmetric else 0 for before, _ in pads], list(steps), list(spread), args["groups"])
+    has_bias, has_other, has_relu = args.get("bias") is not None, args.get("other") is not None, args.get("relu")
+    key = ("onednn", repr((args["x"].shape, args["w"].shape, pads, window)))
+    pointwise, binary = _onednn._convolution_pointwise.default, _onednn._convolution_pointwise.binary
+
+    def run(x: Any, w: Any, *rest: Any) -> None:
+        data = x.permute(_FIRST) if is_symmetric else torch.constant_pad_nd(x.permute(_FIRST), around)
+        kernel = w.permute(_FIRST)
+
+        def pack() -> Any:
+            return _onednn._reorder_convolution_weight(kernel, *window, list(data.shape))
+
+        packed = constants.derive(w.data_ptr(), key, pack)
+        kernel = kernel if packed is None else packed
+        bias = rest[0] if has_bias else None
+        if has_other:
+            y = binary(data, rest[-2].permute(_FIRST), kernel, bias, *window, "add", 1.0, None, [], "")
+        else:
+            y = pointwise(data, kernel, bias, *window, "none", [], "")
+        out = rest[-1].permute(_FIRST)
+        if has_relu:  # oneDNN's own drops NaN
+            torch.clamp_min(y, 0, out=out)
+        else:
+            out.copy_(y)
+
+    return run
+
+
+def _without_packing(call: CallInfo) -> str | None:
+    """Why oneDNN does not run a convolution from ATen with a bias, a sum and a kernel that is packed ahead."""
+    x, channels_last = call.tensors()[0], call.args[-1]
+    if x.dtype != "float32" or call.device.kind != "cpu" or not channels_last or not x.is_static or x.ndim != 4:
+        return "ATen packs kernels of float32 convolutions of static sizes with channels last on CPUs"
+    return None if torch.backends.mkldnn.is_available() else "this build of torch is without oneDNN"
 
 
 def _backward(
@@ -85,8 +145,10 @@ def _prefers_channels_last(call: CallInfo) -> bool:
     return dtype == "float32" if call.device.kind == "cpu" else dtype in HALVES
 
 
+DIALECT.implement("conv2d_epilogue", Specialised(_conv2d_packed), accepts=_without_packing)
 for _rank in (1, 2, 3):
-    DIALECT.implement(f"conv{_rank}d", conv, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
+    forward: Any = Specialised(_conv2d) if _rank == 2 else conv
+    DIALECT.implement(f"conv{_rank}d", forward, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
     DIALECT.implement(f"conv{_rank}d_dx", conv_dx, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
     DIALECT.implement(f"conv{_rank}d_dw", conv_dw, accepts=_unsupported, prefers_channels_last=_prefers_channels_last)
     DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose, accepts=_unsupported)

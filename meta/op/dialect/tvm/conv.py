@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx, topi
-from meta.backend.tvm.te.precision import narrow, widen
+from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
 
@@ -144,6 +144,21 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
         return _moved(function(*given), 1, -1)
 
     return run
+
+
+@compute("conv2d_epilogue", generic=False)
+def conv2d_epilogue(x: Any, w: Any, bias: Any, other: Any, relu: bool, *attributes: Any) -> Any:
+    y = _in_either_layout(convolve)(x, w, *attributes)
+    channel = 3 if attributes[-1] else 1
+
+    def element(*i: Any) -> Any:
+        value = widen(y(*i))
+        value = value if bias is None else value + widen(bias(i[channel]))
+        value = value if other is None else value + widen(other(*i))
+        zero = tirx.const(0, accumulation_dtype(x.dtype))
+        return (tirx.Select(value < zero, zero, value) if relu else value).astype(x.dtype)
+
+    return te.compute(y.shape, element, "epilogue")
 
 
 for _rank in (1, 2, 3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch.nn import functional as F
 
 from meta.errors import TypeInferenceError
@@ -25,6 +26,17 @@ def conv(
     pads = pads * 2 if len(pads) == rank else pads
     around = [p for a in reversed(range(rank)) for p in (pads[a], pads[a + rank])]
     return TORCH[rank](F.pad(x, around), w, None, stride, 0, dilation, groups)
+
+
+def conv_epilogue(
+    x: Any, w: Any, bias: Any = None, other: Any = None, relu: bool = False, *attributes: Any,
+    channels_last: bool = False, **named: Any,
+) -> Any:  # fmt: skip
+    y = conv(x, w, *attributes, channels_last=channels_last, **named)
+    if bias is not None:
+        y = y + (bias if channels_last else bias[:, None, None])
+    y = y if other is None else y + other
+    return torch.relu(y) if relu else y
 
 
 def conv_dx(w: Any, dy: Any, shape: tuple[int, ...], *attributes: Any, **named: Any) -> Any:
@@ -76,6 +88,21 @@ SAMPLES = [
         channels_last=True,
     ),
     *rows((1, 4, 5, 4, 2), (2, 2, 3, 2, 2), (1, 3, 3, 3, 2), stride=2, padding=1, channels_last=True),
+    Sample("conv2d_epilogue", T(2, 3, 6, 5), T(4, 3, 3, 3), T(4), T(2, 4, 4, 3), True, ref=conv_epilogue),
+    Sample(
+        "conv2d_epilogue",
+        T(2, 6, 5, 4),
+        T(4, 3, 3, 2),
+        T(4),
+        T(2, 3, 3, 4),
+        True,
+        padding=1,
+        stride=2,
+        groups=2,
+        channels_last=True,
+        ref=conv_epilogue,
+    ),
+    Sample("conv2d_epilogue", T(2, 5, 5, 3), T(4, 1, 1, 3), channels_last=True, ref=conv_epilogue),
     Sample("conv2d", T(1, 2, 4, 4, dtype="int32"), T(2, 2, 3, 3, dtype="int32"), padding=1, ref=whole(conv)),
     Sample(
         "conv2d_transpose",
@@ -114,6 +141,18 @@ ERRORS = [
         T(4, 3, 7, 3),
         error=TypeInferenceError,
         match="a kernel of 7 with dilation 1 does not fit",
+    ),
+    ErrorCase(
+        "conv2d_epilogue", T(2, 3, 6, 6), T(4, 3, 3, 3), T(3), error=TypeInferenceError, match="'bias' has shape (3,)"
+    ),
+    ErrorCase(
+        "conv2d_epilogue",
+        T(2, 3, 6, 6),
+        T(4, 3, 3, 3),
+        None,
+        T(2, 4, 6, 6),
+        error=TypeInferenceError,
+        match="'other' has (2, 4, 6, 6)",
     ),
     ErrorCase("conv2d", T(2, 3, 6, 6), T(4, 3, 3, 3), 0, error=TypeInferenceError, match="stride is 0"),
     ErrorCase(

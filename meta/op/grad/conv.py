@@ -1,0 +1,21 @@
+"""Gradients of convolutions with an epilogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+
+_Ints = tuple[int, ...]
+
+
+def conv2d_epilogue_grad(
+    x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
+    channels_last: bool, y: Any, dy: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Gradients with respect to x, w, bias and other: those of conv2d for the dy that relu lets through."""
+    dz = meta.relu_dx(y, dy) if relu else dy
+    attributes = (stride, padding, dilation, groups, channels_last)
+    dbias = None if bias is None else meta.sum(dz, (0, 1, 2) if channels_last else (0, 2, 3))
+    dx, dw = meta.conv2d_dx(w, dz, x.shape, *attributes), meta.conv2d_dw(x, dz, w.shape, *attributes)
+    return dx, dw, dbias, None if other is None else dz
