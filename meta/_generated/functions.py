@@ -3156,6 +3156,39 @@ def rms_norm(x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), ep
 
 # --- optimizer --------------------------------------------------------------------------------------------------------
 
+_s_adagrad = state(get("adagrad"))
+_r_adagrad = _s_adagrad.fast
+
+
+def adagrad(
+    x: T,
+    dx: T,
+    total: T,
+    learning_rate: T | float,
+    eps: T | float = 1e-10,
+    weight_decay: T | float = 0.0,
+) -> tuple[T, T]:
+    """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
+    x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    total: Sum of the squared gradients, updated in place; of the shape of x.
+    learning_rate: Step size: a number or a 0-d tensor.
+    eps: Added to the square root: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
+    """
+    try:
+        run = _r_adagrad[x._type, dx._type, total._type, learning_rate._type, eps._type, weight_decay._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_adagrad, x, dx, total, learning_rate, eps, weight_decay)
+    _y = run(x, dx, total, learning_rate, eps, weight_decay)
+    if x._node is not None or dx._node is not None or total._node is not None or learning_rate._node is not None or eps._node is not None or weight_decay._node is not None:
+        return record("adagrad", _y, (x, dx, total, learning_rate, eps, weight_decay))
+    return _y
+
+
 _s_adam = state(get("adam"))
 _r_adam = _s_adam.fast
 
@@ -3182,11 +3215,11 @@ def adam(
     dx: Its gradient, of the same type.
     m: Running mean of the gradient, updated in place; of the shape of x, starting as zeros.
     v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
-    step: Number of this step, from 1: a number or a 0-d tensor; None leaves m and v as they are.
+    step: Number of this step, from 1: a number or a 0-d tensor; None: no correction.
     learning_rate: Step size: a number or a 0-d tensor.
     beta1: Decay factor of m: a number or a 0-d tensor.
     beta2: Decay factor of v: a number or a 0-d tensor.
-    eps: Added to the square root of v: a number or a 0-d tensor.
+    eps: Added to the square root: a number or a 0-d tensor.
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
@@ -3199,6 +3232,132 @@ def adam(
     _y = run(x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay)
     if x._node is not None or dx._node is not None or m._node is not None or v._node is not None or (step is not None and step._node is not None) or learning_rate._node is not None or beta1._node is not None or beta2._node is not None or eps._node is not None or weight_decay._node is not None:
         return record("adam", _y, (x, dx, m, v, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled))
+    return _y
+
+
+_s_amsgrad = state(get("amsgrad"))
+_r_amsgrad = _s_amsgrad.fast
+
+
+def amsgrad(
+    x: T,
+    dx: T,
+    m: T,
+    v: T,
+    v_max: T,
+    step: T | float | None,
+    learning_rate: T | float,
+    beta1: T | float = 0.9,
+    beta2: T | float = 0.999,
+    eps: T | float = 1e-08,
+    weight_decay: T | float = 0.0,
+    decoupled: bool = True,
+) -> tuple[T, T, T, T]:
+    """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
+    v_max <- maximum(v_max, v), and v_max in place of v in the new x. Returns x, m, v and v_max.
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    m: Running mean of the gradient, updated in place; of the shape of x, starting as zeros.
+    v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
+    v_max: The largest v so far, updated in place; of the shape of x, starting as zeros.
+    step: Number of this step, from 1: a number or a 0-d tensor; None: no correction.
+    learning_rate: Step size: a number or a 0-d tensor.
+    beta1: Decay factor of m: a number or a 0-d tensor.
+    beta2: Decay factor of v: a number or a 0-d tensor.
+    eps: Added to the square root: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
+    decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
+    """
+    try:
+        run = _r_amsgrad[x._type, dx._type, m._type, v._type, v_max._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_amsgrad, x, dx, m, v, v_max, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled)
+    _y = run(x, dx, m, v, v_max, step, learning_rate, beta1, beta2, eps, weight_decay)
+    if x._node is not None or dx._node is not None or m._node is not None or v._node is not None or v_max._node is not None or (step is not None and step._node is not None) or learning_rate._node is not None or beta1._node is not None or beta2._node is not None or eps._node is not None or weight_decay._node is not None:
+        return record("amsgrad", _y, (x, dx, m, v, v_max, step, learning_rate, beta1, beta2, eps, weight_decay, decoupled))
+    return _y
+
+
+_s_rmsprop = state(get("rmsprop"))
+_r_rmsprop = _s_rmsprop.fast
+
+
+def rmsprop(
+    x: T,
+    dx: T,
+    v: T,
+    velocity: T,
+    learning_rate: T | float,
+    alpha: T | float = 0.99,
+    eps: T | float = 1e-08,
+    weight_decay: T | float = 0.0,
+    momentum: T | float = 0.0,
+) -> tuple[T, T, T]:
+    """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
+    + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
+    Returns x, v and velocity.
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
+    velocity: The velocity, updated in place; of the shape of x, starting as zeros.
+    learning_rate: Step size: a number or a 0-d tensor.
+    alpha: Decay factor of the running means: a number or a 0-d tensor.
+    eps: Added to the square root: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
+    momentum: Decay factor of the velocity: a number or a 0-d tensor.
+    """
+    try:
+        run = _r_rmsprop[x._type, dx._type, v._type, velocity._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rmsprop, x, dx, v, velocity, learning_rate, alpha, eps, weight_decay, momentum)
+    _y = run(x, dx, v, velocity, learning_rate, alpha, eps, weight_decay, momentum)
+    if x._node is not None or dx._node is not None or v._node is not None or velocity._node is not None or learning_rate._node is not None or alpha._node is not None or eps._node is not None or weight_decay._node is not None or momentum._node is not None:
+        return record("rmsprop", _y, (x, dx, v, velocity, learning_rate, alpha, eps, weight_decay, momentum))
+    return _y
+
+
+_s_rmsprop_centered = state(get("rmsprop_centered"))
+_r_rmsprop_centered = _s_rmsprop_centered.fast
+
+
+def rmsprop_centered(
+    x: T,
+    dx: T,
+    v: T,
+    velocity: T,
+    m: T,
+    learning_rate: T | float,
+    alpha: T | float = 0.99,
+    eps: T | float = 1e-08,
+    weight_decay: T | float = 0.0,
+    momentum: T | float = 0.0,
+) -> tuple[T, T, T, T]:
+    """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
+    m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
+    x: The parameter, updated in place; floating.
+    dx: Its gradient, of the same type.
+    v: Running mean of its square, updated in place; of the shape of x, starting as zeros.
+    velocity: The velocity, updated in place; of the shape of x, starting as zeros.
+    m: Running mean of the gradient, updated in place; of the shape of x, starting as zeros.
+    learning_rate: Step size: a number or a 0-d tensor.
+    alpha: Decay factor of the running means: a number or a 0-d tensor.
+    eps: Added to the square root: a number or a 0-d tensor.
+    weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
+    momentum: Decay factor of the velocity: a number or a 0-d tensor.
+    """
+    try:
+        run = _r_rmsprop_centered[x._type, dx._type, v._type, velocity._type, m._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rmsprop_centered, x, dx, v, velocity, m, learning_rate, alpha, eps, weight_decay, momentum)
+    _y = run(x, dx, v, velocity, m, learning_rate, alpha, eps, weight_decay, momentum)
+    if x._node is not None or dx._node is not None or v._node is not None or velocity._node is not None or m._node is not None or learning_rate._node is not None or alpha._node is not None or eps._node is not None or weight_decay._node is not None or momentum._node is not None:
+        return record("rmsprop_centered", _y, (x, dx, v, velocity, m, learning_rate, alpha, eps, weight_decay, momentum))
     return _y
 
 

@@ -401,7 +401,23 @@ def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: A
     return (grad_support.fit(meta.multiply(r, meta.subtract(g, meta.multiply(n, meta.mean(meta.multiply(g, n), axis, True)))), x) if needs[0] else None, grad_norm.parameter_grad(meta.multiply(grad_support.widen(dy), n), scale, axis) if needs[1] else None)
 
 
+def _adagrad(needs: Any, x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_decay: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (None, None, None, None, None, None)
+
+
 def _adam(needs: Any, x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (None, None, None, None, None, None, None, None, None, None)
+
+
+def _amsgrad(needs: Any, x: Any, dx: Any, m: Any, v: Any, v_max: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: Any, y_0: Any, y_1: Any, y_2: Any, y_3: Any, dy_0: Any, dy_1: Any, dy_2: Any, dy_3: Any) -> tuple[Any, ...]:
+    return (None, None, None, None, None, None, None, None, None, None, None)
+
+
+def _rmsprop(needs: Any, x: Any, dx: Any, v: Any, velocity: Any, learning_rate: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (None, None, None, None, None, None, None, None, None)
+
+
+def _rmsprop_centered(needs: Any, x: Any, dx: Any, v: Any, velocity: Any, m: Any, learning_rate: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any, y_0: Any, y_1: Any, y_2: Any, y_3: Any, dy_0: Any, dy_1: Any, dy_2: Any, dy_3: Any) -> tuple[Any, ...]:
     return (None, None, None, None, None, None, None, None, None, None)
 
 
@@ -959,7 +975,11 @@ add_rules([
     GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     GradRule("rms_norm", _rms_norm, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("adagrad", _adagrad, (0, 1, 2, 3, 4, 5), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 5: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("adam", _adam, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={6: 'it updates its arguments in place', 7: 'it updates its arguments in place', 1: 'it updates its arguments in place', 8: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 9: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("amsgrad", _amsgrad, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), outputs=4, differentiable_outputs=frozenset({0, 1, 2, 3}), unavailable={7: 'it updates its arguments in place', 8: 'it updates its arguments in place', 1: 'it updates its arguments in place', 9: 'it updates its arguments in place', 6: 'it updates its arguments in place', 2: 'it updates its arguments in place', 5: 'it updates its arguments in place', 3: 'it updates its arguments in place', 4: 'it updates its arguments in place', 10: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("rmsprop", _rmsprop, (0, 1, 2, 3, 4, 5, 6, 7, 8), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={5: 'it updates its arguments in place', 1: 'it updates its arguments in place', 6: 'it updates its arguments in place', 4: 'it updates its arguments in place', 8: 'it updates its arguments in place', 2: 'it updates its arguments in place', 3: 'it updates its arguments in place', 7: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
+    GradRule("rmsprop_centered", _rmsprop_centered, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), outputs=4, differentiable_outputs=frozenset({0, 1, 2, 3}), unavailable={6: 'it updates its arguments in place', 1: 'it updates its arguments in place', 7: 'it updates its arguments in place', 5: 'it updates its arguments in place', 4: 'it updates its arguments in place', 9: 'it updates its arguments in place', 2: 'it updates its arguments in place', 3: 'it updates its arguments in place', 8: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("sgd", _sgd, (0, 1, 2, 3, 4, 5), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 3: 'it updates its arguments in place', 4: 'it updates its arguments in place', 2: 'it updates its arguments in place', 5: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("adaptive_avg_pool1d", _adaptive_avg_pool1d, (0,)),
     GradRule("adaptive_avg_pool1d_dx", _adaptive_avg_pool1d_dx, (0,)),

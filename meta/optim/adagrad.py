@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import meta
 from meta.eager.ndarray import NDArray
 from meta.optim.group import Parameters, ParamGroup, hyperparameter
-from meta.optim.number import Number, Scalars, widened, write
+from meta.optim.number import Number, as_array
 from meta.optim.optimizer import Optimizer, Updated
 
 
@@ -47,13 +46,9 @@ class Adagrad(Optimizer):
 
     def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
         assert count is not None
-        values: dict[str, Any] = {name: number.operand for name, number in group.numbers.items()}
-        rate = values["learning_rate"] / (1 + (count.operand - 1) * values["rate_decay"])
-        scalars = Scalars(**{**values, "rate": rate})
+        rate, rate_decay, weight_decay, eps = (number.operand for number in group.numbers.values())
+        rate = rate / (1 + (count.operand - 1) * rate_decay)
+        device = updated[0].x.device
+        numbers = [as_array(value, device) for value in (rate, eps, weight_decay)]
         for name, x, dx in updated:
-            rate, decay, eps = scalars(x, "rate", "weight_decay", "eps")
-            old, state = widened(x), self.slots["sum"][name]
-            g = widened(dx) + decay * old
-            total = widened(state) + g * g
-            write(state, total)
-            write(x, old - rate * g / (meta.sqrt(total) + eps))
+            meta.adagrad(x, dx, self.slots["sum"][name], *numbers)

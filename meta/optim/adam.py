@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number, Scalars, as_array, widened, write
+from meta.optim.number import Number, as_array
 from meta.optim.optimizer import Optimizer, Updated
 
 
@@ -52,34 +52,14 @@ class Adam(Optimizer):
         correction = 1 - beta1**count.operand
         root = (1 - beta2**count.operand) ** 0.5
         step_size, eps = rate * root / correction, eps * root
-        if group["amsgrad"]:
-            self._update_amsgrad(group, Scalars(rate=rate, step_size=step_size, eps=eps, decay=decay, beta1=beta1,
-                                                beta2=beta2, rest1=1 - beta1, rest2=1 - beta2), updated)  # fmt: skip
-            return
         if group["decoupled"]:
             decay = decay * correction / root  # so that step_size * decay is rate * weight_decay
         device = updated[0].x.device
         numbers = [as_array(value, device) for value in (step_size, beta1, beta2, eps, decay)]
+        step = meta.amsgrad if group["amsgrad"] else meta.adam
         for name, x, dx in updated:
-            m, v = self.slots["m"][name], self.slots["v"][name]
-            meta.adam(x, dx, m, v, None, *numbers, decoupled=group["decoupled"])
-
-    def _update_amsgrad(self, group: ParamGroup, scalars: Scalars, updated: Sequence[Updated]) -> None:
-        for name, x, dx in updated:
-            rate, step_size, eps, decay = scalars(x, "rate", "step_size", "eps", "decay")
-            old, g = widened(x), widened(dx)
-            if group["decoupled"]:
-                old = old * (1 - rate * decay)
-            else:
-                g = g + decay * old
-            beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
-            m, v, largest = (self.slots[slot][name] for slot in ("m", "v", "v_max"))
-            mean = beta1 * widened(m) + rest1 * g
-            square_mean = beta2 * widened(v) + rest2 * (g * g)
-            bound = meta.maximum(widened(largest), square_mean)
-            for state, value in ((m, mean), (v, square_mean), (largest, bound)):
-                write(state, value)
-            write(x, old - step_size * mean / (meta.sqrt(bound) + eps))
+            states = [self.slots[slot][name] for slot in self.slot_names(group)]
+            step(x, dx, *states, None, *numbers, decoupled=group["decoupled"])
 
 
 class AdamW(Adam):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import meta
 from meta import tracing
@@ -13,7 +13,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, did_you_mean
 from meta.modes import suspended
-from meta.optim.checks import flag
+from meta.optim.checks import flag, known_names
 from meta.optim.counter import Counters
 from meta.optim.group import (
     Parameters,
@@ -26,6 +26,9 @@ from meta.optim.group import (
     named_arrays,
 )
 from meta.optim.number import Number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MASTER: Final = "master"
 
@@ -58,6 +61,10 @@ class Optimizer:
     """Hyperparameters that are True or False."""
     counts_updates: bool = False
     """Whether `update_group` gets the number of updates."""
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        known_names(cls, options)
+        return super().__new__(cls)
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number, Scalars, widened, write
+from meta.optim.number import Number
 from meta.optim.optimizer import Optimizer, Updated
 
 
@@ -41,19 +41,8 @@ class RMSprop(Optimizer):
         return ("square_mean", "velocity", "mean") if group["centered"] else ("square_mean", "velocity")
 
     def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
-        values = {name: number.operand for name, number in group.numbers.items()}
-        scalars = Scalars(**values, rest=1 - values["alpha"])
+        names = ("learning_rate", "alpha", "eps", "weight_decay", "momentum")
+        numbers = [group.numbers[name].array for name in names]
+        step = meta.rmsprop_centered if group["centered"] else meta.rmsprop
         for name, x, dx in updated:
-            rate, eps, decay, momentum = scalars(x, "learning_rate", "eps", "weight_decay", "momentum")
-            alpha, rest = scalars(x, "alpha", "rest")
-            old, state, velocity = widened(x), self.slots["square_mean"][name], self.slots["velocity"][name]
-            g = widened(dx) + decay * old
-            square_mean = alpha * widened(state) + rest * (g * g)
-            write(state, square_mean)
-            if group["centered"]:
-                mean = alpha * widened(self.slots["mean"][name]) + rest * g
-                write(self.slots["mean"][name], mean)
-                square_mean = square_mean - mean * mean
-            change = momentum * widened(velocity) + g / (meta.sqrt(square_mean) + eps)
-            write(velocity, change)
-            write(x, old - rate * change)
+            step(x, dx, *(self.slots[slot][name] for slot in self.slot_names(group)), *numbers)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import meta
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes
-from meta.optim.checks import nonnegative, positive, whole
+from meta.optim.checks import known_names, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
 from meta.optim.number import Number, where
 from meta.optim.optimizer import Optimizer, checked_state
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Schedule:
@@ -23,6 +26,10 @@ class Schedule:
 
     A subclass defines `rate`. Rates that the user sets between calls are replaced at the next one.
     """
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        known_names(cls, options)
+        return super().__new__(cls)
 
     def __init__(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -63,3 +63,79 @@ def adam(
     passes learning_rate * sqrt(1 - beta2**step) / (1 - beta1**step), eps * sqrt(1 - beta2**step) and no step."""
     _require(x, dx, step, learning_rate, beta1, beta2, eps, weight_decay, m=m, v=v)
     return TupleType((x, m, v))
+
+
+@declare(
+    "amsgrad",
+    schema=optimizer.amsgrad,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "m", 2: "v", 3: "v_max"},
+    outputs=("x", "m", "v", "v_max"),
+)
+def amsgrad(
+    x: TensorType, dx: TensorType, m: TensorType, v: TensorType, v_max: TensorType, step: Any, learning_rate: Any,
+    beta1: Any, beta2: Any, eps: Any, weight_decay: Any, decoupled: bool,
+) -> TupleType:  # fmt: skip
+    """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
+    v_max <- maximum(v_max, v), and v_max in place of v in the new x. Returns x, m, v and v_max."""
+    _require(x, dx, step, learning_rate, beta1, beta2, eps, weight_decay, m=m, v=v, v_max=v_max)
+    return TupleType((x, m, v, v_max))
+
+
+@declare(
+    "adagrad",
+    schema=optimizer.adagrad,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "total"},
+    outputs=("x", "total"),
+)
+def adagrad(
+    x: TensorType, dx: TensorType, total: TensorType, learning_rate: Any, eps: Any, weight_decay: Any
+) -> TupleType:
+    """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
+    x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total."""
+    _require(x, dx, learning_rate, eps, weight_decay, total=total)
+    return TupleType((x, total))
+
+
+@declare(
+    "rmsprop",
+    schema=optimizer.rmsprop,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "v", 2: "velocity"},
+    outputs=("x", "v", "velocity"),
+)
+def rmsprop(
+    x: TensorType, dx: TensorType, v: TensorType, velocity: TensorType, learning_rate: Any, alpha: Any, eps: Any,
+    weight_decay: Any, momentum: Any,
+) -> TupleType:  # fmt: skip
+    """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with
+    g = dx + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
+    Returns x, v and velocity."""
+    _require(x, dx, learning_rate, alpha, eps, weight_decay, momentum, v=v, velocity=velocity)
+    return TupleType((x, v, velocity))
+
+
+@declare(
+    "rmsprop_centered",
+    schema=optimizer.rmsprop_centered,
+    pattern="elemwise",
+    amp="never",
+    amp_args=("dx",),
+    inplace={0: "x", 1: "v", 2: "velocity", 3: "m"},
+    outputs=("x", "v", "velocity", "m"),
+)
+def rmsprop_centered(
+    x: TensorType, dx: TensorType, v: TensorType, velocity: TensorType, m: TensorType, learning_rate: Any, alpha: Any,
+    eps: Any, weight_decay: Any, momentum: Any,
+) -> TupleType:  # fmt: skip
+    """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with
+    m <- alpha * m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m."""
+    _require(x, dx, learning_rate, alpha, eps, weight_decay, momentum, v=v, velocity=velocity, m=m)
+    return TupleType((x, v, velocity, m))

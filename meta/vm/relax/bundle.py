@@ -71,7 +71,7 @@ class _Bundle:
 
     def has_room(self, member: _Member) -> bool:
         together = [*self.members, member]
-        params = sum(len(m.kernel.func.params) for m in together)
+        params = len({arg for m in together for arg in m.step.value.args})
         threads = {int(m.threads.extent) for m in together}
         return sum(m.bytes for m in together) <= _BUNDLE_BYTES and params <= _BUNDLE_PARAMS and len(threads) == 1
 

@@ -6,12 +6,13 @@ first the states, then the parameter, computed from the new states.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import log
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, element, is_number, select
+from meta.backend.tvm.te.elementwise import cast, const, element, is_nan, is_number, select
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
@@ -26,13 +27,8 @@ def sgd(
     x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, *, out: Any
 ) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
-    factor, decay = element(momentum, (), dtype), element(weight_decay, (), dtype)
-
-    def gradient(i: tuple[Any, ...]) -> Expr:
-        grad = element(dx, i, dtype)
-        if is_number(weight_decay) and weight_decay == 0:
-            return grad
-        return _where_nonzero(weight_decay, decay, grad + decay * element(x, i, dtype), grad)
+    factor = element(momentum, (), dtype)
+    gradient = _gradient(x, dx, weight_decay, dtype)
 
     def velocity(*i: Any) -> Expr:
         return cast(factor * element(v, i, dtype) + gradient(i), out[1].dtype)
@@ -49,43 +45,123 @@ def sgd(
 
 
 @compute("adam", lift=("beta1", "beta2", "eps", "weight_decay"), constants=(0,))
-def adam(
-    x: Any, dx: Any, m: Any, v: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
+def adam(x: Any, dx: Any, m: Any, v: Any, *numbers: Any, out: Any) -> Any:
+    return _adam(x, dx, m, v, None, *numbers, out=out)
+
+
+@compute("amsgrad", lift=("beta1", "beta2", "eps", "weight_decay"), constants=(0,))
+def amsgrad(x: Any, dx: Any, m: Any, v: Any, v_max: Any, *numbers: Any, out: Any) -> Any:
+    return _adam(x, dx, m, v, v_max, *numbers, out=out)
+
+
+def _adam(
+    x: Any, dx: Any, m: Any, v: Any, v_max: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
     weight_decay: Any, decoupled: bool, *, out: Any,
 ) -> Any:  # fmt: skip
     dtype = accumulation_dtype(out[0].dtype)
     rate, decay = element(learning_rate, (), dtype), element(weight_decay, (), dtype)
-    decays = not (is_number(weight_decay) and weight_decay == 0)
+    gradient = _gradient(x, dx, 0 if decoupled else weight_decay, dtype)
+    new_mean = _running_mean("adam_m", m, beta1, gradient, out[1].dtype, dtype)
+    new_square_mean = _running_mean("adam_v", v, beta2, _squared(gradient), out[2].dtype, dtype)
+    states = [new_mean, new_square_mean]
+    if v_max is not None:
 
-    def gradient(i: tuple[Any, ...]) -> Expr:
-        grad = element(dx, i, dtype)
-        if decoupled or not decays:
-            return grad
-        return _where_nonzero(weight_decay, decay, grad + decay * element(x, i, dtype), grad)
+        def largest(*i: Any) -> Expr:
+            old, new = element(v_max, i, dtype), element(new_square_mean, i, dtype)
+            return cast(select(tirx.Or(old >= new, is_nan(old)), old, new), out[3].dtype)
 
-    def blend(state: Any, beta: Any, value: Expr, i: tuple[Any, ...]) -> Expr:
-        return element(beta, (), dtype) * element(state, i, dtype) + _complement(beta, dtype) * value
-
-    def squared_gradient(i: tuple[Any, ...]) -> Expr:
-        grad = gradient(i)
-        return grad * grad
-
-    new_mean = te.compute(x.shape, lambda *i: cast(blend(m, beta1, gradient(i), i), out[1].dtype), "adam_m")
-    new_square_mean = te.compute(
-        x.shape, lambda *i: cast(blend(v, beta2, squared_gradient(i), i), out[2].dtype), "adam_v"
-    )
+        states.append(te.compute(x.shape, largest, "adam_v_max"))
 
     def parameter(*i: Any) -> Expr:
         value = element(x, i, dtype)
-        if decoupled and decays:
+        if decoupled and not (is_number(weight_decay) and weight_decay == 0):
             value = _where_nonzero(weight_decay, decay, value * (const(value, 1) - rate * decay), value)
-        mean, square_mean = element(new_mean, i, dtype), element(new_square_mean, i, dtype)
+        mean, bound = element(new_mean, i, dtype), element(states[-1], i, dtype)
         if step is not None:
-            mean, square_mean = mean / _correction(beta1, step, dtype), square_mean / _correction(beta2, step, dtype)
-        change = mean / (tirx.sqrt(square_mean) + element(eps, (), dtype))
+            mean, bound = mean / _correction(beta1, step, dtype), bound / _correction(beta2, step, dtype)
+        change = mean / (tirx.sqrt(bound) + element(eps, (), dtype))
         return cast(value - rate * change, out[0].dtype)
 
-    return te.compute(x.shape, parameter, "adam_x"), new_mean, new_square_mean
+    return te.compute(x.shape, parameter, "adam_x"), *states
+
+
+@compute("adagrad", lift=("eps", "weight_decay"), constants=(0,))
+def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_decay: Any, *, out: Any) -> Any:
+    dtype = accumulation_dtype(out[0].dtype)
+    gradient = _gradient(x, dx, weight_decay, dtype)
+    squared = _squared(gradient)
+    new_total = te.compute(
+        x.shape, lambda *i: cast(element(total, i, dtype) + squared(i), out[1].dtype), "adagrad_total"
+    )
+
+    def parameter(*i: Any) -> Expr:
+        root = tirx.sqrt(element(new_total, i, dtype)) + element(eps, (), dtype)
+        return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * gradient(i) / root, out[0].dtype)
+
+    return te.compute(x.shape, parameter, "adagrad_x"), new_total
+
+
+@compute("rmsprop", lift=("alpha", "eps", "weight_decay", "momentum"), constants=(0,))
+def rmsprop(x: Any, dx: Any, v: Any, velocity: Any, *numbers: Any, out: Any) -> Any:
+    return _rmsprop(x, dx, v, velocity, None, *numbers, out=out)
+
+
+@compute("rmsprop_centered", lift=("alpha", "eps", "weight_decay", "momentum"), constants=(0,))
+def rmsprop_centered(x: Any, dx: Any, v: Any, velocity: Any, m: Any, *numbers: Any, out: Any) -> Any:
+    return _rmsprop(x, dx, v, velocity, m, *numbers, out=out)
+
+
+def _rmsprop(
+    x: Any, dx: Any, v: Any, velocity: Any, m: Any, learning_rate: Any, alpha: Any, eps: Any, weight_decay: Any,
+    momentum: Any, *, out: Any,
+) -> Any:  # fmt: skip
+    dtype = accumulation_dtype(out[0].dtype)
+    gradient = _gradient(x, dx, weight_decay, dtype)
+    new_square_mean = _running_mean("rmsprop_v", v, alpha, _squared(gradient), out[1].dtype, dtype)
+    means = [] if m is None else [_running_mean("rmsprop_m", m, alpha, gradient, out[3].dtype, dtype)]
+
+    def new_velocity(*i: Any) -> Expr:
+        variance = element(new_square_mean, i, dtype)
+        for mean in means:
+            variance = variance - element(mean, i, dtype) * element(mean, i, dtype)
+        change = gradient(i) / (tirx.sqrt(variance) + element(eps, (), dtype))
+        return cast(element(momentum, (), dtype) * element(velocity, i, dtype) + change, out[2].dtype)
+
+    moved = te.compute(x.shape, new_velocity, "rmsprop_velocity")
+
+    def parameter(*i: Any) -> Expr:
+        return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * element(moved, i, dtype), out[0].dtype)
+
+    return te.compute(x.shape, parameter, "rmsprop_x"), new_square_mean, moved, *means
+
+
+def _gradient(x: Any, dx: Any, weight_decay: Any, dtype: str) -> Callable[[tuple[Any, ...]], Expr]:
+    """dx + weight_decay * x, by element."""
+    decay = element(weight_decay, (), dtype)
+
+    def gradient(i: tuple[Any, ...]) -> Expr:
+        grad = element(dx, i, dtype)
+        if is_number(weight_decay) and weight_decay == 0:
+            return grad
+        return _where_nonzero(weight_decay, decay, grad + decay * element(x, i, dtype), grad)
+
+    return gradient
+
+
+def _squared(value: Callable[[tuple[Any, ...]], Expr]) -> Callable[[tuple[Any, ...]], Expr]:
+    def squared(i: tuple[Any, ...]) -> Expr:
+        once = value(i)
+        return once * once
+
+    return squared
+
+
+def _running_mean(
+    name: str, state: Any, beta: Any, value: Callable[[tuple[Any, ...]], Expr], stored: str, dtype: str
+) -> Any:
+    """beta * state + (1 - beta) * value."""
+    factor, rest = element(beta, (), dtype), _complement(beta, dtype)
+    return te.compute(state.shape, lambda *i: cast(factor * element(state, i, dtype) + rest * value(i), stored), name)
 
 
 def _where_nonzero(decay: Any, value: Expr, decayed: Expr, plain: Expr) -> Expr:

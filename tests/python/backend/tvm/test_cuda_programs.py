@@ -126,6 +126,27 @@ def test_updates_and_casts_are_bundled(weight_decay: float, monkeypatch: pytest.
     check(module, planned, arrays, range(1, 2 * count + 1))
 
 
+def test_updates_share_the_numbers_that_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updates by Adam have 9 operands each, 5 of which are the same: 21 parameters are enough for four updates."""
+    monkeypatch.setattr(bundle, "_BUNDLE_PARAMS", 21)
+    count, numbers = 5, ("rate", "beta1", "beta2", "eps", "decay")
+    types = {f"{kind}{i}": (33,) for i in range(count) for kind in "xgmv"}
+
+    def body(ops: Any, *arrays: Any) -> list[Any]:
+        scalars, tensors = arrays[: len(numbers)], arrays[len(numbers) :]
+        get = ops.builder.get_item
+        steps = [ops.adam(*tensors[i : i + 4], None, *scalars) for i in range(0, len(tensors), 4)]
+        return [ops.cumsum(tensors[1], axis=0), *(get(step, i) for step in steps for i in range(3))]
+
+    places = [len(numbers) + 4 * i + at for i in range(count) for at in (0, 2, 3)]
+    module = program({**dict.fromkeys(numbers, ()), **types}, body, mutates=dict(enumerate(places, 1)))
+    planned = plan(module, monkeypatch)
+    assert [planned.kernels[c] for c in kernel_calls(planned) if c.startswith("bundle")] == [("tvm.adam",) * 4]
+    values = [meta.array(value) for value in (0.1, 0.9, 0.99, 1e-8, 0.01)]
+    arrays = [x if i % 4 < 3 else x * x for i, x in enumerate(randoms(*[(33,)] * (4 * count)))]
+    check(module, planned, [*values, *arrays], places)
+
+
 def test_bundles_end_where_results_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     module = used_at_once()
     planned = plan(module, monkeypatch)
