@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
@@ -56,7 +57,7 @@ class Adam(Optimizer):
             decay = decay * correction / root  # so that step_size * decay is rate * weight_decay
         device = updated[0].x.device
         numbers = [as_array(value, device) for value in (step_size, beta1, beta2, eps, decay)]
-        step = meta.amsgrad if group["amsgrad"] else meta.adam
+        step: Any = meta.amsgrad if group["amsgrad"] else meta.adam
         for name, x, dx in updated:
             states = [self.slots[slot][name] for slot in self.slot_names(group)]
             step(x, dx, *states, None, *numbers, decoupled=group["decoupled"])

@@ -54,7 +54,8 @@ class Optimizer:
     Raises ArgumentError for parameters that are computed, occur twice or are all frozen, and for hyperparameters that
     are unknown or out of range.
 
-    A subclass lists the slots of its state in `slot_names` and defines `update` or `update_group`.
+    A subclass lists the slots of its state in `slot_names` and defines `update_group`, which computes with
+    `group.numbers["learning_rate"].array` and the like; `update` is enough for one without hyperparameters.
     """
 
     flags: ClassVar[tuple[str, ...]] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
@@ -43,6 +44,6 @@ class RMSprop(Optimizer):
     def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
         names = ("learning_rate", "alpha", "eps", "weight_decay", "momentum")
         numbers = [group.numbers[name].array for name in names]
-        step = meta.rmsprop_centered if group["centered"] else meta.rmsprop
+        step: Any = meta.rmsprop_centered if group["centered"] else meta.rmsprop
         for name, x, dx in updated:
             step(x, dx, *(self.slots[slot][name] for slot in self.slot_names(group)), *numbers)

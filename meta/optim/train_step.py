@@ -36,7 +36,8 @@ class TrainStep:
     model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
     accumulate: update with the mean of the gradients of this many calls, at the last of them. For a loss that is a mean
-        over a batch, that is the update of one call with the batches of all of them.
+        over a batch, that is the update of one call with the batches of all of them. A program computes the update in
+        every call, and keeps it in the last one.
     clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
     schedule: steps after each update.
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
@@ -158,12 +159,16 @@ class TrainStep:
                 seen.add(id(x))
                 yield name, x
 
+    def _weights(self) -> dict[str, NDArray]:
+        """The arrays of the model, and the optimizer's parameters outside of it."""
+        weights = self.model.state_dict() if isinstance(self.model, Model) else {}
+        known = {id(x) for x in weights.values()}
+        return weights | {name: x for name, x in self.optimizer.named if id(x) not in known}
+
     def state_dict(self) -> dict[str, NDArray]:
         """Everything that a later run needs to go on, by name: `model.w`, `optimizer.w.m`, `schedule.count`,
         `scaler.factor`, and with `accumulate` the gradients so far."""
-        parts: list[tuple[str, Any]] = [("optimizer", self.optimizer.state_dict())]
-        if isinstance(self.model, Model):
-            parts.insert(0, ("model", self.model.state_dict()))
+        parts: list[tuple[str, Any]] = [("model", self._weights()), ("optimizer", self.optimizer.state_dict())]
         if self.schedule is not None:
             parts.append(("schedule", self.schedule.state_dict()))
         if self.scaler is not None:
@@ -180,13 +185,12 @@ class TrainStep:
             return {n.removeprefix(f"{prefix}."): x for n, x in loaded.items() if n.startswith(f"{prefix}.")}
 
         self.optimizer.load_state_dict(part("optimizer"))
-        if isinstance(self.model, Model):
-            self.model.load_state_dict(part("model"))
         if self.schedule is not None:
             self.schedule.load_state_dict(part("schedule"))
-        for name, x in arrays.items():
-            if name.startswith(("scaler.", "step.")):
-                x.update(loaded[name])
+        with no_grad():
+            for name, x in arrays.items():
+                if name.startswith(("model.", "scaler.", "step.")):
+                    x.update(loaded[name])
 
     # --- programs ----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,54 @@ def test_training_resumes_bit_by_bit(compiled: bool) -> None:
     with pytest.raises(ArgumentError, match=r"'schedule.count' is .*float32.*int64.*, as in the training step"):
         other.load_state_dict(saved | {"schedule.count": np.ones(3, "float32")})
     np.testing.assert_array_equal(again.first.w.detach().numpy(), before)
+
+
+def test_steps_are_saved_to_files(tmp_path: Path) -> None:
+    """With the parameters of a step whose model is a function."""
+    data = [(meta.array(x), meta.array(target)) for x, target in batches(4)]
+
+    def made() -> tuple[Any, Any]:
+        w = meta.array(np.ones((2, 3)), requires_grad=True)
+        optimizer = optim.Adam([("w", w)], 0.1)
+        schedule = optim.StepLR(optimizer, 1)
+        return w, optim.TrainStep(lambda x: meta.dense(x, w), optimizer, meta.cross_entropy, schedule=schedule)
+
+    w, step = made()
+    for batch in data[:2]:
+        step(*batch)
+    meta.save(tmp_path / "step.safetensors", step)
+    expected = [step(*batch).item() for batch in data[2:]]
+    again, other = made()
+    meta.load(tmp_path / "step.safetensors", other)
+    assert [other(*batch).item() for batch in data[2:]] == expected
+    np.testing.assert_array_equal(again.detach().numpy(), w.detach().numpy())
+
+
+class Signs(optim.Optimizer):
+    """The sign of a running mean of the gradient (X. Chen et al., 2023)."""
+
+    def slot_names(self, group: Any) -> tuple[str, ...]:
+        return ("mean",)
+
+    def update_group(self, group: Any, count: Any, updated: Any) -> None:
+        rate, beta = (group.numbers[name].array for name in ("learning_rate", "beta"))
+        for name, x, dx in updated:
+            mean = self.slots["mean"][name]
+            mean.update(beta * mean + (1 - beta) * dx)
+            x.update(x - rate * meta.sign(mean))
+
+
+def test_optimizers_of_users() -> None:
+    models = Network(), Network()
+    steps = [optim.TrainStep(m, Signs(m, 0.01, beta=0.9), meta.cross_entropy) for m in models]
+    run = meta.vm.compile(steps[1])
+    for i, (x, target) in enumerate(batches(6)):
+        for each in steps:
+            each.optimizer.param_groups[0]["beta"] = 0.5 if i > 3 else 0.9
+        losses = [each(meta.array(x), meta.array(target)).item() for each in (steps[0], run)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    assert_equal_weights(models[1], [x.detach().numpy() for x in models[0].parameters()], rtol=1e-9)
+    assert "first.w.mean" in steps[0].optimizer.state_dict()
 
 
 def test_settings_of_a_step_reach_programs() -> None:
