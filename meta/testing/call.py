@@ -51,9 +51,11 @@ class Call:
     def to_meta(self, device: str = "cpu") -> Call:
         """The same call with copies of its arrays as meta arrays on `device`; its results are on `device`, too."""
         call = self.map(lambda a: asarray(a, copy=True, device=device))
-        if device == "cpu" or "device" not in self.op.schema.names or len(self.args) > self.op.schema.index["device"]:
+        if device == "cpu" or "device" not in self.op.schema.names:
             return call
-        return Call(call.op, call.args, {"device": device, **call.kwargs})
+        position = self.op.schema.index["device"]
+        args = (*call.args[:position], device, *call.args[position + 1 :]) if len(call.args) > position else call.args
+        return Call(call.op, args, call.kwargs if len(args) > position else {**call.kwargs, "device": device})
 
     def run(self) -> Any:
         """The result of the operator on meta arrays."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import meta
+from meta.backend.cudnn.settings import without_tf32
 from meta.errors import ArgumentError, MetaError, did_you_mean, line_of_error
 from meta.op.registry import Op, find
 from meta.schema._dsl import Arg
@@ -80,16 +83,30 @@ def opcheck(
     operator = op if isinstance(op, Op) else find(op)
     skipped = _skipped(skip)
     cases = [_case(operator, i, each, device) for i, each in enumerate(samples)] or _derived(operator, device)
-    findings = [_operator_finding(operator, skipped)]
-    usable = [_call_problem(case) for case in cases]
-    for name in CHECKS:
-        if name == "values" and not any(case.sample for case in cases):
-            continue
-        findings += [_finding(name, i, case, skipped, usable[i]) for i, case in enumerate(cases)]
+    with _without_tf32(device):
+        findings = [_operator_finding(operator, skipped)]
+        usable = [_call_problem(case) for case in cases]
+        for name in CHECKS:
+            if name == "values" and not any(case.sample for case in cases):
+                continue
+            findings += [_finding(name, i, case, skipped, usable[i]) for i, case in enumerate(cases)]
     report = OpCheckReport(operator.name, tuple(map(_describe, cases)), tuple(findings))
     if raise_on_failure and not report.ok:
         raise OpCheckError(report)
     return report
+
+
+@contextmanager
+def _without_tf32(device: str) -> Generator[None, None, None]:
+    """On a GPU, float32 convolutions of every library multiply in float32 inside the block, so that dialects agree."""
+    with ExitStack() as settings:
+        if device.startswith("cuda"):
+            settings.enter_context(without_tf32())
+            if find_spec("torch") is not None:
+                import torch
+
+                settings.enter_context(torch.backends.cudnn.flags(enabled=True, allow_tf32=False))
+        yield
 
 
 def _skipped(skip: Any) -> dict[str, str]:

@@ -7,6 +7,8 @@ default, as in torch; `allow_tf32(False)` or META_CUDNN_TF32=0 in the environmen
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from meta.errors import ArgumentError
 
@@ -23,6 +25,17 @@ def allow_tf32(allowed: bool | None) -> None:
     the environment's setting. Programs captured in a CUDA graph keep the setting of the capture."""
     global _tf32
     _tf32 = allowed
+
+
+@contextmanager
+def without_tf32() -> Generator[None, None, None]:
+    """Inside the block, float32 convolutions multiply in float32, in all threads."""
+    before = _tf32
+    allow_tf32(False)
+    try:
+        yield
+    finally:
+        allow_tf32(before)
 
 
 def _from_environment() -> bool:

@@ -98,7 +98,7 @@ class Choices:
     def _device(self, call: Call) -> Device:
         devices = {t.device for t in flat_types((*arg_types(call.args), call.type))}
         wrong = min(map(str, devices - {self.device}), default="")
-        if wrong and call.op_name.rsplit(".", 1)[-1] != "device_copy":
+        if wrong:
             raise DeviceError(
                 "vm",
                 f"{call.op_name} is on {wrong}",
