@@ -42,7 +42,8 @@ _r_scaled_dot_product_attention = _s_scaled_dot_product_attention.fast
 def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: float | None = None) -> tuple[T, T]:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
-    are computed in float32, with lse in float32.
+    are computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a score of inf
+    or NaN gives NaN, in lse too.
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
     v: Values, (..., other length, value features).
@@ -4737,7 +4738,7 @@ _r_prod_dx = _s_prod_dx.fast
 
 
 def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """Gradient of prod: dy times the product of the other elements, also where elements are 0.
+    """Gradient of prod: dy times the product of the other elements, also at 0 and infinities; NaN at NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: Axis or axes to reduce; None for all of them.

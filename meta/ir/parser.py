@@ -311,7 +311,10 @@ class _Parser:
             value = self.argument()
             arg = args[op.schema.index[name]]
             plain = not is_atom(value) and not is_atom_list(value)
-            values[name] = checked(cursor, place.start, lambda: arg.normalize(op.name, value)) if plain else value
+            if not plain and not arg.is_tensor:
+                cursor.fail_at(place.start, f"argument '{name}' of {op.name} is a variable", arg.type.allowed)
+            normal = checked(cursor, place.start, lambda: arg.normalize(op.name, value))
+            values[name] = normal if plain else value
 
         listed(self.cursor, argument, ")")
         for arg in args:

@@ -1,5 +1,5 @@
-"""TVM's lowering of scheduled functions, after a change of divisions in indices; then the expansion of random bits and
-registers for nested values."""
+"""TVM's lowering of scheduled functions, after changes of divisions in indices and of bindings of bfloat16; then the
+expansion of random bits and registers for nested values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.bindings import repeat_bfloat16_bindings
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.registers import values_in_registers
 
@@ -24,7 +25,8 @@ def pipeline() -> str:
 
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
-    lower = tvm.Sequential([_each_function(truncate_offset_floors, "TruncateOffsetFloors"), lower])
+    floors = _each_function(truncate_offset_floors, "TruncateOffsetFloors")
+    lower = tvm.Sequential([floors, _each_function(repeat_bfloat16_bindings, "RepeatBindings"), lower])
     return lower, lambda: _followed(finalize_host(), _expand_host), lambda: _followed(finalize_device(), philox.expand)
 
 

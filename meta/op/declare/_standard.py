@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from meta import dtype as dtypes
-from meta.errors import TypeInferenceError
+from meta.errors import MetaError, TypeInferenceError
 from meta.ir.type import TensorType, Type, Value
 from meta.op import rules
 from meta.op.registry import declare
@@ -95,9 +95,16 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
 
 
 def _of_numbers(name: str, scalar: Callable[[Any, Any], Any], x1: Any, x2: Any) -> Any:
-    """The value for two Python numbers. Raises TypeInferenceError where Python has none, as for a division by 0."""
+    """The value for two Python numbers. Raises TypeInferenceError where Python has none, as for a division by 0, and
+    where symbolic sizes have no such operator."""
     try:
         return scalar(x1, x2)
+    except MetaError:
+        raise
+    except TypeError:
+        problem = f"{name} of the sizes {_shown(x1)} and {_shown(x2)}"
+        expected = "sums, differences and products of symbolic sizes"
+        raise TypeInferenceError("", problem, expected, "trace with static sizes here") from None
     except (ArithmeticError, ValueError) as error:
         problem = f"{name} of the numbers {_shown(x1)} and {_shown(x2)}: {error}"
         raise TypeInferenceError("", problem, "at least one tensor", "meta.array(...) has infinities and NaN") from None

@@ -45,7 +45,8 @@ def scaled_dot_product_attention(
 ) -> TupleType:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves are
-    computed in float32, with lse in float32."""
+    computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a score of inf or NaN
+    gives NaN, in lse too."""
     _operands(q, k, v)
     return TupleType((q.with_shape(_result(q, v)), q.with_shape(q.shape[:-1]).with_dtype(accumulation_dtype(q.dtype))))
 

@@ -38,6 +38,14 @@ ERRORS = {
         inside('  %0 = softmax(%x, axis="a")\n  %0'),
         "text:2:20: .*argument 'axis' is str 'a'; expected an int",
     ),
+    "tensor as an attribute": (
+        inside("  %0 = softmax(%x, %x)\n  %0"),
+        "text:2:20: argument 'axis' of softmax is a variable; expected an int",
+    ),
+    "list as a tensor": (
+        inside("  %0 = softmax([%x])\n  %0"),
+        "text:2:16: .*argument 'x' is tuple .*; expected a tensor",
+    ),
     "unknown variable": (inside("  %0 = softmax(%y)\n  %0"), "text:2:16: %y is not defined here"),
     "misspelt variable": (
         inside("  %input = softmax(%x)\n  %inptu"),

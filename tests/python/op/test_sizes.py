@@ -11,8 +11,10 @@ import pytest
 
 import meta
 from meta.backend.windows import adaptive_windows
+from meta.dim import SymDim
 from meta.errors import ArgumentError, DeviceError, MetaError, TypeInferenceError
 from meta.ir.type import tensor_type
+from meta.op.registry import get
 
 INDICES = meta.array([0, 1])
 ROW, IMAGE = meta.ones((2,)), meta.ones((1, 1, 4, 4))
@@ -113,3 +115,18 @@ assert (x + x).numpy()[0, 0] == 2.0  # the process goes on
 def test_memory_that_runs_out():
     done = subprocess.run([sys.executable, "-c", _OUT_OF_MEMORY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", ["power", "floor_divide", "divide", "left_shift", "bitwise_and", "atan2"])
+def test_operators_that_sizes_do_not_have(name: str) -> None:
+    with pytest.raises(MetaError, match=r"size n is symbolic|of the sizes n and 2\.5; expected"):
+        get(name).infer([SymDim("n"), 2.5])
+
+
+def test_error_text_of_an_operator_that_sizes_do_not_have() -> None:
+    with pytest.raises(TypeInferenceError) as error:
+        get("power").infer([SymDim("n"), 2])
+    assert str(error.value).startswith(
+        "[power] power of the sizes n and 2; expected sums, differences and products of symbolic sizes; "
+        "trace with static sizes here"
+    )

@@ -84,8 +84,8 @@ def const(x: Expr, value: float | Number) -> Expr:
 def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`.
 
-    A float32 value is repeated instead, and LLVM merges the copies: such values may load bfloat16, and TVM's
-    legalisation of bfloat16 loads ignores the values of bindings."""
+    A float32 value, which most often loads halves where it loads bfloat16, is repeated instead, and LLVM merges the
+    copies; `bindings.repeat_bfloat16_bindings` says why."""
     if dtype_of(value) == "float32":
         return body(value)
     return te_math.bind(value, body)

@@ -24,17 +24,22 @@ def _scaled_scores(q: Array, k: Array, causal: bool, scale: float | None) -> tup
 
 def attention(q: Array, k: Array, v: Array, causal: bool, scale: float | None) -> tuple[Array, Array]:
     scores, _ = _scaled_scores(q, k, causal, scale)
-    highest = np.max(scores, axis=-1, keepdims=True)
+    highest = _finite_offset(np.max(scores, axis=-1, keepdims=True))
     exponentials = np.exp(scores - highest)
     total = np.sum(exponentials, axis=-1, keepdims=True)
-    return exponentials / total @ widen(v), (np.log(total) + highest)[..., 0]
+    return exponentials / np.where(total == 0, 1, total) @ widen(v), (np.log(total) + highest)[..., 0]
+
+
+def _finite_offset(rows: Array) -> Array:
+    """0 for the rows whose scores are all -inf: their exponentials and results are 0, as in torch."""
+    return np.where(rows == -np.inf, 0, rows)
 
 
 def attention_dx(
     q: Array, k: Array, v: Array, y: Array, lse: Array, dy: Array, causal: bool, scale: float | None
 ) -> tuple[Array, Array, Array]:
     scores, factor = _scaled_scores(q, k, causal, scale)
-    p = np.exp(scores - lse[..., None])
+    p = np.exp(scores - _finite_offset(lse[..., None]))
     grad = widen(dy)
     dp = grad @ np.swapaxes(widen(v), -1, -2)
     ds = p * (dp - np.sum(grad * widen(y), axis=-1, keepdims=True)) * factor

@@ -1,4 +1,4 @@
-"""Operators on images in NumPy. Resizing is a matrix product along each spatial axis."""
+"""Operators on images in NumPy. Resizing takes weighted sums along one spatial axis after the other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from meta.backend.reference.precision import widen
 from meta.op.dialect.reference import DIALECT
+from meta.op.dialect.reference.sort import argsort
 
 _ROUNDING = {
     "floor": np.floor,
@@ -41,34 +42,45 @@ def _weight(distance: Any, method: str, alpha: float) -> Any:
     return np.where(d <= 1, inner, np.where(d < 2, outer, 0))
 
 
-def _weight_matrix(size: int, count: int, method: str, coordinates: str, rounding: str, alpha: float) -> Any:
-    """The interpolation weights of input elements (columns) in result elements (rows): shape (count, size)."""
+def _taps(size: int, count: int, method: str, coordinates: str, rounding: str, alpha: float) -> list[tuple[Any, Any]]:
+    """The input positions and weights, each an array of `count` elements, whose weighted sum a result element is. A
+    weight of 0 counts: times NaN or infinity it is NaN, as in torch."""
     position = _source_positions(size, count, coordinates)
     if method == "nearest":
-        nearest = np.clip(_ROUNDING[rounding](position), 0, size - 1).astype(np.int64)
-        return np.eye(size)[nearest]
-    out = np.zeros((count, size))
+        return [(np.clip(_ROUNDING[rounding](position), 0, size - 1).astype(np.int64), None)]
+    if method == "linear":
+        position = np.maximum(position, 0)
     base = np.floor(position).astype(np.int64)
-    for tap in range(-1, 3):
-        weight = _weight(position - (base + tap), method, alpha)
-        np.add.at(out, (np.arange(count), np.clip(base + tap, 0, size - 1)), weight)
-    return out
+    return [
+        (np.clip(base + tap, 0, size - 1), _weight(position - (base + tap), method, alpha))
+        for tap in ((0, 1) if method == "linear" else (-1, 0, 1, 2))
+    ]
+
+
+def _weighted(part: Any, weight: Any) -> Any:
+    """An array times the weights of its last axis."""
+    return part if weight is None else part * weight.astype(part.dtype)
 
 
 def resize(x: Any, size: Any, *how: Any) -> Any:
     sizes = size * (x.ndim - 2) if len(size) == 1 else size
     out = widen(x)
     for axis, count in enumerate(sizes, 2):
-        matrix = _weight_matrix(x.shape[axis], count, *how).astype(out.dtype)
-        out = np.moveaxis(np.tensordot(matrix, out, (1, axis)), 0, axis)
+        rows = np.moveaxis(out, axis, -1)
+        parts = [_weighted(rows[..., at], weight) for at, weight in _taps(x.shape[axis], count, *how)]
+        out = np.moveaxis(np.sum(parts, axis=0), -1, axis) if len(parts) > 1 else np.moveaxis(parts[0], -1, axis)
     return out
 
 
 def resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
     out = widen(dy)
     for axis, size in enumerate(shape[2:], 2):
-        matrix = _weight_matrix(size, dy.shape[axis], *how).astype(out.dtype)
-        out = np.moveaxis(np.tensordot(matrix, out, (0, axis)), 0, axis)
+        rows = np.moveaxis(out, axis, -1)
+        total = np.zeros((*rows.shape[:-1], size), rows.dtype)
+        for at, weight in _taps(size, dy.shape[axis], *how):
+            index: Any = (..., at)
+            np.add.at(total, index, _weighted(rows, weight))
+        out = np.moveaxis(total, -1, axis)
     return out
 
 
@@ -79,7 +91,7 @@ def non_max_suppression(
     count = np.zeros(scores.shape[:1], np.int64)
     for n, (corners, score) in enumerate(zip(widen(boxes), widen(scores), strict=True)):
         kept: list[int] = []
-        for box in np.argsort(-score, kind="stable"):
+        for box in argsort(score, 0, True):
             has_room = max_size is None or len(kept) < max_size
             if (
                 has_room

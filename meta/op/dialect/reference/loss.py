@@ -79,7 +79,10 @@ def _class_amounts(
     weights = np.ones(count, dtype) if weight is None else widen(weight)
     counted, valid = target != ignore, (target >= 0) & (target < count)
     index = np.where(valid, target, 0).astype(np.int64)
-    amounts = (np.arange(count) == index[..., None]) * (1 - smoothing) * weights + smoothing / max(count, 1) * weights
+    is_target = np.arange(count) == index[..., None]
+    amounts = np.where(is_target, (1 - smoothing) * weights, 0)
+    if smoothing:
+        amounts = amounts + smoothing / max(count, 1) * weights
     amounts = np.where(valid[..., None], amounts, np.nan)
     target_weight = np.where(valid, weights[index] if count else 0, np.nan)
     return np.where(counted[..., None], amounts, 0).astype(dtype), np.where(counted, target_weight, 0).astype(dtype)
@@ -95,8 +98,10 @@ def nll_loss(
 ) -> Array:
     x = widen(x)
     amounts, target_weight = _class_amounts(x.shape, target, weight, ignore_index, label_smoothing, x.dtype)
-    # A class without a share in the target adds 0 even if its log-probability is infinite.
-    losses = -np.sum(np.where(amounts == 0, 0, amounts * _move_classes_last(x)), axis=-1)
+    logs, classes = _move_classes_last(x), np.arange(x.shape[class_axis(x.ndim)])
+    # Only what has a share in the target adds to the loss: with label smoothing all classes, even of weight 0.
+    has_share = (classes == target[..., None]) | (label_smoothing != 0) | np.isnan(amounts)
+    losses = -np.sum(np.where(has_share & (target != ignore_index)[..., None], amounts * logs, 0), axis=-1)
     return _reduce(losses, reduction, np.sum(target_weight))
 
 

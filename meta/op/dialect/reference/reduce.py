@@ -43,7 +43,7 @@ def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
 
 
 def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
-    """dy times the product of the other elements."""
+    """dy times the product of the other elements; NaN at NaN."""
     x, dy = widen(x), widen(dy)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     kept = tuple(a for a in range(x.ndim) if a not in axes)
@@ -51,7 +51,8 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     rows = np.transpose(x, kept + axes).reshape([*(x.shape[a] for a in kept), length])
     out = np.empty_like(rows)
     for i in range(length):
-        out[..., i] = np.prod(np.delete(rows, i, axis=-1), axis=-1)
+        others = np.prod(np.delete(rows, i, axis=-1), axis=-1)
+        out[..., i] = np.where(np.isnan(rows[..., i]), np.nan, others)
     partial = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
     return partial * _restore_axes(dy, x, axis)
 

@@ -20,12 +20,18 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
     return scores, factor
 
 
+def _probabilities(scores: Any, lse: Any) -> Any:
+    """exp(scores - lse), in place of the scores; 0 in rows of -inf."""
+    return scores.sub_(lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp_()
+
+
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> None:
     y, lse = out
     q, k, v = (t.to(lse.dtype) for t in (q, k, v))
     scores, _ = _scaled_scores(q, k, causal, scale)
     torch.logsumexp(scores, -1, out=lse)
-    p = scores.sub_(lse.unsqueeze(-1)).exp_()
+    lse.masked_fill_(lse == math.inf, math.nan)
+    p = _probabilities(scores, lse)
     if y.dtype == p.dtype:
         torch.matmul(p, v, out=y)
     else:
@@ -37,7 +43,7 @@ def attention_dx(
 ) -> None:
     q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))
     scores, factor = _scaled_scores(q, k, causal, scale)
-    p = scores.sub_(lse.unsqueeze(-1)).exp_()
+    p = _probabilities(scores, lse)
     ds = torch.matmul(dy, v.mT).sub_((dy * y).sum(-1, keepdim=True)).mul_(p).mul_(factor)
     for target, a, b in zip(out, (ds, ds.mT, p.mT), (k, q, dy), strict=True):
         target.copy_(torch.matmul(a, b))

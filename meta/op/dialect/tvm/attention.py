@@ -8,7 +8,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
@@ -26,7 +26,7 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
 
 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, Expr]:
-    """scale * q @ k^T, the lowest number where a key is masked; and the scale."""
+    """scale * q @ k^T, -inf where a key is masked; and the scale."""
     dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
     factor = constant(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
     dots = _contract(
@@ -36,7 +36,7 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
 
     def element(*i: Any) -> Expr:
         value = dots(*i) * factor
-        return select(i[-2] >= i[-1], value, tirx.min_value(dtype)) if causal else value
+        return select(i[-2] >= i[-1], value, tirx.const(-math.inf, dtype)) if causal else value
 
     return te.compute(dots.shape, element, "scores"), factor
 
@@ -57,9 +57,14 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
         out[0].shape,
         "mixed",
     )
-    y = te.compute(
-        out[0].shape, lambda *i: cast(weighted_sum(*i) / read_reduced(total, last, i), out[0].dtype), "attention"
-    )
+
+    def element(*i: Any) -> Expr:
+        # The maximum of a row of -inf is the lowest number: all exponentials are 0, and so is the result, as in torch.
+        row_total = read_reduced(total, last, i)
+        divisor = select(tirx.EQ(row_total, const(row_total, 0)), const(row_total, 1), row_total)
+        return cast(weighted_sum(*i) / divisor, out[0].dtype)
+
+    y = te.compute(out[0].shape, element, "attention")
     lse = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + maximum(*i), "logs")
     return y, store_result(lse, last, out[1], "lse")
 
@@ -72,8 +77,12 @@ def attention_dx(
     last, output, grad, value = (len(scores.shape) - 1,), elements_of(y), elements_of(dy), elements_of(v)
     delta = reduce_axes(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
 
-    # A masked score is the lowest number, so its exponential is 0 for every lse.
-    p = te.compute(scores.shape, lambda *i: te_math.exp(scores(*i) - lse(*i[:-1])), "p")
+    def probability(*i: Any) -> Expr:
+        # lse is -inf for a row of -inf, whose exponentials are 0.
+        row = lse(*i[:-1])
+        return te_math.exp(scores(*i) - select(tirx.EQ(row, const(row, -math.inf)), const(row, 0), row))
+
+    p = te.compute(scores.shape, probability, "p")
     dp = _contract(
         lambda n, *i: grad(*i[:-1], n), lambda n, *i: value(*i[:-2], i[-1], n), v.shape[-1], scores.shape, "dp"
     )

@@ -162,7 +162,9 @@ def right_shift(a: Expr, b: Expr) -> Expr:
 
 def _is_defined_shift(a: Expr, b: Expr) -> Expr:
     """Whether 0 <= b < width of a: processors leave other shifts undefined."""
-    return tirx.And(b >= const(b, 0), b < const(b, dtypes.itemsize(dtype_of(a)) * 8))
+    is_small = b < const(b, dtypes.itemsize(dtype_of(a)) * 8)
+    # TVM has no negative unsigned literals, and looks for one when an unsigned number is compared with 0.
+    return is_small if dtype_of(b).startswith("u") else tirx.And(b >= const(b, 0), is_small)
 
 
 def comparison(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:

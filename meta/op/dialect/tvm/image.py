@@ -51,6 +51,9 @@ def _taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float]
             "round_prefer_ceil": lambda: tirx.floor(position + half),
         }[rounding]()
         return [(_clip_position(rounded, 0, size), one)]
+    if method == "linear":
+        # As in torch: weight and position of an element past the edge are those of the edge.
+        position = tirx.max(position, tirx.const(0, dtype))
     first = tirx.floor(position)
     t = position - first
     if method == "linear":

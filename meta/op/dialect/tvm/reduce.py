@@ -138,41 +138,59 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
 
 @compute("prod_dx", pattern="softmax")
 def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
-    """dy times the product of the other elements: the total over x, or for a 0 the product of the nonzero elements."""
+    """dy times the product of the other elements: the total over x. Zeros and infinities are counted, not multiplied,
+    because no division takes them out again."""
     ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), elements_of(x)
-    one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
+    one, zero, infinity = (tirx.const(v, dtype) for v in (1, 0, math.inf))
+    infinity_count = 1 << 31
+    """What an infinity counts in the sum in which a zero counts 1."""
 
     def is_zero(*i: Any) -> Expr:
         return tirx.EQ(value(*i), zero)
 
-    zero_count = reduce_axes(x, axes, te.sum, lambda *i: select(is_zero(*i), one, zero), "zeros")
-    nonzero_product = reduce_axes(x, axes, prod, lambda *i: select(is_zero(*i), one, value(*i)), "rest")
+    def is_infinite(*i: Any) -> Expr:
+        return tirx.EQ(tirx.abs(value(*i)), infinity)
+
+    def factor(*i: Any) -> Expr:
+        """The element, 1 for a zero, and the sign of an infinity."""
+        sign = select(value(*i) < zero, -one, one)
+        return select(is_zero(*i), one, select(is_infinite(*i), sign, value(*i)))
+
+    def count(*i: Any) -> Expr:
+        return select(is_zero(*i), _int64(1), select(is_infinite(*i), _int64(infinity_count), _int64(0)))
+
+    counts = reduce_axes(x, axes, te.sum, count, "counts")
+    product = reduce_axes(x, axes, prod, factor, "factors")
 
     def element(*i: Any) -> Expr:
-        x_is_zero, others, zeros = (
-            is_zero(*i),
-            read_reduced(nonzero_product, axes, i),
-            read_reduced(zero_count, axes, i),
-        )
-        nonzero = select(tirx.EQ(zeros, zero), others / select(x_is_zero, one, value(*i)), zero)
-        partial = select(x_is_zero, select(tirx.EQ(zeros, one), others, zero), nonzero)
+        others = read_reduced(product, axes, i) / factor(*i)
+        rest = read_reduced(counts, axes, i) - count(*i)
+        has_zero = tirx.NE(rest & _int64(infinity_count - 1), _int64(0))
+        has_infinity = rest >= _int64(infinity_count)
+        is_undefined = tirx.Or(tirx.And(has_zero, has_infinity), tirx.isnan(others))
+        with_zero = select(is_undefined, tirx.const(math.nan, dtype), zero)
+        partial = select(has_zero, with_zero, select(has_infinity, others * infinity, others))
         return cast(partial * cast(read_broadcast(dy, axes, ndim, i), dtype), out[0].dtype)
 
     return te.compute(out[0].shape, element, "prod_dx")
+
+
+def _int64(value: int) -> Expr:
+    return tirx.const(value, "int64")
 
 
 @compute("logsumexp", pattern="softmax")
 def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
-    # A row maximum of inf or NaN is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
+    # A row maximum of NaN or +-inf is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
     infinity = tirx.const(float("inf"), dtype)
     maximum = reduce_axes(x, axes, te.max, value, "highest")
 
     def offset(*i: Any) -> Expr:
         row_maximum = read_reduced(maximum, axes, i)
-        return select(row_maximum < infinity, row_maximum, tirx.const(0, dtype))
+        return select(tirx.abs(row_maximum) < infinity, row_maximum, tirx.const(0, dtype))
 
     total = reduce_axes(x, axes, te.sum, lambda *i: te_math.exp(value(*i) - offset(*i)), "total")
     result = te.compute(total.shape, lambda *i: te_math.log(total(*i)) + offset(*i), "logarithm")
