@@ -53,7 +53,8 @@ def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True,
         the saved values; plain values come back in the result, which has the form of `into`. Without it, the result
         is the saved nest, with a dict of arrays (on `device`) for each object.
     strict: names must be the same in the file and in `into`. With False, what only one of them has is left alone; the
-        shapes and dtypes of the others must be the same in any case, and some name must match.
+        shapes and dtypes of the others must be the same in any case, and some name must match. Optimizers and other
+        objects take whole states, unless their `load_state_dict` has a parameter `strict`.
 
     Nothing in the file is executed, and memory is bounded by its length. Names and types are checked before anything is
     written.

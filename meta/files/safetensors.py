@@ -8,13 +8,12 @@ evaluates nothing. It checks the whole header against the length of the file bef
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import struct
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from meta.dtype import itemsize, to_numpy
 from meta.errors import FileError
@@ -32,6 +31,12 @@ _DTYPES: Final[Mapping[str, str]] = {name: dtype for dtype, name in _NAMES.items
 _LENGTH: Final = struct.Struct("<Q")
 _METADATA: Final = "__metadata__"
 _EXPECTED: Final = "a whole file in the safetensors format, as meta.save writes it"
+
+
+class Writable(Protocol):
+    """A file that is open for writing."""
+
+    def write(self, data: Any, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +94,9 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
         _put(file, text, ordered)
 
 
-def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
-    """What `write` writes. path: for errors. Raises FileError for a header that is too long to be read again."""
-    file = io.BytesIO()
+def put(file: Writable, entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> None:
+    """Write to an open file what `write` writes. path: for errors. Raises FileError as `write` does."""
     _put(file, *_header(entries, metadata, path))
-    return file.getvalue()
 
 
 def _header(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> tuple[bytes, list[Entry]]:
@@ -115,7 +118,7 @@ def _header(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) ->
     return text, ordered
 
 
-def _put(file: IO[bytes], text: bytes, ordered: Sequence[Entry]) -> None:
+def _put(file: Writable, text: bytes, ordered: Sequence[Entry]) -> None:
     file.write(_LENGTH.pack(len(text)))
     file.write(text)
     for entry in ordered:

@@ -20,28 +20,24 @@ SIZE: Final = 32
 _NAME: Final = "signing-key"
 
 
-def sign(data: bytes) -> bytes:
-    """The signature of `data`, with a key that is made at the first use.
+def signature() -> hmac.HMAC:
+    """A signature to update with data, with a key that is made at the first use.
 
     Raises:
         OSError: there is no private directory for the key, or it cannot be written.
     """
     with opened(_directory(), create=True) as folder:
-        return _digest(_key(folder) or _new_key(folder), data)
+        return hmac.new(_key(folder) or _new_key(folder), digestmod="sha256")
 
 
-def is_signed(data: bytes, signature: bytes) -> bool:
+def is_signed(data: bytes | memoryview, signature: bytes) -> bool:
     """Whether this user signed `data`. False without a key."""
     try:
         with opened(_directory()) as folder:
             key = _key(folder)
     except OSError:
         return False
-    return key is not None and hmac.compare_digest(_digest(key, data), signature)
-
-
-def _digest(key: bytes, data: bytes) -> bytes:
-    return hmac.digest(key, data, "sha256")
+    return key is not None and hmac.compare_digest(hmac.digest(key, data, "sha256"), signature)
 
 
 def _directory() -> Path:

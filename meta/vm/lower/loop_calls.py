@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -35,27 +37,57 @@ def step_name(call: Call) -> str:
     return step.name
 
 
-def function_name(op: LoopOp, call: Call) -> str:
-    """The name that a program calls a loop by, which says all about it."""
-    captured = len(call.args) - 1 - op.carried - op.scanned
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What a loop does, apart from its step. carried, scanned, captured: the number of operands of each kind.
+    length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
+    elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
+    single: whether a step has one result."""
+
+    step: str
+    carried: int
+    scanned: int
+    captured: int
+    length: int | str
+    reverse: bool
+    elements: tuple[TensorType, ...]
+    stacks: tuple[TensorType, ...]
+    single: bool
+
+    @property
+    def function_name(self) -> str:
+        """The name that programs call it by: equal names mean equal loops."""
+        return f"meta.vm.loop.{self.step}.{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
+
+
+def loop_of(op: LoopOp, call: Call) -> Loop:
+    """The loop of a call."""
+    types: list[Any] = [a.type for a in call.args[1:]]
+    first, captured = op.carried, op.carried + op.scanned
     length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
-    order = "reverse" if op.reverse else "forward"
-    return f"meta.vm.loop.{step_name(call)}.{op.carried}.{op.scanned}.{captured}.{length}.{order}"
+    stacks: Any = op.result.fields[op.carried :]
+    return Loop(
+        step_name(call), op.carried, op.scanned, len(types) - captured, length, op.reverse,
+        tuple(types[first:captured]), stacks, len(op.result.fields) == 1,
+    )  # fmt: skip
 
 
-def register(module: Module, step_of: Callable[[str], Step]) -> None:
-    """Make the loops of a module known to TVM. step_of: the step of a name in the machine that runs."""
-    for op, call in loop_calls(module):
-        tvm.register_global_func(function_name(op, call), kept(_runner(op, call, step_of)), override=True)
+def register(loops: Iterable[Loop], step_of: Callable[[str], Step]) -> None:
+    """Make loops known to TVM. step_of: the step of a name in the machine that runs."""
+    for loop in loops:
+        tvm.register_global_func(loop.function_name, kept(_runner(loop, step_of)), override=True)
 
 
-def _runner(op: LoopOp, call: Call, step_of: Callable[[str], Step]) -> Callable[..., None]:
-    name, count = step_name(call), len(call.args) - 1
-    carried, scanned, reverse = op.carried, op.scanned, op.reverse
-    length = op.length if isinstance(op.length, int) else None
-    single = len(op.result.fields) == 1
-    kinds: Any = op.result.fields[carried:]
-    element_kinds: Any = [a.type for a in call.args[1 + carried : 1 + carried + scanned]]
+def loops_of(module: Module) -> list[Loop]:
+    """What the loops of a module do."""
+    return [loop_of(op, call) for op, call in loop_calls(module)]
+
+
+def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
+    name, carried, scanned, reverse, single = loop.step, loop.carried, loop.scanned, loop.reverse, loop.single
+    count = carried + scanned + loop.captured
+    length = loop.length if isinstance(loop.length, int) else None
+    kinds, element_kinds = loop.stacks, loop.elements
 
     def results(value: Any) -> Sequence[Any]:
         return (value,) if single and hasattr(value, "dtype") else value
@@ -81,7 +113,7 @@ def _runner(op: LoopOp, call: Call, step_of: Callable[[str], Step]) -> Callable[
                 tvm.copy_from_to(value, stack[i])
         _copy(carry, outs)
 
-    return repeat if op.length is None else scan
+    return repeat if loop.length == "while" else scan
 
 
 def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ from meta.vm.lower.calls import Calls, running_step, special_calls
 from meta.vm.lower.calls import register as register_calls
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.lift import constants_to_params, lift_closures, outline_branches
+from meta.vm.lower.loop_calls import loops_of
 from meta.vm.lower.loop_calls import register as register_loops
 from meta.vm.lower.loops import tail_loops
 from meta.vm.lower.open_calls import open_calls, register
@@ -81,7 +82,7 @@ def register_kernels(source: Source) -> None:
     register(source.module)
     if source.calls:
         register_calls()
-        register_loops(source.module, running_step)
+        register_loops(loops_of(source.module), running_step)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             chosen, info = choice.implementation, choice.info

@@ -20,7 +20,7 @@ from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
 from meta.vm.lower.choose import Choice, Choices, packed_name
-from meta.vm.lower.loop_calls import function_name as loop_name
+from meta.vm.lower.loop_calls import loop_of
 from meta.vm.lower.loops import LOOP
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.recompute import Recomputed
@@ -214,7 +214,7 @@ class _Lowering:
 
     def loop(self, scope: _Scope, call: Call, op: LoopOp) -> Any:
         """A loop: a function in Python that repeats a step and writes to the results."""
-        name = loop_name(op, call)
+        name = loop_of(op, call).function_name
         self.ops[name] = op.name
         outs = [scope.types.type(t) for t in op.result.fields]
         result = tvm.call_dps_packed(name, tvm.RelaxTuple([self.atom(scope, a) for a in call.args[1:]]), outs)

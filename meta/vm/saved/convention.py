@@ -9,7 +9,7 @@ from typing import Any, cast
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray
-from meta.ir.expr import MUTATES
+from meta.ir.expr import MUTATES, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, TupleType
@@ -18,6 +18,7 @@ from meta.tracing.state import Draws, LeftGradient
 from meta.tree import Tree
 from meta.vm.gradient import flat_tree
 from meta.vm.lower.calls import Calls
+from meta.vm.lower.loop_calls import Loop, loops_of
 from meta.vm.lower.source import Source, output_types
 from meta.vm.program import Program
 from meta.vm.relax.allocations import PlannedBytes
@@ -78,6 +79,7 @@ class Convention:
     kernels: Mapping[str, tuple[str, ...]]
     memory: PlannedBytes
     destinations: Destinations | None
+    loops: tuple[Loop, ...]
     static: bool
     calls_python: bool
 
@@ -87,12 +89,13 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
     source, traced = program.source, program.traced
     assert traced is not None
     outputs = cast("tuple[TensorType, ...]", output_types(source))
-    functions = functions_of(source)
+    functions, loops = functions_of(source), loops_of(source.module)
     check_found_again(source, functions)
     module = {
         "main": signature_function(tuple(p.type for p in source.main.params), "main"),
         _RESULTS: signature_function(outputs, _RESULTS),
         **{f"call{i}": function for i, function in enumerate(functions.values())},
+        **{f"loop{i}": signature_function((*x.elements, *x.stacks), f"loop{i}") for i, x in enumerate(loops)},
     }
     destinations = program.loaded.destinations
     return {
@@ -111,7 +114,8 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "kernels": program.loaded.kernels,
         "memory": program.loaded.memory.as_dict(),
         "destinations": None if destinations is None else destinations.as_dict(),
-        "loops": sorted(source.calls.steps),
+        "loops": [_encode_loop(loop) for loop in loops],
+        "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
         "static": source.static,
         "calls_python": source.calls_python,
@@ -146,16 +150,31 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
         indices=indices,
         flat=result if facts["flat"] is None else flat_tree(facts["flat"]),
         source=Source(
-            module, (), choices, mutates, device, Calls(frozenset(facts["loops"]), frozenset(facts["checked"]))
+            module, (), choices, mutates, device, Calls(frozenset(facts["steps"]), frozenset(facts["checked"]))
         ),
         outputs=cast("tuple[TensorType, ...]", outputs.fields),
         tracked=facts["tracked"],
         kernels={name: tuple(ops) for name, ops in facts["kernels"].items()},
         memory=PlannedBytes(**facts["memory"]),
         destinations=None if destinations is None else Destinations.from_dict(destinations),
+        loops=tuple(_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])),
         static=bool(facts["static"]),
         calls_python=bool(facts["calls_python"]),
     )  # fmt: skip
+
+
+_COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")
+
+
+def _encode_loop(loop: Loop) -> dict[str, Any]:
+    return {name: getattr(loop, name) for name in _COUNTS}
+
+
+def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> Loop:
+    kinds = tuple(p.type for p in types.params if isinstance(p.type, TensorType))
+    if set(facts) != set(_COUNTS) or not 0 <= facts["scanned"] <= len(kinds) == len(types.params):
+        raise malformed(facts)
+    return Loop(**facts, elements=kinds[: facts["scanned"]], stacks=kinds[facts["scanned"] :])
 
 
 def _encode_left(gradient: LeftGradient, index: int | None, tables: Tables) -> list[Any]:

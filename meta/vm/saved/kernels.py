@@ -16,6 +16,7 @@ from meta.ir.printer import to_text
 from meta.ir.type import Type
 from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
+from meta.tracing.loop_op import LoopOp
 from meta.tree import map_leaves
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.open_calls import function_name, is_open, open_calls
@@ -94,7 +95,7 @@ def _called(source: Source) -> Iterator[tuple[Call, str, str | None]]:
     for function in source.module.functions.values():
         for binding in walk(function):
             call = binding.value
-            if not isinstance(call, Call) or call.callee is not None:
+            if not isinstance(call, Call) or call.callee is not None or isinstance(call.op, LoopOp):
                 continue
             if is_open(call):
                 yield call, function_name(call), call.dialect

@@ -11,6 +11,7 @@ from platform import machine
 from typing import Any
 
 from meta import __version__, tracing
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.device import Device
@@ -24,6 +25,8 @@ from meta.files.safetensors import TensorFile
 from meta.random.generator import Generator
 from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.gradient import finisher
+from meta.vm.lower.calls import running_step
+from meta.vm.lower.loop_calls import register as register_loops
 from meta.vm.lower.source import register_kernels
 from meta.vm.program import Program
 from meta.vm.relax.executables import Loaded
@@ -122,7 +125,10 @@ def _program(
 ) -> LoadedProgram:
     source, record = convention.source, convention.record
     device: Device = source.device
+    if convention.calls_python:
+        tvm.load()  # its tensors have the methods that these functions call
     register_kernels(source)
+    register_loops(convention.loops, running_step)
     arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
     machine: Any = Machine(module, device, static=convention.static, calls_python=convention.calls_python)
     if convention.destinations is not None:

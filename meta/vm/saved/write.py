@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Sequence
 from platform import machine
@@ -64,7 +63,7 @@ def write(
         "generators": [generator.state for generator in tables.generators],
         "programs": described,
     }
-    return container.write(path, safetensors.to_bytes(entries, {PROGRAM: json.dumps(header)}, os.fspath(path)))
+    return container.write(path, entries, {PROGRAM: json.dumps(header)})
 
 
 def versions(device: Device) -> dict[str, Any]:

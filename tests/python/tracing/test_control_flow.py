@@ -342,3 +342,16 @@ def test_layers_run_inside_of_bodies() -> None:
         return meta.scan(lambda c, x: (meta.tanh(layer(c) + x), ()), meta.zeros((1, 3)), xs)[:1]
 
     _agree(run, _normal(4, 1, 3))
+
+
+def test_loops_that_differ_in_types_alone() -> None:
+    def sums(x: Any) -> Any:
+        return meta.scan(lambda carry, row: (carry + row, carry * row), x[0] * 0, x)
+
+    programs = [meta.vm.compile(meta.trace(sums)) for _ in range(2)]
+    arrays = [meta.array([[1.0, 2.0], [3.0, 4.0]], dtype=dtype) for dtype in ("float32", "float64")]
+    for program, x in zip(programs, arrays, strict=True):
+        program.program(x)
+    for program, x in zip(programs, arrays, strict=True):
+        for found, expected in zip(program(x), sums(x), strict=True):
+            assert found.tolist() == expected.tolist()

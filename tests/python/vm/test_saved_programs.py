@@ -203,6 +203,28 @@ def _module() -> Any:
     return record.module.with_function("main", replace(record.main, attrs={MUTATES: {1: 1}}))
 
 
+LOOPS = """
+import sys, meta
+x = meta.array([[1.0, 2.0], [3.0, 4.0]])
+a, b, c, d = meta.vm.load(sys.argv[1])(x)
+print(a.tolist(), b.tolist(), c.tolist(), d.tolist())
+"""
+
+
+def test_loops_and_branches(tmp_path: Path) -> None:
+    @meta.trace
+    def loops(x: Any) -> Any:
+        _, doubled = meta.while_loop(lambda v: v[0] < 5, lambda v: (v[0] + 1, v[1] * 2.0), (meta.array(0), x))
+        total, sums = meta.scan(lambda carry, row: (carry + row, carry * row), meta.zeros((2,)), x)
+        return doubled, total, sums, meta.cond(x.sum() > 0, lambda: x + 1.0, lambda: x - 1.0)
+
+    executor = meta.vm.compile(loops)
+    expected = executor(meta.array([[1.0, 2.0], [3.0, 4.0]]))
+    executor.save(tmp_path / "loops")
+    found = _elsewhere(LOOPS, str(tmp_path / "loops"))
+    assert found.strip() == " ".join(str(x.tolist()) for x in expected)
+
+
 def test_kernels_of_libraries_are_found_again(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with meta.with_dialect(["torch", "tvm"]):
@@ -403,7 +425,7 @@ def _rewrite(path: Path, facts: dict[str, Any]) -> None:
     entries = [
         safetensors.Entry(n, x.dtype, x.shape, lambda n=n: file.array(n)) for n, x in file.stored.items()
     ]  # fmt: skip
-    container.write(path, safetensors.to_bytes(entries, {"meta.program": json.dumps({**header, **facts})}, ""))
+    container.write(path, entries, {"meta.program": json.dumps({**header, **facts})})
 
 
 def test_numpy_arrays_that_a_program_overwrites_are_refused(tmp_path: Path) -> None:
