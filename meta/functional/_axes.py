@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import meta
+
+_MOST_PARTS = 16
+"""Results of one split, and operands of one concatenation, of a loop's elements."""
 
 
 def along(vector: Any, axis: int, ndim: int) -> Any:
@@ -12,3 +16,27 @@ def along(vector: Any, axis: int, ndim: int) -> Any:
     shape = [1] * ndim
     shape[axis] = -1
     return meta.reshape(vector, shape)
+
+
+def unstacked(x: Any) -> list[Any]:
+    """The elements of x along axis 0, split in steps: a kernel with as many results as elements compiles for minutes.
+    The gradient of `split` is one concatenation, that of indexing a tensor of the size of x for each element."""
+    return [meta.squeeze(part, 0) for part in _pieces(x)]
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """The parts along a new axis 0, concatenated in steps, as `unstacked` splits."""
+    rows: list[Any] = [meta.expand_dims(part, 0) for part in parts]
+    while len(rows) > 1:
+        groups = [rows[i : i + _MOST_PARTS] for i in range(0, len(rows), _MOST_PARTS)]
+        rows = [group[0] if len(group) == 1 else meta.concatenate(group, 0) for group in groups]
+    return rows[0]
+
+
+def _pieces(x: Any) -> list[Any]:
+    length = x.shape[0]
+    if length <= _MOST_PARTS:
+        return list(meta.split(x, length, 0)) if length > 1 else [x]
+    size = max(_MOST_PARTS, -(-length // _MOST_PARTS))
+    sections = meta.split(x, list(range(size, length, size)), 0)
+    return [piece for section in sections for piece in _pieces(section)]

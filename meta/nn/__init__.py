@@ -80,6 +80,12 @@ if TYPE_CHECKING:
     from meta.nn.pool import MaxPool1d as MaxPool1d
     from meta.nn.pool import MaxPool2d as MaxPool2d
     from meta.nn.pool import MaxPool3d as MaxPool3d
+    from meta.nn.recurrent import GRU as GRU
+    from meta.nn.recurrent import LSTM as LSTM
+    from meta.nn.recurrent import RNN as RNN
+    from meta.nn.recurrent import GRUCell as GRUCell
+    from meta.nn.recurrent import LSTMCell as LSTMCell
+    from meta.nn.recurrent import RNNCell as RNNCell
     from meta.nn.shape import Flatten as Flatten
     from meta.nn.shape import Identity as Identity
     from meta.nn.shape import Unflatten as Unflatten
@@ -113,6 +119,7 @@ else:
             "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
             "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
         ),
+        "meta.nn.recurrent": ("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"),
         "meta.nn.shape": ("Flatten", "Identity", "Unflatten", "Upsample"),
         "meta.nn.transformer": (
             "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",

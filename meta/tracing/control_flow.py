@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import meta
 from meta import dtype as dtypes
 from meta.dim import Dim, same_dim
-from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
+from meta.functional._axes import stacked, unstacked
 from meta.ir.expr import Atom, If, Tuple, TupleType, Var
 from meta.ir.span import user_span
 from meta.ir.type import TensorType, Type
@@ -163,7 +163,7 @@ def _scan_eagerly(
     carry = state[1].build(x for _, x in state[0])
     if not length:
         return carry, _no_items(step, state, elements)
-    parts = [_elements(x, length) for _, x in elements[0]]
+    parts = [unstacked(x) for _, x in elements[0]]
     stacks: list[list[Any]] = []
     first: tuple[Leaves, Tree] | None = None
     for i in reversed(range(length)) if reverse else range(length):
@@ -175,14 +175,7 @@ def _scan_eagerly(
         stacks.append([x for _, x in items[0]])
     assert first is not None
     columns = zip(*(reversed(stacks) if reverse else stacks), strict=True)
-    return carry, first[1].build(meta.stack(list(column)) for column in columns)
-
-
-def _elements(x: NDArray, length: int) -> list[NDArray]:
-    """The elements along axis 0. The gradient of `split` is one concatenation, that of indexing a tensor of the size of
-    x for each element."""
-    shape = x.shape[1:]
-    return [meta.reshape(part, shape) for part in meta.split(x, length, axis=0)]
+    return carry, first[1].build(stacked(column) for column in columns)
 
 
 def _no_items(step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree]) -> Any:
@@ -323,7 +316,7 @@ def iterate(op: Any, args: Sequence[Any], call: Callable[..., Sequence[Any]]) ->
     stacks: list[Sequence[Any]] = []
     kinds = op.result.fields[op.carried :]
     length = elements[0].shape[0] if elements else op.length
-    parts = [_elements(x, length) if length else [] for x in elements]
+    parts = [unstacked(x) if length else [] for x in elements]
     for i in _order(length, op.reverse):
         results = call(*carry, *(part[i] for part in parts), *captured)
         carry = list(results[: op.carried])
@@ -331,7 +324,7 @@ def iterate(op: Any, args: Sequence[Any], call: Callable[..., Sequence[Any]]) ->
     if not length:
         return (*carry, *(meta.zeros((0, *k.shape[1:]), dtype=k.dtype, device=k.device) for k in kinds))
     columns = zip(*(reversed(stacks) if op.reverse else stacks), strict=True)
-    return (*carry, *(meta.stack(list(column)) for column in columns))
+    return (*carry, *(stacked(column) for column in columns))
 
 
 def _order(length: int, reverse: bool) -> Iterator[int]:

@@ -138,7 +138,21 @@ LOSSES += [
         theirs={k: torch.tensor(v) if isinstance(v, tuple) else v for k, v in options.items()})
     for name, options, inputs in WEIGHTED
 ]  # fmt: skip
-ROWS = [*LINEAR, *CONVOLUTIONS, *NORMS, *POOLS, *ACTIVATIONS, *SHAPES, *LOSSES]
+RECURRENT = [
+    row("RNN", (3, 4), (5, 2, 3), nonlinearity="relu"),
+    row("RNN", (3, 4, 2), (2, 5, 3), batch_first=True, bidirectional=True),
+    row("LSTM", (3, 4), (5, 2, 3)),
+    row("LSTM", (3, 4, 2), (2, 5, 3), batch_first=True, bidirectional=True),
+    row("LSTM", (3, 4), (5, 3), bias=False),
+    row("GRU", (3, 4, 2), (5, 2, 3)),
+    row("GRU", (3, 4), (2, 5, 3), batch_first=True, bidirectional=True),
+    row("GRU", (3, 4), (5, 2, 3), (1, 2, 4), bias=False),
+    row("RNNCell", (3, 4), (2, 3), nonlinearity="relu"),
+    row("LSTMCell", (3, 4), (2, 3)),
+    row("LSTMCell", (3, 4), (3,), bias=False),
+    row("GRUCell", (3, 4), (2, 3), (2, 4)),
+]
+ROWS = [*RECURRENT, *LINEAR, *CONVOLUTIONS, *NORMS, *POOLS, *ACTIVATIONS, *SHAPES, *LOSSES]
 COMPILED = [
     row("Conv1d", (2, 3, 4), (2, 2, 9), padding="same", dilation=2),
     row("Conv2d", (2, 3, 3), (1, 2, 5, 4), padding=(1, 2), padding_mode="circular"),
