@@ -159,9 +159,9 @@ class Optimizer:
         """Copy values into the optimizer's arrays. Raises ArgumentError when names or types differ and leaves the
         optimizer unchanged."""
         loaded = checked_state(self.state_dict(), state, "the optimizer")
-        for name, number in self._numbers().items():
-            if _is_rate(name):
-                number.assign(hyperparameter(name, float(loaded[name].item())))
+        rates = {number: loaded[name].item() for name, number in self._numbers().items() if _is_rate(name)}
+        for number, rate in {n: hyperparameter("learning_rate", rate) for n, rate in rates.items()}.items():
+            number.assign(rate)
         for name, x in self._slot_arrays():
             x.update(loaded[name])
         self._counters.assign({name: int(loaded[f"{name}.step"].item()) for name in self._counters.arrays()})
@@ -186,15 +186,15 @@ class Optimizer:
             for number in group.numbers.values():
                 number.move(x.device)
             self._fit_master(name, x)
-            dtype = self._state_dtype(x)
-            for slot in dict.fromkeys([*self.slot_names(group), *self.slots]):
+            dtype = self._state_dtype(x.dtype)
+            for slot in self.slot_names(group) or list(self.slots):
                 arrays = self.slots.setdefault(slot, {})
                 if slot == _MASTER:
                     continue
                 if name not in arrays:
                     arrays[name] = self.initial_slot(slot, x, dtype)
                     continue
-                follows = arrays[name].dtype in (before.dtype, "float32")
+                follows = arrays[name].dtype == self._state_dtype(before.dtype)
                 move_in_place(arrays[name], x.device, dtype if follows else None)
         self._types[name] = x.type
 
@@ -207,8 +207,9 @@ class Optimizer:
         else:
             move_in_place(masters[name], x.device)
 
-    def _state_dtype(self, x: NDArray) -> str:
-        return "float32" if self.master_weights and x.dtype in HALVES else x.dtype
+    def _state_dtype(self, dtype: str) -> str:
+        """The dtype of the state of parameters."""
+        return "float32" if self.master_weights and dtype in HALVES else dtype
 
     # --- steps -------------------------------------------------------------------------------------------------------
 

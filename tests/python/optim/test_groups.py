@@ -278,3 +278,16 @@ def test_rates_in_traces() -> None:
 def test_rejects_unknown_arguments(make: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         make([leaf()])
+
+
+def test_groups_have_the_state_that_they_use() -> None:
+    x, y = leaf(), leaf()
+    optimizer = optim.Adam([{"params": x, "amsgrad": True}, {"params": y}])
+    for each in (x, y):
+        each.grad = meta.ones(2, "float64")
+    optimizer.step()
+    assert {n for n in optimizer.state_dict() if n.endswith("v_max")} == {"parameter0.v_max"}
+    state = optimizer.state_dict() | {"learning_rate": 0.5, "group1.learning_rate": -1.0}
+    with pytest.raises(ArgumentError, match=r"learning_rate is -1\.0"):
+        optimizer.load_state_dict(state)
+    assert optimizer.learning_rate == 1e-3, "nothing is written"
