@@ -152,9 +152,10 @@ def _operator(name: str) -> Any:
 def __dir__() -> list[str]:
     from meta._generated.table import ALIASES, FAMILIES
 
+    values = dict(globals())  # other threads may import the next name meanwhile
     # Functions and classes: those imported at once, those used before, and operators that the program defined.
-    used = [name for name, value in globals().items() if str(getattr(value, "__module__", "")).startswith("meta")]
-    defined = [name for name, value in globals().items() if hasattr(value, "op_name")]
+    used = [name for name, value in values.items() if str(getattr(value, "__module__", "")).startswith("meta")]
+    defined = [name for name, value in values.items() if hasattr(value, "op_name")]
     names = {*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *used, *defined}
     return sorted(name for name in names if not name.startswith("_"))
 
