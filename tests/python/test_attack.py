@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from tests.attack import workers
+from meta.op.registry import get
+from meta.testing.call import Call
+from tests.attack import calls, workers
 from tests.attack.__main__ import COUNTS
+from tests.python.op.samples import samples
 
 SHORT = {"calls": 200, "files": 400, "hostile": 24}
 
@@ -34,6 +39,22 @@ def test_crashes_hangs_and_errors_are_found() -> None:
     text = "\n".join(workers.table([run]))
     assert "python -m tests.attack faulty --seed 3 --case 5" in text
     assert "KeyError: 'seven'" in text
+
+
+def test_a_call_may_have_no_results() -> None:
+    sample = next(sample for sample in samples() if sample.op == "shape")
+    assert calls._problem(sample, Call(get("shape"), (np.zeros(()),), {}), random.Random(0), extreme=False) == ""
+
+
+@pytest.mark.parametrize("name", ["conv1d", "matmul"])
+def test_only_what_padding_gives_may_differ_from_the_reference(name: str) -> None:
+    x, w = np.ones((1, 1, 3)), np.full((1, 1, 3), np.inf)
+    call = Call(get(name), (x, w), {})
+    ours, theirs = np.array([np.nan, 1.0, 2.0]), np.array([np.inf, 1.0, 3.0])
+    allowed = name == "conv1d"
+    np.testing.assert_array_equal(calls._with_padding_of(call, ours, theirs), [np.inf, 1.0, 2.0] if allowed else ours)
+    finite = Call(get(name), (x, x), {})
+    np.testing.assert_array_equal(calls._with_padding_of(finite, ours, theirs), ours)
 
 
 def test_the_exit_status_says_whether_there_are_findings() -> None:
