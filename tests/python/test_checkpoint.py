@@ -221,19 +221,23 @@ for mode in ("eager", "vm"):
     path = f"{folder}/{mode}.safetensors"
     meta.random.seed(start)
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
-    optimizer = meta.optim.SGD(model, learning_rate=0.1, momentum=0.9)
+    optimizer = meta.optim.AdamW(model, learning_rate=0.1)
+    schedule = meta.optim.CosineAnnealingLR(optimizer, 6)
+    scaler = meta.amp.GradScaler(scale=8.0, interval=2)
     rng = np.random.default_rng(start)
 
     @meta.trace
     def step(x, target):
         optimizer.zero_grad()
         loss = meta.cross_entropy(model(x), target)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        schedule.step()
         return loss
 
     run = meta.vm.compile(step) if mode == "vm" else step
-    state = {"model": model, "optimizer": optimizer, "random": meta.random.default_generator, "step": 0, "rng": None}
+    state = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler,
+             "random": meta.random.default_generator, "step": 0, "rng": None}
     if start:
         state = meta.load(path, state)
         rng.bit_generator.state = state["rng"]
@@ -241,7 +245,6 @@ for mode in ("eager", "vm"):
     for i in range(start, 6):
         if i == 3 and start == 0:
             meta.save(path, {**state, "step": i, "rng": rng.bit_generator.state})
-        optimizer.learning_rate = 0.1 / (i + 1)
         x = meta.array(rng.standard_normal((6, 4)), dtype="float32")
         loss = run(x, meta.array(rng.integers(0, 3, 6)))
         print(mode, i, loss.item().hex())
