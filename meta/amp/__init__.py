@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from meta.amp.autocast import autocast
 from meta.amp.grad_scaler import GradScaler
+from meta.amp.report import AmpReport, CastCost, OperatorPrecision, report, rules
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["AmpReport", "CastCost", "GradScaler", "OperatorPrecision", "autocast", "report", "rules"]
 
 
 def __dir__() -> list[str]:
