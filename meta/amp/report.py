@@ -139,7 +139,7 @@ def _calls(module: Module) -> Iterator[Call]:
 
 
 def _add_cast(casts: dict[tuple[str, str, str], list[int]], call: Call, of_argument: bool) -> None:
-    (source,) = (t for t in flat_types(arg_types(call.args)) if isinstance(t, TensorType))
+    (source,) = flat_types(arg_types(call.args))
     target = call.type
     assert isinstance(target, TensorType)
     if source.dtype == target.dtype:
