@@ -1,0 +1,90 @@
+"""A small U-Net that removes noise, trained as a diffusion model predicts noise (J. Ho, A. Jain and P. Abbeel,
+"Denoising Diffusion Probabilistic Models", 2020): `python -m examples.unet`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import meta
+from examples import common
+
+STEPS = 50
+"""Amounts of noise."""
+
+
+def block(nn: Any, inputs: int, outputs: int) -> Any:
+    """A convolution, group norm and SiLU, of meta.nn or torch.nn."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.GroupNorm(4, outputs), nn.SiLU())
+
+
+class UNet(meta.Model):
+    """(n, 1, 8, 8) images and the amounts of noise in them, (n,) -> the noise."""
+
+    def build(self, width: int) -> None:
+        nn = meta.nn
+        self.amount = nn.Embedding(STEPS, 2 * width)
+        self.first, self.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
+        self.middle, self.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.last, self.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
+
+    def forward(self, x, amount):
+        fine = self.first(x)
+        embedded = self.amount(amount)
+        coarse = self.middle(self.down(fine)) + embedded.reshape((*embedded.shape, 1, 1))
+        return self.out(self.last(meta.concatenate([fine, self.up(coarse)], 1)))
+
+
+class TorchUNet(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        nn = torch.nn
+        self.amount = nn.Embedding(STEPS, 2 * width)
+        self.first, self.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
+        self.middle, self.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+        self.last, self.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
+
+    def forward(self, x, amount):
+        fine = self.first(x)
+        coarse = self.middle(self.down(fine)) + self.amount(amount)[:, :, None, None]
+        return self.out(self.last(torch.cat([fine, self.up(coarse)], 1)))
+
+
+def data() -> tuple[np.ndarray[Any, Any], ...]:
+    """Noisy digits, the amounts of noise, and the noise."""
+    images, _ = common.digits()
+    generator = np.random.default_rng(0)
+    amount = generator.integers(0, STEPS, len(images))
+    noise = generator.standard_normal(images.shape).astype(np.float32)
+    kept = np.cos(0.5 * np.pi * (amount + 1) / (STEPS + 1)).astype(np.float32)[:, None, None, None]
+    return kept * (2 * images - 1) + np.sqrt(1 - kept * kept) * noise, amount, noise
+
+
+def loss(model, noisy, amount, noise):
+    return meta.mse_loss(model(noisy, amount).cast("float32"), noise)
+
+
+def torch_loss(model, noisy, amount, noise):
+    return torch.nn.functional.mse_loss(model(noisy, amount), noise)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--width", type=int, default=16, help="channels (default: 16)")
+
+
+EXAMPLE = common.Example(
+    __doc__, lambda o: UNet(o.width), lambda o: TorchUNet(o.width), lambda o: data(), loss, torch_loss, rate=0.05,
+    configure=configure,
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> list[float]:
+    return common.run(EXAMPLE, argv)[1]
+
+
+if __name__ == "__main__":
+    main()

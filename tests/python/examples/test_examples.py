@@ -1,0 +1,57 @@
+"""The scripts of examples/ train as torch does, and print what they promise; sizes are small."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+
+SMALL = {
+    "mlp": "--hidden 16",
+    "lenet": "--batch 4 --eager",
+    "bert": "--features 16 --layers 1 --tokens 8 --batch 4 --eager",
+    "lstm": "--hidden 8 --length 5 --batch 8",
+    "unet": "--width 4 --batch 8 --eager",
+    "relay": "--batch 8",
+}
+
+
+def run(name: str, arguments: str) -> list[float]:
+    return import_module(f"examples.{name}").main(arguments.split())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_losses_equal_those_of_torch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = run(name, f"{SMALL[name]} --steps 20 --compare-torch")
+    assert len(losses) == 20
+    assert "losses of 20 steps differ from torch's by at most" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("depth", [18, 50])
+def test_residual_networks_train_as_in_torch(depth: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Steps are few: batch norm over small images multiplies differences of the last bit."""
+    run("resnet", f"--depth {depth} --width 4 --size 16 --batch 16 --samples 64 --rate 0.0001 --eager --steps 4 "
+        "--compare-torch")  # fmt: skip
+    assert "losses of 4 steps differ from torch's by at most" in capsys.readouterr().out
+
+
+def test_a_difference_from_torch_ends_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("examples.common.TOLERANCE", -1.0)
+    with pytest.raises(SystemExit, match="expected at most -1"):
+        run("relay", "--batch 8 --steps 1 --compare-torch --eager")
+
+
+def test_the_gpt_writes_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "gpt.png"
+    losses = run("gpt", "--features 16 --layers 1 --length 8 --batch 4 --letters 12 --steps 20 --eager --compare-torch "
+                 f"--plot {path}")  # fmt: skip
+    printed = capsys.readouterr().out
+    assert losses[-1] < losses[0]
+    assert "\nThe " in printed
+    assert re.search(r"^\d+ % of its words are in the text$", printed, re.M)
+    assert path.read_bytes().startswith(b"\x89PNG")
