@@ -49,7 +49,7 @@ def run(example: Example, argv: Sequence[str] | None = None) -> tuple[meta.Model
     twin = example.twin(options) if options.compare_torch else None
     if twin is not None:
         model.load_torch_state_dict(twin.state_dict())
-    model = model.to(options.device)
+    model = model.to(options.device, options.dtype)
     step = training_step(example, model, options)
     data = example.data(options)
     losses = [step(*on_device(batch, options.device)).item() for batch in batches(data, options)]
@@ -67,6 +67,7 @@ def parsed(example: Example, argv: Sequence[str] | None) -> Options:
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     parser.add_argument("--eager", action="store_true", help="run operator by operator, without compilation")
     parser.add_argument("--amp", choices=["bfloat16"], help="mixed precision")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="of parameters and data")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--compare-torch", action="store_true", help="train the same model in torch, and compare losses"
@@ -92,7 +93,8 @@ def training_step(example: Example, model: meta.Model, options: Options) -> Call
 
 def batches(data: Sequence[np.ndarray[Any, Any]], options: Options) -> Iterator[list[torch.Tensor]]:
     """`--steps` batches of torch's DataLoader in an order that the seed decides, with a progress bar of tqdm."""
-    dataset = torch.utils.data.TensorDataset(*map(torch.from_numpy, data))
+    typed = (part.astype(options.dtype) if part.dtype.kind == "f" else part for part in data)
+    dataset = torch.utils.data.TensorDataset(*map(torch.from_numpy, typed))
     order = torch.Generator().manual_seed(options.seed)
     loader = torch.utils.data.DataLoader(dataset, options.batch, shuffle=True, drop_last=True, generator=order)
     endless = (batch for _ in iter(int, 1) for batch in loader)
@@ -118,7 +120,7 @@ def compare(
     example: Example, twin: torch.nn.Module, data: Sequence[np.ndarray[Any, Any]], losses: list[float], options: Options
 ) -> None:
     """Train `twin` on the same batches and print how far its losses are. Raises SystemExit if that is too far."""
-    twin = twin.to(options.device)
+    twin = twin.to(options.device, getattr(torch, options.dtype))
     optimizer = torch.optim.SGD(twin.parameters(), options.rate, 0.9)
     largest = 0.0
     count = min(COMPARED, len(losses))
