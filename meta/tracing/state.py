@@ -209,32 +209,40 @@ class Trace(Emitter):
     # --- writes ------------------------------------------------------------------------------------------------------
 
     def update(self, x: NDArray | Symbol, value: NDArray | Symbol) -> None:
-        """`x` is overwritten with the value of another tensor of its type."""
+        """`x` is overwritten with the value of another tensor of its type.
+
+        Raises GradientError for a leaf that requires gradients while they are recorded, as eager code does."""
         if value.type is not x.type:
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {x.type!r}", "reshape or cast it"
             )
+        if modes.grad_enabled:
+            self._refuse_leaf("update", x)
         self._overwrite("update", x, value.stop_gradient())  # type: ignore[arg-type]
 
     def assign(self, op: str, x: NDArray | Symbol, value: Symbol) -> None:
         """`x` is overwritten with a result of the operator `op`, through which gradients flow.
 
         Raises GradientError for a leaf that requires gradients while they are recorded."""
-        atom, value = self.current(x, op), fitted(op, x, value)
+        self.current(x, op)
+        value = fitted(op, x, value)
         if not modes.grad_enabled:
             self._overwrite(op, x, value)
             return
-        if self._is_leaf(atom):
+        self._refuse_leaf(op, x)
+        if isinstance(x, Symbol):
+            x.atom = value.atom
+        else:
+            self._values[id(x)] = value.atom
+
+    def _refuse_leaf(self, op: str, x: NDArray | Symbol) -> None:
+        if self._is_leaf(self.current(x, op)):
             raise GradientError(
                 op,
                 f"the tensor of shape {x.shape} written in place is a leaf that requires grad",
                 "tensors that an operator computed",
                 "write under `with meta.no_grad():`, or to x.detach() of a copy",
             )
-        if isinstance(x, Symbol):
-            x.atom = value.atom
-        else:
-            self._values[id(x)] = value.atom
 
     def _overwrite(self, where: str, x: NDArray | Symbol, value: Symbol) -> None:
         self.current(x, where)
@@ -259,7 +267,8 @@ class Trace(Emitter):
         for x, old in pairs:
             new = self.current(x)
             if new is not old:
-                self.update(x, meta.where(condition, Symbol(new), Symbol(old)))  # type: ignore[arg-type]
+                chosen = meta.where(condition, Symbol(new), Symbol(old))  # type: ignore[arg-type]
+                self._overwrite("update", x, chosen.stop_gradient())  # type: ignore[arg-type]
 
     def written(self) -> list[tuple[Var, Atom]]:
         """The parameters that the program writes, each with its last value: inputs, then state."""

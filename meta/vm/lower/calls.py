@@ -19,7 +19,7 @@ from meta.ir.module import Module
 from meta.ir.visitor import walk
 from meta.vm.lower import stack
 from meta.vm.lower.lift import BRANCH
-from meta.vm.lower.loop_calls import loop_calls, step_name
+from meta.vm.lower.loop_calls import is_true, loop_calls, step_name
 from meta.vm.lower.loops import LOOP
 from meta.vm.lower.python_errors import kept
 
@@ -104,7 +104,7 @@ def _loop(name: str, *args: Any) -> Any:
     step = running_step(name)
     while True:
         results = step(*args)
-        if not results[0].numpy():
+        if not is_true(results[0]):
             return results
         args = tuple(results)[1:]
 

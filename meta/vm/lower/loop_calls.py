@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from meta.backend.memory import allocation
+from meta.backend.memory import allocation, numpy_arrays
 from meta.backend.tvm import adapter as tvm
+from meta.device import CPU
 from meta.dtype import itemsize
 from meta.ir.expr import Call, GlobalVar
 from meta.ir.module import Module
@@ -83,6 +84,11 @@ def loops_of(module: Module) -> list[Loop]:
     return [loop_of(op, call) for op, call in loop_calls(module)]
 
 
+def is_true(flag: Any) -> bool:
+    """The value of a 0-d bool tensor, for which the host waits. It needs no part of TVM's compiler."""
+    return bool(numpy_arrays.to_numpy(allocation.copy_to(flag, "bool", CPU), "bool", (), CPU))
+
+
 def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
     name, carried, scanned, reverse, single = loop.step, loop.carried, loop.scanned, loop.reverse, loop.single
     count = carried + scanned + loop.captured
@@ -95,7 +101,7 @@ def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
     def repeat(*args: Any) -> None:
         step, captured, outs = step_of(name), args[carried + scanned : count], args[count:]
         carry: Sequence[Any] = args[:carried]
-        while carry[0].numpy():
+        while is_true(carry[0]):
             carry = tuple(results(step(*carry, *captured)))
         _copy(carry, outs)
 
@@ -110,7 +116,7 @@ def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
             values = results(step(*carry, *[x.copy(i) for x in elements], *captured))
             carry = tuple(values[:carried])
             for stack, value in zip(items, values[carried:], strict=True):
-                tvm.copy_from_to(value, stack[i])
+                allocation.copy_into(value, stack[i])
         _copy(carry, outs)
 
     return repeat if loop.length == "while" else scan
@@ -119,7 +125,7 @@ def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
 def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:
     """The last carry may be an operand of the loop; its results are memory of their own."""
     for value, out in zip(carry, outs, strict=False):
-        tvm.copy_from_to(value, out)
+        allocation.copy_into(value, out)
 
 
 class _Elements:
@@ -140,5 +146,5 @@ class _Elements:
 
     def copy(self, i: int) -> Any:
         out = allocation.empty(self.dims, self.kind.dtype, self.kind.device)
-        tvm.copy_from_to(self[i], out)
+        allocation.copy_into(self[i], out)
         return out

@@ -12,7 +12,7 @@ import pytest
 import meta
 from meta import tracing
 from meta.dim import sym
-from meta.errors import ArgumentError, TraceError, TypeInferenceError
+from meta.errors import ArgumentError, GradientError, TraceError, TypeInferenceError
 from meta.ir.analysis import op_counts
 from meta.ir.expr import MUTATES
 from meta.ir.printer import to_text
@@ -223,6 +223,21 @@ def test_update_checks_the_type():
         tracing.record(lambda x: w.update(x), (array(2),), {})
     with pytest.raises(TypeInferenceError, match=r"\[update\] the value is Tensor\[\(2,\), .*the array's own type"):
         w.update(array(2))
+
+
+@pytest.mark.parametrize("write", [lambda w: w.update(w * 2.0), lambda w: w.__setitem__(0, 1.0)])
+def test_leaves_are_not_written_while_gradients_are_recorded(write):
+    w = meta.array([1.0, 2.0, 3.0], requires_grad=True)
+
+    def run():
+        write(w)
+        return w * 1.0
+
+    for each in (run, meta.trace(run).record):
+        with pytest.raises(GradientError, match=r"\(3,\) written in place is a leaf .*no_grad.*test_tracing.py:\d+"):
+            each()
+    with meta.no_grad():
+        assert len(meta.trace(run).record().main.attrs["mutates"]) == 1
 
 
 def test_writes_to_symbols_agree_with_arrays():

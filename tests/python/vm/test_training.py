@@ -122,3 +122,99 @@ def test_memory_of_a_training_step_counts_its_state() -> None:
     assert report.state == sum(x.nbytes for _, x in step.named_state())
     assert report.outputs == 4
     assert report.intermediates > 0
+
+
+class _Doubled(meta.Function):
+    """x * 2, whose gradient is written by hand."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        return dy * 2.0
+
+
+def test_scaled_steps_with_functions_and_accumulated_gradients_never_wait_for_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two calls accumulate into `.grad`, the third updates; the second batch of the last round overflows."""
+
+    class Training:
+        def __init__(self) -> None:
+            meta.random.seed(2)
+            self.model = meta.nn.Linear(3, 2)
+            self.optimizer = meta.optim.SGD(self.model, learning_rate=0.1)
+            self.scaler = meta.amp.GradScaler(scale=8.0, interval=2)
+
+        def accumulate(self, x: Any) -> Any:
+            loss = _Doubled.apply(meta.tanh(self.model(x))).sum()
+            self.scaler.scale(loss).backward()
+            return loss
+
+        def update(self) -> Any:
+            return self.scaler.step(self.optimizer)
+
+    eager, compiled = Training(), Training()
+    accumulate, step = meta.vm.compile(meta.trace(compiled.accumulate)), None
+
+    @meta.trace
+    def whole(x: Any) -> Any:
+        compiled.optimizer.zero_grad()
+        loss = compiled.accumulate(x)
+        return loss, compiled.update()
+
+    step = meta.vm.compile(whole)
+    batches = [randoms((4, 3), seed=seed)[0] for seed in range(4)]
+    batches[3] = batches[3] * meta.array([1.0, np.inf, 1.0])
+    accumulate.program(batches[0])
+    step.program(batches[0])
+    for training in (eager, compiled):
+        training.optimizer.zero_grad()
+    for x in batches[:2]:
+        eager.accumulate(x)
+    sums = [p.grad.numpy().copy() for p in eager.optimizer.parameters]
+    updated = []
+    for x in batches[2:]:
+        eager.optimizer.zero_grad()
+        eager.accumulate(x)
+        updated.append(bool(eager.update()))
+    with monkeypatch.context() as patch:
+        for name in ("item", "numpy", "tolist", "__bool__", "__float__", "__int__"):
+            patch.setattr(meta.NDArray, name, lambda *_: pytest.fail("the host waited"))
+        for x in batches[:2]:
+            accumulate(x)
+        left = [p.grad for p in compiled.optimizer.parameters]
+        flags = [step(x)[1] for x in batches[2:]]
+    for a, b in zip(left, sums, strict=True):
+        np.testing.assert_allclose(a.numpy(), b, rtol=1e-5)
+    assert [bool(f) for f in flags] == updated == [True, False]
+    for program in (accumulate.program(batches[0]), step.program(batches[0])):
+        assert program.source.static
+        assert not program.source.calls_python
+    assert compiled.scaler.factor == eager.scaler.factor == 4.0
+    for a, b in zip(compiled.model.state_dict().values(), eager.model.state_dict().values(), strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5)
+
+
+def test_large_programs_run_as_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from meta.vm.relax import build
+
+    monkeypatch.setattr(build, "_COMPILED", 0)
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
+    weight = meta.array([[1.5, -2.0], [0.5, 3.0]])
+
+    @meta.trace
+    def step(x: Any) -> Any:
+        y = meta.softmax(x @ weight, axis=0)
+        weight.update(weight * 0.5 + 0.125)
+        return y.sum(axis=1), y
+
+    x, before = meta.array([[1.0, 2.0], [3.0, -1.0]]), weight.numpy().copy()
+    results = meta.vm.compile(step)(x)
+    expected = np.exp(x.numpy() @ before)
+    expected /= expected.sum(axis=0)
+    np.testing.assert_allclose(results[1].numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(results[0].numpy(), expected.sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(weight.numpy(), before * 0.5 + 0.125)
