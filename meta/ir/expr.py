@@ -69,13 +69,16 @@ class Constant(TensorLike):
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GlobalVar:
     """A function of the module, by name."""
 
     name: str
     type: FunctionType
     span: Span | None = None
+
+    def __repr__(self) -> str:
+        return f"@{self.name}"
 
 
 Atom = Var | Constant | GlobalVar

@@ -186,7 +186,8 @@ class Executor(Generic[P, R]):
             if self._open:
                 self._open.check_names(record.inputs)
             check_call(record, inputs)
-            self._sizes.add(key[:2], record.inputs, key[2])
+            if not self._whole:  # a module states its sizes, symbolic or not
+                self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()

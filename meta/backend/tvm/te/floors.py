@@ -2,34 +2,41 @@
 
 On GPUs it simplifies the sum that an index of several axes becomes, and takes (i + 2) % 6 with i in [0, 6) for i: the
 offset of a floored quotient or remainder is lost. Truncated ones are equal where the dividend is not negative, and TVM
-does not look into them.
+does not look into them. Divisors that are symbolic sizes are no matter: TVM does not look into those either, and takes
+seconds to simplify their truncated forms.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
+
+_LARGEST_SIZE: Final = 1 << 31
+"""Of symbolic extents, for bounds of products of a few of them."""
 
 
 def truncate_offset_floors(func: Any) -> Any:
     """`func` with truncated quotients and remainders in the indices of loads and stores, where the dividend is more
     than a sum of loop variables."""
     ranges = _ranges(func)
-
     analyzers: list[Any] = []
 
-    def is_negative_possible(dividend: Any) -> bool:
+    def least(dividend: Any) -> int:
+        """A lower bound of a dividend."""
         if not analyzers:
             analyzers.append(tvm.Analyzer())
             for var, extent in ranges.items():
                 analyzers[0].bind(var, extent)
-        return not analyzers[0].can_prove(dividend >= tirx.const(0, dtype_of(dividend)))
+            for size in _sizes(func):
+                analyzers[0].bind(size, tvm.Range(0, tirx.const(_LARGEST_SIZE, dtype_of(size))))
+        return int(analyzers[0].const_int_bound(dividend).min_value)
 
     def truncated(node: Any) -> Any:
-        return node if _is_sum(node.a, ranges) else _truncated(node, is_negative_possible(node.a))
+        is_fixed = isinstance(node.b, tvm.IntImm) and int(node.b) > 0
+        return _truncated(node, least(node.a)) if is_fixed and not _is_sum(node.a, ranges) else node
 
     def index(i: Any) -> Any:
         return tvm.structural_map(i, ((tirx.FloorDiv, tirx.FloorMod), truncated))
@@ -63,6 +70,12 @@ def _ranges(func: Any) -> dict[Any, Any]:
     return ranges
 
 
+def _sizes(func: Any) -> set[Any]:
+    """The symbolic extents of operands and results. Indices exist where they are positive."""
+    shapes = [param.ty.shape for param in func.params if isinstance(param.ty, tvm.BufferType)]
+    return {extent for shape in shapes for extent in shape if isinstance(extent, tvm.Var)}
+
+
 def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
     """Whether x adds loop variables, multiples of them, and floored quotients and remainders of such sums."""
     if isinstance(x, tirx.Add):
@@ -74,14 +87,20 @@ def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
     return isinstance(x, tvm.Var) and x in variables
 
 
-def _truncated(node: Any, is_negative_possible: bool) -> Any:
-    """A floored quotient or remainder, by a truncated one if the divisor may be positive."""
-    a, b = node.a, node.b
-    if isinstance(b, tvm.IntImm) and int(b) <= 0:
-        return node
-    zero, one = tirx.const(0, dtype_of(a)), tirx.const(1, dtype_of(a))
-    remainder = tirx.truncmod(a, b)
-    if isinstance(node, tirx.FloorMod):
-        return tirx.Select(remainder < zero, remainder + b, remainder) if is_negative_possible else remainder
-    quotient = tirx.truncdiv(a, b)
-    return tirx.Select(remainder < zero, quotient - one, quotient) if is_negative_possible else quotient
+def _truncated(node: Any, least: int) -> Any:
+    """A floored quotient or remainder of a positive constant, by a truncated one. least: of the dividend."""
+    a, divisor = node.a, int(node.b)
+    is_quotient, dtype = isinstance(node, tirx.FloorDiv), dtype_of(a)
+    if least < -_LARGEST_SIZE:
+        remainder = tirx.truncmod(a, node.b)
+        is_less = remainder < tirx.const(0, dtype)
+        if not is_quotient:
+            return tirx.Select(is_less, remainder + node.b, remainder)
+        quotient = tirx.truncdiv(a, node.b)
+        return tirx.Select(is_less, quotient - tirx.const(1, dtype), quotient)
+    turns = max(-(least // divisor), 0)  # a + turns * divisor is not negative
+    a = a + tirx.const(turns * divisor, dtype) if turns else a
+    if not is_quotient:
+        return tirx.truncmod(a, node.b)
+    quotient = tirx.truncdiv(a, node.b)
+    return quotient - tirx.const(turns, dtype) if turns else quotient
