@@ -14,8 +14,8 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
 
-_LARGEST_SIZE: Final = 1 << 31
-"""Of symbolic extents, for bounds of products of a few of them."""
+_LARGEST_SIZE: Final = (1 << 31) - 1
+"""Of symbolic extents, of 32 bits too, for bounds of products of them."""
 
 
 def truncate_offset_floors(func: Any) -> Any:
@@ -91,7 +91,7 @@ def _truncated(node: Any, least: int) -> Any:
     """A floored quotient or remainder of a positive constant, by a truncated one. least: of the dividend."""
     a, divisor = node.a, int(node.b)
     is_quotient, dtype = isinstance(node, tirx.FloorDiv), dtype_of(a)
-    if least < -_LARGEST_SIZE:
+    if least < -(_LARGEST_SIZE // 2):
         remainder = tirx.truncmod(a, node.b)
         is_less = remainder < tirx.const(0, dtype)
         if not is_quotient:
