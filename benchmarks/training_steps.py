@@ -127,7 +127,7 @@ def _configure(device: str) -> None:
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
     if device == "cuda":
-        torch.zeros(1, device="cuda")  # creates the context, which is no part of a first step
+        torch.zeros(1, device="cuda")  # first steps are timed without the creation of the context
         meta.zeros((1,), device="cuda")
 
 

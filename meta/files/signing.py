@@ -53,7 +53,7 @@ def _directory() -> Path:
 
 
 def _key(folder: Folder) -> bytes | None:
-    """The key, None if there is none. Raises OSError for a file that others can write or that is no key."""
+    """The key, or None without a key file. Raises OSError if others can write the file or its contents are invalid."""
     try:
         with os.fdopen(folder.open_file(_NAME, os.O_RDONLY), "rb") as file:
             key = file.read(SIZE + 1)

@@ -81,7 +81,7 @@ def ones_(x: NDArray) -> NDArray:
 
 
 def eye_(x: NDArray) -> NDArray:
-    """1 on the diagonal of a matrix, 0 elsewhere. Raises ArgumentError for an array that is no matrix."""
+    """1 on the diagonal of a matrix, 0 elsewhere. Raises ArgumentError unless x has two axes."""
     if x.ndim != 2:
         raise ArgumentError("eye_", f"x has shape {x.shape}", "two axes")
     return _filled(x, meta.eye(x.shape[0], x.shape[1], dtype=x.dtype, device=x.device))

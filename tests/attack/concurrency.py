@@ -23,7 +23,7 @@ rng = random.Random(sys.argv[1])
 x = meta.array([[1.0, -2.0], [3.0, 0.5]], requires_grad=True)
 f = meta.vm.compile(meta.trace(lambda x: (meta.relu(x) * 2.0).sum(0)))
 expected = [8.0, 1.0]
-# TVM cannot be imported again after an interrupt of its own import.
+# An interrupted import of TVM cannot be repeated.
 meta.clip(x, 0.0, 1.0), meta.softmax(x).sum().backward(), f(x)
 x.grad = None
 end = time.time() + 1.5

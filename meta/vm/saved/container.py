@@ -2,7 +2,7 @@
 
 A file is a magic number, the contents in the safetensors format, and the SHA-256 and a signature of all that.
 The hash finds damage. The signature (see `meta.files.signing`) shows that this user wrote the file. Nothing of the
-contents is read before both have been checked, and what was checked is what is used: a file is read once.
+contents is read before both have been checked. A file is read once, so that the checked bytes are those that are used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Values of nested variables computed into registers, after TVM's last pass.
 
-The functions of `meta.backend.tvm.te.math` bind their operand to a variable, so that a function of a function is a
-variable whose value has variables of its own. TVM's generator of LLVM code puts the values of variables in the place of
-the variables wherever it simplifies, which takes time exponential in the nesting: minutes for three functions. It does
-not look behind memory, which LLVM keeps in registers.
+The functions of `meta.backend.tvm.te.math` bind their operand with a `Let`, so that functions of functions are nested
+`Let`s. TVM's LLVM code generator substitutes the values wherever it simplifies, in time exponential in the nesting:
+minutes for three functions. It does not substitute loads from memory, which LLVM keeps in registers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 
 
 def values_in_registers(func: Any) -> Any:
-    """`func` with each value of a variable that has variables of its own computed by a statement before."""
+    """`func` in which a statement computes each nested `Let` value before its use."""
     if not _has_nested(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
