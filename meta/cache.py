@@ -1,8 +1,6 @@
 """A bounded on-disk cache of byte strings that tolerates crashes, corruption and concurrent processes.
 
-Each entry is one file: the payload, then a trailer with the entry's key and a checksum over both. The payload comes
-first so that a shared library loads directly from the cache (loaders ignore bytes after the last section). Files are
-written under a temporary name and renamed, so readers need no lock. Truncated, altered or renamed files and files of
+Each entry is one file (`meta.cache_files`). Readers need no lock. Truncated, altered or renamed files and files of
 other users are removed, not used. The cache never evaluates its contents.
 
 **Trust.** Entries are loaded as code, so whoever can write them can run code as this user. The directory, every
@@ -24,7 +22,6 @@ the moment between listing and setting the length. docs/semantics.md lists the e
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import secrets
@@ -32,25 +29,20 @@ import shutil
 import socket
 import time
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
 from typing import Final
 
-from meta.folders import Folder, UntrustedError, opened
+from meta.cache_files import TEMPORARY, encoded, files, read_verified, write_atomically
+from meta.folders import Folder, opened
 
-_MAGIC: Final = b"meta-cache-1\n\0\0\0"
-_DIGEST: Final = hashlib.sha256().digest_size
-_TRAILER: Final = 2 * _DIGEST + len(_MAGIC)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_TOUCH_AFTER: Final = 3600.0  # seconds; a finer order of last use would cost a system call on every hit
 _ORPHAN_AFTER: Final = 3600.0  # seconds; older than this, a file being written belongs to a process that died
 _KEEP: Final = 0.8  # fraction of the bound that an eviction keeps, so that not every write evicts
 _BLOCK: Final = 4096  # bytes; what a small file takes on most file systems
 _COUNTER: Final = "blocks"
 _WORKSPACES: Final = "work"
-_TEMPORARY: Final = ".tmp-"
 _DEFAULT_MEBIBYTES: Final = 1024
 _DEFAULT_KERNELS: Final = 1024
 
@@ -142,7 +134,7 @@ class DiskCache:
         """The payload of a verified entry, or None. A bad entry is removed."""
         path = self.path(key, suffix)
         with self._bucket(path) as bucket:
-            return None if bucket is None else _read_verified(bucket, path.name)
+            return None if bucket is None else read_verified(bucket, path.name)
 
     @contextlib.contextmanager
     def library(self, key: str, suffix: str) -> Generator[str | None, None, None]:
@@ -151,19 +143,18 @@ class DiskCache:
         On Linux it leads through the descriptor of the checked directory."""
         path = self.path(key, suffix)
         with self._bucket(path) as bucket:
-            verified = bucket is not None and _read_verified(bucket, path.name) is not None
+            verified = bucket is not None and read_verified(bucket, path.name) is not None
             yield bucket.library(path.name) if bucket is not None and verified else None
 
     def put(self, key: str, payload: bytes, suffix: str = "") -> Path | None:
         """Store `payload`, replacing an existing entry; returns its path, or None if storing failed."""
         path = self.path(key, suffix)
-        name = hashlib.sha256(path.name.encode()).digest()
-        blob = payload + name + hashlib.sha256(payload + name).digest() + _MAGIC
+        blob = encoded(payload, path.name)
         try:
             with opened(self.directory, create=True) as folder:
                 total = _add_to_total(folder, len(blob))
                 with folder.subfolder(path.parent.name, create=True) as bucket:
-                    _write_atomically(bucket, path.name, blob)
+                    write_atomically(bucket, path.name, blob)
                 if total is None or total > self.max_bytes:
                     self._evict(folder)
         except OSError as error:
@@ -226,8 +217,8 @@ class DiskCache:
         """Delete what the bound leaves no room for; returns the blocks of the entries that remain."""
         entries: list[tuple[float, int, str, str]] = []
         now = time.time()
-        for bucket, name, stat in _files(folder):
-            if not name.startswith(_TEMPORARY):
+        for bucket, name, stat in files(folder):
+            if not name.startswith(TEMPORARY):
                 entries.append((stat.st_mtime, _blocks(stat.st_size), bucket.path.name, name))
             elif now - stat.st_mtime > _ORPHAN_AFTER:
                 bucket.remove(name)
@@ -245,13 +236,13 @@ class DiskCache:
     def size(self) -> int:
         """The total size of the entries in bytes."""
         with contextlib.suppress(OSError), opened(self.directory) as folder:
-            return sum(stat.st_size for _, name, stat in _files(folder) if not name.startswith(_TEMPORARY))
+            return sum(stat.st_size for _, name, stat in files(folder) if not name.startswith(TEMPORARY))
         return 0
 
     def clear(self) -> None:
         """Delete every entry; other files in the directory stay."""
         with contextlib.suppress(OSError), opened(self.directory) as folder:
-            for bucket, name, _ in _files(folder):
+            for bucket, name, _ in files(folder):
                 bucket.remove(name)
             folder.remove(_COUNTER)
 
@@ -355,59 +346,3 @@ def _is_abandoned(workspace: os.DirEntry[str]) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - workspace.stat(follow_symlinks=False).st_mtime > _ORPHAN_AFTER
     return False
-
-
-def _files(folder: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
-    """The files in the subfolders of entries; files that vanish meanwhile are skipped."""
-    for place in folder.entries():
-        if len(place.name) > 2:
-            continue
-        with contextlib.suppress(OSError), folder.subfolder(place.name) as bucket:
-            for entry in bucket.entries():
-                with contextlib.suppress(OSError):
-                    stat = os.stat(bucket.name(entry.name), dir_fd=bucket.descriptor, follow_symlinks=False)
-                    if S_ISREG(stat.st_mode):
-                        yield bucket, entry.name, stat
-
-
-def _read_verified(bucket: Folder, name: str) -> bytes | None:
-    """The payload of a file, or None; an invalid file is removed, and the time of use is updated."""
-    try:
-        with os.fdopen(bucket.open_file(name, os.O_RDONLY), "rb") as file:
-            modified = os.fstat(file.fileno()).st_mtime
-            payload = _payload(file.read(), name)
-    except UntrustedError:
-        payload, modified = None, 0.0
-    except OSError:
-        return None
-    if payload is None:
-        bucket.remove(name)
-        return None
-    if time.time() - modified > _TOUCH_AFTER:
-        with contextlib.suppress(OSError):
-            os.utime(bucket.name(name), dir_fd=bucket.descriptor)
-    return payload
-
-
-def _payload(blob: bytes, name: str) -> bytes | None:
-    """The payload of an entry, or None if the bytes are not a valid entry of that file name."""
-    if len(blob) < _TRAILER or blob[-len(_MAGIC) :] != _MAGIC:
-        return None
-    body, checksum = blob[: _DIGEST - _TRAILER], blob[_DIGEST - _TRAILER : -len(_MAGIC)]
-    if body[-_DIGEST:] != hashlib.sha256(name.encode()).digest() or hashlib.sha256(body).digest() != checksum:
-        return None
-    return body[:-_DIGEST]
-
-
-def _write_atomically(folder: Folder, name: str, blob: bytes) -> None:
-    """Write a temporary file and rename it, so that readers see the old or the new file, never a part.
-
-    It skips fsync: after a power cut the checksum fails and the entry is built again."""
-    temporary = f"{_TEMPORARY}{secrets.token_hex(8)}"
-    try:
-        with os.fdopen(folder.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-            file.write(blob)
-        folder.replace(temporary, name)
-    except BaseException:
-        folder.remove(temporary)
-        raise

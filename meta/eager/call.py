@@ -1,4 +1,4 @@
-"""The general path of an operator call, and the runners that the generated fast path finds in a dictionary.
+"""The general path of an operator call, and the dictionaries in which the generated fast path finds runners.
 
 A generated function looks up `run = cache[argument types and attributes]` and calls it. What happens once (binding,
 type inference, dispatch, building the kernel) happens here, and ends by putting a runner into that dictionary, which
@@ -7,33 +7,29 @@ changes of the operator's implementations empty. Traced symbols, active scopes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import count
 from marshal import dumps
 from operator import is_
-from typing import Any, cast
+from typing import Any
 
 from meta.backend.eviction import on_eviction
-from meta.backend.memory import allocation
-from meta.backend.tvm import devices
 from meta.device import Device
 from meta.dim import SymDim, size_error
-from meta.eager.graph import written
 from meta.eager.ndarray import NDArray
 from meta.eager.operands import converted, has_numpy_arrays
+from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
-from meta.ir.type import TensorType, TupleType, Type, Value, flat_types
+from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
 from meta.modes import modes, scopes
-from meta.op.dispatch import CallInfo, Kernel, choose, load_family
+from meta.op.dispatch import CallInfo, load_family
 from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
 from meta.schema._types import TensorLike
 from meta.tree import leaves_of
 
-Runner = Callable[..., Any]
 CACHE_LIMIT = 4096
 """Entries per operator; a program that meets more distinct shapes starts over, instead of growing for ever."""
 TOTAL_LIMIT = 32768
@@ -98,13 +94,13 @@ on_eviction(lambda: _forget_runners(None))
 
 def state(op: Op) -> OpState:
     """The one OpState of `op`. Raises RegistryError if the operator was redefined or unregistered."""
-    found = _states.get(op.name)
-    if found is None:
-        found = _states.setdefault(op.name, OpState(op))
-    if found.op is not op:
+    op_state = _states.get(op.name)
+    if op_state is None:
+        op_state = _states.setdefault(op.name, OpState(op))
+    if op_state.op is not op:
         check_registered(op)
-        renew(found, op)
-    return found
+        renew(op_state, op)
+    return op_state
 
 
 def renew(op_state: OpState, op: Op) -> None:
@@ -241,7 +237,7 @@ def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any, revision: int) 
     if op.resolve is not None and not all(t.is_static for t in flat_types((out,))):
         run = _resolving(op_state, args)
     else:
-        run = runner(CallInfo(op, types, out, device_of(args, out)))
+        run = build_runner(CallInfo(op, types, out, device_of(args, out)))
     op_state.remember(op_state.scoped, raw, run, revision)
     if not scopes.active and not _has_scalar(op, args):
         op_state.remember(op_state.fast, fast_key(op, args), run, revision)
@@ -270,147 +266,3 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
     if tensor is None:
         raise ArgumentError("dispatch", "no tensor among arguments and results")
     return tensor.device
-
-
-# --- runners ---------------------------------------------------------------------------------------------------------
-
-
-def runner(call: CallInfo) -> Runner:
-    """`run(*tensor arguments) -> result` for calls of exactly these types and attributes."""
-    if call.op.view:
-        return _view_runner(call)
-    devices.require(call.device)
-    chosen = choose(call)
-    kernel = chosen.checked_kernel(call)
-    if call.op.inplace:
-        return _inplace_runner(call, kernel)
-    if isinstance(call.out, TupleType):
-        return _many(kernel, call)
-    roles = [a.type.role for a in call.op.schema.args if a.is_tensor]
-    plain = "tensors" not in roles and len(call.tensors()) == len(roles)
-    if plain and len(roles) <= 3:
-        return _SIMPLE[len(roles)](kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
-    return _general(kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
-
-
-def _nullary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run() -> NDArray:
-        out = new()
-        kernel(out)
-        return NDArray(out, out_type)
-
-    return run
-
-
-def _unary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run(x: NDArray) -> NDArray:
-        out = new()
-        kernel(x._data, out)
-        return NDArray(out, out_type)
-
-    return run
-
-
-def _binary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run(x1: NDArray, x2: NDArray) -> NDArray:
-        out = new()
-        kernel(x1._data, x2._data, out)
-        return NDArray(out, out_type)
-
-    return run
-
-
-def _ternary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run(x1: NDArray, x2: NDArray, x3: NDArray) -> NDArray:
-        out = new()
-        kernel(x1._data, x2._data, x3._data, out)
-        return NDArray(out, out_type)
-
-    return run
-
-
-_SIMPLE = (_nullary, _unary, _binary, _ternary)
-
-
-def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run(*args: Any) -> NDArray:
-        out = new()
-        kernel(*flat_data(args), out)
-        return NDArray(out, out_type)
-
-    return run
-
-
-def _many(kernel: Kernel, call: CallInfo) -> Runner:
-    makers = [(allocation.allocator(t), t) for t in call.outputs()]
-    if len(makers) == 2 and [a.type.role for a in call.op.schema.args if a.is_tensor] == ["tensor"]:
-        return _pair(kernel, *makers)
-
-    def run(*args: Any) -> tuple[NDArray, ...]:
-        outs = [new() for new, _ in makers]
-        kernel(*flat_data(args), *outs)
-        return tuple(NDArray(out, t) for out, (_, t) in zip(outs, makers, strict=True))
-
-    return run
-
-
-def _pair(
-    kernel: Kernel, first: tuple[Callable[[], Any], TensorType], second: tuple[Callable[[], Any], TensorType]
-) -> Runner:
-    """Two results of one tensor."""
-    (new_a, type_a), (new_b, type_b) = first, second
-
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        a, b = new_a(), new_b()
-        kernel(x._data, a, b)
-        return NDArray(a, type_a), NDArray(b, type_b)
-
-    return run
-
-
-def _view_runner(call: CallInfo) -> Runner:
-    """The same memory under another shape."""
-    out_type = call.outputs()[0]
-    view = allocation.bind_view(out_type)
-
-    def run(x: NDArray, *_: Any) -> NDArray:
-        out = x._alias()
-        out._data = view(x._data)
-        out._type = out_type
-        return out
-
-    return run
-
-
-def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
-    """Results named in `op.inplace` are written into (and returned as) the argument that they replace."""
-    op = call.op
-    names = [op.schema.names[i] for i in op.schema.tensor_positions]
-    targets = [names.index(op.inplace[i]) if i in op.inplace else None for i in range(len(call.outputs()))]
-    types = call.outputs()
-    single = not isinstance(call.out, TupleType)
-
-    def run(*args: Any) -> Any:
-        outs = [
-            written(op.name, args[target])
-            if target is not None
-            else NDArray(allocation.empty(t.shape, t.dtype, t.device), t)  # type: ignore[arg-type]
-            for target, t in zip(targets, types, strict=True)
-        ]
-        kernel(*flat_data(args), *[out._data for out in outs])
-        return outs[0] if single else tuple(outs)
-
-    return run
-
-
-def flat_data(args: Any) -> list[Any]:
-    """The raw tensors of a runner's arguments: lists flattened, absent ones and scalars left out.
-
-    Not meta.tree: it runs in every call of an operator with many or optional arguments, and lists hold arrays only."""
-    out: list[Any] = []
-    for arg in args:
-        if isinstance(arg, NDArray):
-            out.append(arg._data)
-        elif isinstance(arg, (tuple, list)):
-            out.extend(item._data for item in cast("Sequence[NDArray]", arg))
-    return out
