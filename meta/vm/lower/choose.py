@@ -96,7 +96,9 @@ class Choices:
         self._by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
-        devices = {t.device for t in flat_types((*arg_types(call.args), call.type))}
+        # A copy may read another device, as that of a random key does, but its result stays on the program's.
+        read = () if call.op_name == "device_copy" else arg_types(call.args)
+        devices = {t.device for t in flat_types((*read, call.type))}
         wrong = min(map(str, devices - {self.device}), default="")
         if wrong:
             raise DeviceError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from meta import dtype as dtypes
 from meta.op.dialect.reference import DIALECT
+from meta.op.dispatch import CallInfo
 
 
 def cast(x: Any, dtype: str) -> Any:
@@ -31,12 +32,18 @@ def stack(xs: list[Any], axis: int) -> Any:
     return np.stack(xs, axis)
 
 
+def _refuse_other_devices(call: CallInfo) -> str | None:
+    """Why a copy is refused: NumPy writes no memory but the CPU's."""
+    target = call.outputs()[0].device
+    return None if target.kind == "cpu" else f"the result is on {target}"
+
+
 DIALECT.implement("broadcast_to", np.broadcast_to)
 DIALECT.implement("broadcast_to_like", broadcast_to_like)
 DIALECT.implement("cast", cast)
 DIALECT.implement("cast_like", lambda x, like: cast(x, dtypes.canonical(like.dtype)))
 DIALECT.implement("concatenate", concatenate)
-DIALECT.implement("device_copy", lambda x, device: x)
+DIALECT.implement("device_copy", lambda x, device: x, accepts=_refuse_other_devices)
 DIALECT.implement("moveaxis", np.moveaxis)
 DIALECT.implement("split", split)
 DIALECT.implement("stack", stack)
