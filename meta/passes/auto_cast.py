@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from meta.ir.builder import Builder
 from meta.ir.expr import (
@@ -37,6 +37,8 @@ def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = Non
 
     The types of parameters and results stay as they are, those that replace parameters included. A value is cast to a
     dtype at most once in a block (so weights are cast once a step), and a cast back of a widened value is that value.
+    The gradient of a broadcast operand, such as the bias of a dense layer, is the float32 sum of what the products in
+    low precision read, so that the wider value needs no memory.
     `overrides` maps operator names to rules. Raises ArgumentError for a dtype other than float16 and bfloat16 or an
     unknown rule, RegistryError for an unknown operator."""
     chosen = check_policy("auto_cast", dtype, overrides)
@@ -46,6 +48,10 @@ def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = Non
         return Module({name: _Caster(dtype, chosen).function(f) for name, f in module.functions.items()})
 
     return Pass("auto_cast", run, auto_cast.__doc__ or "")
+
+
+_SUMS: Final = "sum_to"
+"""The operator that adds the gradients of a broadcast operand."""
 
 
 class _Caster:
@@ -130,6 +136,8 @@ class _Caster:
         if isinstance(call.op, LoopOp):
             return self.loop(call)
         args = [self.argument(a) for a in call.args]
+        if call.op.name == _SUMS and _SUMS not in self.overrides:
+            args[0] = self.rounded(args[0])
         target = target_dtype(call.op, arg_types(tuple(args)), self.low, self.overrides)
         if target is not None:
             for i in data_positions(call.op):
@@ -151,6 +159,10 @@ class _Caster:
         return map_leaves(
             lambda leaf: self.cast(leaf, dtype) if needs_cast(getattr(leaf, "type", None), dtype) else leaf, arg
         )
+
+    def rounded(self, atom: Atom) -> Atom:
+        """What the products read of a float32 value: its cast to the low dtype, if there is one."""
+        return self.casts.get((atom, self.low), atom)
 
     def cast(self, atom: Atom, dtype: str) -> Atom:
         source = self.widened.get(atom)

@@ -200,6 +200,21 @@ def test_does_not_narrow_widened_values():
     assert all(c.args[0] in after.main.params for c in narrowed)
 
 
+def test_gradients_of_a_bias_add_what_the_products_read():
+    """The float32 gradient of the result is then needed in no kernel but the one that rounds it."""
+    module = program(lambda dy, x, w: (dy @ w, meta.sum_to(dy, (4,)), dy.transpose() @ x), (3, 4), (3, 3), (4, 3))
+    after = passes.standard()(cast(module))
+    by_name = {b.var: b.value for b in walk(after.main)}
+    (total,) = (call for call in by_name.values() if isinstance(call, Call) and call.op_name == "sum_to")
+    widened = by_name[total.args[0]]
+    assert (widened.args[0].type.dtype, total.type.dtype) == (BF16, F32)
+    dy = array(3, 4)
+    result = run(after, dy, array(3, 3), array(4, 3))[1]
+    assert_equal(result, dy.cast(BF16).cast(F32).sum(0), rtol=1e-6)
+    overridden = cast(module, overrides={"sum_to": "keep"})
+    assert_equal(run(overridden, dy, array(3, 3), array(4, 3))[1], dy.sum(0), rtol=1e-6)
+
+
 def test_casts_items_of_lists_and_tuples():
     def f(x, w):
         parts = meta.split(x @ w, 2, 1)
