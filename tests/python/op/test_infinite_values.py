@@ -147,6 +147,20 @@ def test_attention_of_infinite_scores(dialect: str, causal: bool) -> None:
     assert math.isnan(lse.tolist()[0])
 
 
+@pytest.mark.parametrize("value", [NAN, INF])
+@pytest.mark.parametrize("position", [3, 600])
+def test_attention_by_torch_of_a_key_that_is_not_finite(value: float, position: int) -> None:
+    """Keys are taken in blocks of several hundred, and NaN is lost in none of them."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, n, 4)).astype("float32") for n in (5, 700, 700))
+    k[0, position] = value
+    with meta.with_dialect("torch"):
+        y, lse = meta.scaled_dot_product_attention(*map(meta.array, (q, k, v)))
+    expected = torch.logsumexp(torch.tensor(q) @ torch.tensor(k).mT / 2, -1).numpy()
+    np.testing.assert_allclose(lse.numpy(), np.where(np.isposinf(expected), NAN, expected), rtol=1e-5)
+    assert (np.isnan(y.numpy()).all(-1) == ~(expected < INF)).all()
+
+
 # --- suppression
 
 

@@ -1,4 +1,5 @@
-"""Attention by ATen's matrix products, with all scores in memory. Halves are computed in float32."""
+"""Attention by ATen: in blocks of keys on the CPU, else by matrix products with all scores in memory. Halves are
+computed in float32."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from typing import Any
 import torch
 
 from meta.op.dialect.torch import DIALECT
+
+_blocked: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_blocked_dx: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
@@ -25,8 +29,29 @@ def _probabilities(scores: Any, lse: Any) -> Any:
     return scores.sub_(lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp_()
 
 
+def _fits_blocks(q: Any, v: Any) -> bool:
+    """Whether ATen's blocked kernels take these operands."""
+    return q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and q.shape[-1] == v.shape[-1]
+
+
+def _is_regular(lse: Any) -> bool:
+    """Whether all scores were finite where it matters: the blocked kernels give 0 for rows of -inf and of NaN alike."""
+    return bool((torch.isfinite(lse) & (lse != 0)).all())
+
+
+def _heads(x: Any) -> Any:
+    """A view with two leading axes."""
+    return x.reshape(-1, 1, *x.shape[-2:])
+
+
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> None:
     y, lse = out
+    if _fits_blocks(q, v):
+        result, logarithms = _blocked(_heads(q), _heads(k), _heads(v), 0.0, causal, scale=scale)
+        if _is_regular(logarithms):
+            y.copy_(result.view(y.shape))
+            lse.copy_(logarithms.reshape(lse.shape))
+            return
     q, k, v = (t.to(lse.dtype) for t in (q, k, v))
     scores, _ = _scaled_scores(q, k, causal, scale)
     torch.logsumexp(scores, -1, out=lse)
@@ -41,6 +66,11 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
 def attention_dx(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
 ) -> None:
+    if _fits_blocks(q, v) and _is_regular(lse):
+        operands = (*map(_heads, (dy, q, k, v, y)), lse.reshape(-1, 1, lse.shape[-1]))
+        for target, gradient in zip(out, _blocked_dx(*operands, 0.0, causal, scale=scale), strict=True):
+            target.copy_(gradient.view(target.shape))
+        return
     q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))
     scores, factor = _scaled_scores(q, k, causal, scale)
     p = _probabilities(scores, lse)
