@@ -18,9 +18,9 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
-    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, expand_losses,
-    align_products, channels_last, expand_norms, cse, simplify, fuse_epilogues, dce, for a program whose gradients are
+    """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
+    expand_losses, channels_last, expand_norms, cse, simplify, fuse_epilogues, dce, for a program whose gradients are
     taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
-    expanded = (fold_batch_norm, fold_const, expand_losses, align_products, channels_last, expand_norms)
+    expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
     return Pipeline((*prepared, *expanded, cse, simplify, fuse_epilogues, dce))

@@ -49,9 +49,11 @@ class Recomputed:
             return
         if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.view or is_open(call):
             return
-        if call.op.pattern not in ("elemwise", "broadcast") or not self.choices.of(call).compiled:
-            return
         tensors: list[Atom] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]
+        # An operator without operands, such as arange, computes its elements from their positions.
+        is_cheap = call.op.pattern in ("elemwise", "broadcast") or (call.op.pattern == "injective" and not tensors)
+        if not is_cheap or not self.choices.of(call).compiled:
+            return
         recipes = [self._recipes.get(t) if isinstance(t, Var) else None for t in tensors]
         read: Any = sum(r.read if r else t.type.nbytes for r, t in zip(recipes, tensors, strict=True))  # type: ignore[union-attr]
         length = 1 + sum(r.length for r in recipes if r)

@@ -10,7 +10,9 @@ import pytest
 import meta
 from meta import passes
 from meta.interpreter.run import run
+from meta.ir.expr import Call
 from meta.ir.type import tensor_type
+from meta.ir.visitor import walk
 from tests.python.passes.programs import lines, program
 
 implementation = sys.modules["meta.passes.expand_losses"]  # the package exports the pass of the same name
@@ -68,6 +70,31 @@ def test_the_loss_and_its_gradient_share_the_reductions_of_rows() -> None:
     after = lines(expanded(program(loss_and_gradient("mean", -100), X, LABELS, tensor_type(()))))
     assert sum(" = max(" in line for line in after) == 1
     assert sum(" = sum(" in line for line in after) == 3  # exponentials, losses and labels
+
+
+@pytest.mark.parametrize("shape", [(ROWS, 256), (2, 3, 256)], ids=["matrix", "rank 3"])
+def test_reads_and_writes_the_rows_of_aligned_products(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logits have 16 columns, of which 11 are classes; neither they nor their gradient are copied."""
+    for limit in ("_LEAST_PRODUCTS", "_LEAST_SUM"):
+        monkeypatch.setattr(sys.modules["meta.passes.align_products"], limit, 1)
+    rng = np.random.default_rng(0)
+    h, w, b = (meta.array(rng.normal(0, 1, s).astype("float32")) for s in (shape, (CLASSES, 256), (CLASSES,)))
+    inputs = h, w, b, meta.array([3, 0, CLASSES - 1, -100, 5, 1]), meta.array(0.5)
+
+    def loss(h, w, b, target):
+        return meta.cross_entropy(meta.dense(h, w, b).reshape((-1, CLASSES)), target)
+
+    exact = passes.auto_diff()(program(loss, *(x.type for x in inputs[:-1])))
+    rounded = passes.auto_cast("bfloat16")(exact)
+    after = expanded(rounded)
+    calls = [b.value for b in walk(after.main) if isinstance(b.value, Call)]
+    assert sum(call.op_name == "pad" for call in calls) == 2  # w and b
+    cut = [call.type.shape for call in calls if call.op_name == "strided_slice"]
+    assert sorted(cut) == [(CLASSES,), (CLASSES, 256)]  # their gradients
+    results = run(passes.place("cpu")(after), *inputs)
+    for module, tolerance in ((rounded, 4e-3), (exact, 2e-2)):
+        for ours, theirs in zip(results, run(module, *inputs), strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=tolerance, atol=tolerance)
 
 
 def test_leaves_other_losses(monkeypatch: pytest.MonkeyPatch) -> None:
