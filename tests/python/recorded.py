@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import meta
+from meta import tracing
 from meta.interpreter.run import run
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
@@ -14,6 +17,7 @@ from meta.ir.verifier import verify
 from meta.op.registry import get
 from meta.random import default_generator
 from meta.tracing import Record
+from meta.tree import flatten
 
 
 def check_ir(module: Module) -> Module:
@@ -70,3 +74,12 @@ def array(*shape: int, seed: int = 0, dtype: str = "float32", grad: bool = False
     if grad:
         x.requires_grad = True
     return x
+
+
+def check_agreement(function: Callable[..., object], *args: object, **kwargs: object) -> Record:
+    """The record of a call, after a check that its program agrees with the eager call."""
+    record = tracing.record(function, args, kwargs)
+    check_ir(record.module)
+    leaves, _ = flatten([args, kwargs], lambda v: isinstance(v, meta.NDArray))
+    assert_equal(execute(record, *(x for _, x in leaves)), function(*args, **kwargs))
+    return record
