@@ -136,15 +136,15 @@ def _operator(name: str) -> Any:
 
     if name in FAMILIES or name in ALIASES:
         return getattr(import_module("meta._generated.functions"), name)
-    from meta.errors import did_you_mean
-
     # `from meta import dtype` asks for the attribute before it imports the module.
-    if not name.startswith("_") and find_spec(f"meta.{name}") is None:
-        from meta.op import plugins
+    if name.startswith("_") or find_spec(f"meta.{name}") is not None:
+        raise AttributeError(f"module 'meta' has no attribute {name!r}")
+    from meta.errors import did_you_mean
+    from meta.op import plugins
 
-        plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
-        if name in globals():
-            return globals()[name]
+    plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
+    if name in globals():
+        return globals()[name]
     names = [*FAMILIES, *ALIASES, *_HOMES, *_MODULES]
     raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 

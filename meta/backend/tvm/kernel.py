@@ -16,7 +16,6 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
-from meta.backend.tvm.schedule import patterns
 from meta.cache import default_cache, default_max_kernels
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.locks import new_lock
@@ -273,6 +272,8 @@ def _loaded_or_built(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Com
                 del missing[key]
     if not missing:
         return kernels
+    from meta.backend.tvm.schedule import patterns  # kernels from disk do without it
+
     target = targets.target(kind)
     functions: dict[str, Any] = {}
     parameters: dict[str, tuple[Parameter, ...]] = {}

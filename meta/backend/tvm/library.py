@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
-from meta.backend.tvm.lowering import pipeline
 from meta.cache import DiskCache, default_cache
 
 _LIBRARY = ".so"
@@ -31,6 +30,8 @@ _SPACE: Final = 64 << 20  # bytes; more than any module takes
 
 def compile_functions(functions: dict[str, Any], target: Any) -> Any:
     """Compile scheduled functions, given by symbol, to a runnable module."""
+    from meta.backend.tvm.lowering import pipeline  # modules from disk do without it
+
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
     return tvm.build_tir(module, target, pipeline())
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.extents import LEAST_SIZES
 from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
 
@@ -183,21 +184,12 @@ def volume(extents: Sequence[Any]) -> int | None:
     return total
 
 
-_NAME_PREFIXES: Final = {"vast": 1 << 14, "long": 1 << 8}
-"""Prefix of a symbolic extent's name -> the lower bound that the prefix promises."""
-
-
-def size_name(size: int) -> str:
-    """The name prefix of the symbolic extent that replaces `size`: it tells schedules a lower bound of the size."""
-    return next((prefix for prefix, least in _NAME_PREFIXES.items() if size >= least), "n")
-
-
 def lower_bound(extent: Any) -> int:
     """A static extent, or the lower bound that a symbolic extent's name promises, 0 without one."""
     if isinstance(extent, int):
         return extent
     name = str(getattr(extent, "name", ""))
-    return next((least for prefix, least in _NAME_PREFIXES.items() if name.startswith(prefix)), 0)
+    return next((least for prefix, least in LEAST_SIZES.items() if name.startswith(prefix)), 0)
 
 
 # Bodies.

@@ -26,7 +26,6 @@ from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
-from meta.backend.tvm.schedule.gpu.rules import schedule_gpu
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
 from meta.backend.tvm.te.exact import exact
 from meta.backend.tvm.te.math import vectorisable
@@ -46,6 +45,8 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     """
     pattern = pattern if pattern in PATTERNS else classify(func)
     if str(target.kind.name) == "cuda":
+        from meta.backend.tvm.schedule.gpu.rules import schedule_gpu  # kernels of the CPU do without it
+
         return block_sums_of_threads(exact(schedule_gpu(func, pattern, target), across_threads=True))
     func = _narrow_indices(vectorisable(func))
     return block_sums(exact(relax_alignment(_schedule_cpu(func, pattern))))
