@@ -3,7 +3,8 @@ threads one after the other on the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import meta
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.lowering import pipeline
 from meta.backend.tvm.schedule.alignment import relax_alignment
@@ -21,22 +23,29 @@ from meta.ir.type import tensor_type
 from meta.passes import place
 from meta.vm.lower.source import prepare
 from meta.vm.relax import bundle
-from meta.vm.relax.build import plan_source
+from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.pipeline import Planned, finish
 from meta.vm.runner import Machine
-from tests.python.backend.tvm.test_cuda_code import LIMITS
+from tests.python.backend.tvm.test_cuda_code import COMPILER, LIMITS
 from tests.python.vm.programs import flat, program, randoms
 
 SHAPES = [(64, 32), (33,), (40, 24, 1, 1), (64, 32)]
 """Two of one shape, one that needs a bound check, and one with axes of extent 1."""
 
 
-def plan(module: Module, monkeypatch: pytest.MonkeyPatch) -> Planned:
-    """The program for CUDA, with its memory planned."""
+@contextmanager
+def cuda_target(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
+    """A target for CUDA without a GPU."""
     cpu = targets.target("cpu")
     gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=cpu)
     with monkeypatch.context() as patch:
         patch.setattr(targets, "target", lambda kind: gpu if kind == "cuda" else cpu)
+        yield
+
+
+def plan(module: Module, monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """The program for CUDA, with its memory planned."""
+    with cuda_target(monkeypatch):
         return plan_source(prepare(place("cuda")(module), device("cuda")), fuse=True)[1]
 
 
@@ -124,6 +133,25 @@ def test_updates_and_casts_are_bundled(weight_decay: float, monkeypatch: pytest.
     assert not any("copy" in name for c in calls for name in planned.kernels[c])
     arrays = [meta.array(0.5), *randoms(*SHAPES, *SHAPES)]
     check(module, planned, arrays, range(1, 2 * count + 1))
+
+
+def test_functions_that_launch_kernels_check_no_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks of the tensors of large bundles take LLVM half a minute."""
+    tvm.load()
+    before = tvm.get_global_func(COMPILER, allow_missing=True)
+    tvm.register_global_func(COMPILER, lambda code: bytes(16), override=True)
+    try:
+        with cuda_target(monkeypatch):
+            source = prepare(place("cuda")(updates(SHAPES, 0.0)), device("cuda"))
+            _, planned = plan_source(source, fuse=True)
+            code = library.link(build_module(source, planned, mode="bytecode"))
+    finally:
+        if before is not None:
+            tvm.register_global_func(COMPILER, before, override=True)
+    if code is None:
+        pytest.skip("there is no linker")
+    assert b"bundle_tvm_cast" in code
+    assert b"Mismatched type on argument" not in code
 
 
 def test_updates_share_the_numbers_that_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
