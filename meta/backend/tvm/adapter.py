@@ -34,6 +34,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "relax": "tvm.relax",
         "relax_transform": "tvm.relax.transform",
         "transform": "tvm.ir.transform",
+        "block_transform": "tvm.s_tir.transform",
         "runtime": "tvm.runtime",
         # IR
         "IRModule": "tvm:IRModule",

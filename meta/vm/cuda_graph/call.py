@@ -16,6 +16,7 @@ from weakref import finalize
 
 from meta.backend.cuda import driver, pool, streams
 from meta.backend.memory import allocation
+from meta.backend.memory.placed import Placed
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.errors import MetaError
@@ -52,7 +53,8 @@ class GraphCall:
         with pool.require_pools(on).use_private_pool(self.pool):
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
             self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
-        self.targets = [allocation.view(storages[t.storage], t.shape, t.dtype) for t in destinations.tensors]
+        self.placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
+        self.targets = [p.data for p in self.placed]
         self.fixed: list[Any] | None = None
         self.results: Any = None
         self.copies: list[tuple[Any, Callable[[], Any]]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
@@ -65,13 +65,31 @@ def _product(shape: Any) -> int | None:
     return total
 
 
+_EXACT_BYTES: Final = 1 << 20
+"""Bytes from which a kernel is lowered to count them."""
+_COMPACTION: Final = ("PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "CompactBufferAllocation")
+"""TVM's passes that reduce buffers to the parts that are in use."""
+
+
 def _workspace(func: Any) -> int:
-    """Bytes of the buffers that a kernel allocates itself, where their sizes are known."""
+    """Bytes of the buffers in global memory that a kernel allocates itself, where their sizes are known."""
+    total = _allocated(func)
+    if total < _EXACT_BYTES:
+        return total
+    # Most are small parts of the tensors that they are declared as, which shows when blocks are lowered to loops.
+    lowered = func.with_attr("global_symbol", "main")
+    passes = [getattr(tvm.block_transform, name)() for name in _COMPACTION]
+    return _allocated(tvm.Sequential(passes)(tvm.IRModule({"main": lowered}))["main"])
+
+
+def _allocated(func: Any) -> int:
     total = 0
 
     def visit(block: Any) -> None:
         nonlocal total
         for buffer in block.alloc_buffers:
+            if buffer.scope() not in ("", "global"):
+                continue
             size = itemsize(str(buffer.dtype))
             for d in buffer.shape:
                 size *= int(d) if isinstance(d, tvm.IntImm) else 0

@@ -13,12 +13,15 @@ from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
 
 
-def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None) -> tuple[Lowered, Planned]:
-    """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already."""
+def plan_source(
+    source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False
+) -> tuple[Lowered, Planned]:
+    """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already.
+    arena: see `assign_memory`."""
     progress.stage("lower operators")
     lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
-    return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse)
+    return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena)
 
 
 _COMPILED: Final = 400

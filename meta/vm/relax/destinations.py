@@ -17,9 +17,10 @@ from meta.vm.relax.steps import is_kernel, op_name
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A parameter that the program writes: a tensor at the start of a storage."""
+    """A parameter that the program writes: a tensor in a storage, at an offset in bytes."""
 
     storage: int
+    offset: int
     shape: tuple[int, ...]
     dtype: str
 
@@ -38,7 +39,7 @@ class Destinations:
 
     @staticmethod
     def from_dict(facts: dict[str, Any]) -> Destinations:
-        tensors = (Destination(t["storage"], tuple(t["shape"]), t["dtype"]) for t in facts["tensors"])
+        tensors = (Destination(t["storage"], t["offset"], tuple(t["shape"]), t["dtype"]) for t in facts["tensors"])
         return Destinations(tuple(facts["storages"]), tuple(tensors), facts["kernels"])
 
 
@@ -68,12 +69,13 @@ def with_destinations(module: Any) -> tuple[Any, Destinations] | None:
             elif kind in ("relax.memory.alloc_tensor", "relax.builtin.alloc_tensor"):
                 inside = kind == "relax.memory.alloc_tensor"
                 shape, dtype = _static(value.args[2 if inside else 0]), str(value.args[3 if inside else 1].value)
-                if shape is None or (inside and int(value.args[1].value)):
-                    return None  # kernels take tensors that start where their memory does
+                if shape is None:
+                    return None
                 if not inside:
                     storages.append(prod(shape) * itemsize(dtype))
                 place = places[value.args[0]] if inside else len(storages) - 1
-                tensors.append(Destination(place, shape, dtype))
+                offset = int(value.args[1].value) if inside else 0
+                tensors.append(Destination(place, offset, shape, dtype))
                 params.append(binding.var)
             else:
                 kernels += is_kernel(binding.value)

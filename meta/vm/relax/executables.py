@@ -154,7 +154,7 @@ def _planned(
     source: Source, lowered: Lowered | None, fuse: bool, graphs: bool
 ) -> tuple[Planned, PlannedBytes, Destinations | None]:
     """The program before code generation, the bytes that it needs, and those that its caller provides."""
-    _, planned = plan_source(source, fuse=fuse, lowered=lowered)
+    _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     memory = planned_bytes(planned.module)
     without_allocations = with_destinations(planned.module) if graphs else None
     if without_allocations is None:

@@ -13,6 +13,9 @@ from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
 from meta.vm.relax.bundle import bundle_kernels
 from meta.vm.relax.inplace import update_in_place
+from meta.vm.relax.order import order_kernels
+from meta.vm.relax.storage import assign_memory
+from meta.vm.relax.workspace import lift_workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,12 @@ class Planned:
     kernels: Mapping[str, tuple[str, ...]]
 
 
-def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: Any, *, fuse: bool) -> Planned:
+def plan(
+    lowered: Lowered, mutates: Mapping[int, int], constants: int, target: Any, *, fuse: bool, arena: bool = False
+) -> Planned:
     """Run the passes up to the static memory plan.
 
-    mutates, constants: see `update_in_place`."""
+    mutates, constants: see `update_in_place`.  arena: see `assign_memory`."""
     with target:
         progress.stage("fuse operators")
         module, kernels = _fused(lowered, fuse)
@@ -35,10 +40,12 @@ def plan(lowered: Lowered, mutates: Mapping[int, int], constants: int, target: A
         module = _sequence("ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")(module)
         module = _without_dead_code(remove_aliases(module))
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
+        module, kernels = lift_workspaces(_without_dead_code(module), kernels)
+        module = order_kernels(module, mutates.values())
         if fuse and str(target.kind.name) == "cuda":
             module, kernels = bundle_kernels(module, kernels)
         module = _without_dead_code(module)
-        module = _sequence("StaticPlanBlockMemory")(module)
+        module = assign_memory(module, arena=arena)
     present = {name.name_hint for name in module.get_global_vars()}
     return Planned(module, {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")})
 

@@ -84,6 +84,10 @@ class Steps:
         """The step that allocates a new tensor."""
         return self._new[var]
 
+    def definition(self, var: Any) -> Step | None:
+        """The step that makes a new tensor or a view; None for other variables."""
+        return self._new.get(var) or self._views.get(var)
+
     def users(self, var: Any) -> list[Step]:
         """The steps that use the variable itself; the first to use a new tensor is the kernel that writes it."""
         return self._users.get(var, [])

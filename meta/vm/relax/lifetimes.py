@@ -1,0 +1,176 @@
+"""The kernels of a straight-line "main" with explicit memory, the tensors between them, and how long those live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.dtype import itemsize
+from meta.vm.relax.steps import Step, Steps, is_kernel, op_name
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """A call of a kernel. reads, writes: the new tensors, by number.  after, before: the kernels that must run before
+    and after it, by index."""
+
+    index: int
+    step: Step
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    after: set[int] = field(default_factory=set[int])
+    before: set[int] = field(default_factory=set[int])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lifetimes:
+    """kernels: in order.  tensors: the variables of the new tensors; those of results are not among them.
+    sizes: their bytes.  readers: tensor -> the kernels that read it.  steps: all steps of "main".
+    rest: the steps that make tuples of results.  result: what "main" returns."""
+
+    kernels: list[Kernel]
+    tensors: list[Any]
+    sizes: list[int]
+    readers: dict[int, list[int]]
+    steps: Steps
+    rest: list[Step]
+    result: Any
+
+    def peak(self, order: Sequence[Kernel]) -> int:
+        """The most bytes of tensors that live at one time."""
+        left = {t: len(users) for t, users in self.readers.items()}
+        live = peak = 0
+        for kernel in order:
+            live += sum(self.sizes[t] for t in kernel.writes)
+            peak = max(peak, live)
+            for t in kernel.reads:
+                left[t] -= 1
+                live -= 0 if left[t] else self.sizes[t]
+            live -= sum(self.sizes[t] for t in kernel.writes if not left.get(t))
+        return peak
+
+    def spans(self) -> list[tuple[int, int]]:
+        """For each tensor the positions of the kernels that first and last use it."""
+        spans = [(-1, -1)] * len(self.tensors)
+        for i, kernel in enumerate(self.kernels):
+            for t in (*kernel.writes, *kernel.reads):
+                spans[t] = (spans[t][0] if spans[t][0] >= 0 else i, i)
+        return spans
+
+    def bindings(self, order: Sequence[Kernel]) -> list[Any]:
+        """The body with the kernels in another order: each new tensor and view is made for the first that uses it."""
+        made: set[Any] = set()
+        out: list[Any] = []
+
+        def make(var: Any) -> None:
+            if var in made:
+                return
+            step = self.steps.definition(var)
+            if step is None:
+                return
+            made.add(var)
+            for each in step.uses:
+                make(each)
+            out.append(step.binding)
+
+        for kernel in order:
+            for var in kernel.step.uses:
+                make(var)
+            out.append(kernel.step.binding)
+        for step in self.rest:
+            for var in step.uses:
+                make(var)
+            out.append(step.binding)
+        for var in tvm.relax.analysis.free_vars(self.result):
+            make(var)
+        return out
+
+
+def lifetimes(module: Any, mutates: Iterable[int] = ()) -> Lifetimes | None:
+    """The kernels and tensors of "main"; None where it branches, calls other functions or has symbolic sizes.
+
+    mutates: the parameters that "main" writes."""
+    main = module["main"]
+    steps = Steps(main)
+    results = _results(main, steps)
+    numbers: dict[Any, int] = {}
+    tensors: list[Any] = []
+    sizes: list[int] = []
+    calls: list[Step] = []
+    rest: list[Step] = []
+    for step in steps.list:
+        name = op_name(step.value)
+        if name == "relax.builtin.alloc_tensor":
+            size = _bytes(step.value)
+            if size is None:
+                return None
+            if step.var not in results:
+                numbers[step.var] = len(tensors)
+                tensors.append(step.var)
+                sizes.append(size)
+        elif isinstance(step.value, tvm.RelaxTuple):
+            rest.append(step)
+        elif is_kernel(step.value) and _returns_nothing(step, module):
+            calls.append(step)
+        elif name != "relax.reshape" or step.kind is not None:
+            return None
+    ordered = {main.params[i] for i in mutates}
+    return _linked(steps, calls, rest, numbers, tensors, sizes, ordered | results, main.body.body)
+
+
+def _linked(
+    steps: Steps, calls: list[Step], rest: list[Step], numbers: dict[Any, int], tensors: list[Any], sizes: list[int],
+    ordered: set[Any], result: Any,
+) -> Lifetimes:  # fmt: skip
+    """The kernels with their dependencies. ordered: tensors whose users keep their order."""
+    kernels: list[Kernel] = []
+    readers: dict[int, list[int]] = {}
+    writer: dict[int, int] = {}
+    last: dict[Any, int] = {}
+    for i, step in enumerate(calls):
+        roots = dict.fromkeys(steps.root(v) for v in step.uses)
+        used = [numbers[r] for r in roots if r in numbers]
+        writes = tuple(t for t in used if t not in writer)
+        kernel = Kernel(i, step, tuple(t for t in used if t in writer), writes)
+        kernel.after = {writer[t] for t in kernel.reads} | {last[r] for r in roots if r in ordered and r in last}
+        writer.update(dict.fromkeys(writes, i))
+        last.update({r: i for r in roots if r in ordered})
+        for t in kernel.reads:
+            readers.setdefault(t, []).append(i)
+        for j in kernel.after:
+            kernels[j].before.add(i)
+        kernels.append(kernel)
+    return Lifetimes(kernels, tensors, sizes, readers, steps, rest, result)
+
+
+def _results(main: Any, steps: Steps) -> set[Any]:
+    """The tensors that "main" returns."""
+    pending, found = [main.body.body], set[Any]()
+    tuples = {s.var: s.value for s in steps.list if isinstance(s.value, tvm.RelaxTuple)}
+    while pending:
+        value = pending.pop()
+        value = tuples.get(value, value) if isinstance(value, tvm.RelaxVar) else value
+        if isinstance(value, tvm.RelaxTuple):
+            pending.extend(value.fields)
+        else:
+            found.add(steps.root(value))
+    return found
+
+
+def _returns_nothing(step: Step, module: Any) -> bool:
+    """Whether a call writes to its arguments and returns no tensor, which could be one of them."""
+    op = step.value.op
+    if isinstance(op, tvm.GlobalVar) and not isinstance(module[op], tvm.PrimFunc):
+        return False
+    kind = step.var.ty
+    return not isinstance(kind, tvm.TensorType) and not (isinstance(kind, tvm.TupleType) and len(kind.fields))
+
+
+def _bytes(allocation: Any) -> int | None:
+    sizes = allocation.args[0].values
+    if not all(isinstance(d, (int, tvm.IntImm)) for d in sizes):
+        return None
+    return prod(map(int, sizes)) * itemsize(str(allocation.args[1].value))
