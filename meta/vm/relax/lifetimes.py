@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -39,10 +40,10 @@ class Lifetimes:
     rest: list[Step]
     result: Any
 
-    def peak(self, order: Sequence[Kernel]) -> int:
-        """The most bytes of tensors that live at one time."""
+    def peak(self, order: Sequence[Kernel]) -> tuple[int, int]:
+        """The most bytes of tensors that live at one time, and the sum of the bytes that live after each kernel."""
         left = {t: len(users) for t, users in self.readers.items()}
-        live = peak = 0
+        live = peak = total = 0
         for kernel in order:
             live += sum(self.sizes[t] for t in kernel.writes)
             peak = max(peak, live)
@@ -50,7 +51,17 @@ class Lifetimes:
                 left[t] -= 1
                 live -= 0 if left[t] else self.sizes[t]
             live -= sum(self.sizes[t] for t in kernel.writes if not left.get(t))
-        return peak
+            total += live
+        return peak, total
+
+    def live(self) -> list[int]:
+        """The bytes that live while each kernel runs, in the order of `kernels`."""
+        changes = [0] * (len(self.kernels) + 1)
+        for size, (first, last) in zip(self.sizes, self.spans(), strict=True):
+            if first >= 0:
+                changes[first] += size
+                changes[last + 1] -= size
+        return list(accumulate(changes))[:-1]
 
     def spans(self) -> list[tuple[int, int]]:
         """For each tensor the positions of the kernels that first and last use it."""
@@ -86,6 +97,27 @@ class Lifetimes:
             out.append(step.binding)
         for var in tvm.relax.analysis.free_vars(self.result):
             make(var)
+        return out
+
+    def renamed(self, names: Mapping[Any, Any]) -> list[Any]:
+        """The body with other variables in place of some new tensors, which are not allocated."""
+
+        def final(var: Any) -> Any:
+            while var in names:
+                var = names[var]
+            return var
+
+        def operand(arg: Any) -> Any:
+            return final(arg) if isinstance(arg, tvm.RelaxVar) else arg
+
+        out: list[Any] = []
+        for step in self.steps.list:
+            if step.var in names:
+                continue
+            if any(v in names for v in step.uses):
+                call = step.value
+                step.value = tvm.RelaxCall(call.op, list(map(operand, call.args)), call.attrs, call.ty_args)
+            out.append(step.binding)
         return out
 
 

@@ -9,7 +9,6 @@ result is first needed, and kernels run as soon as that frees more bytes than th
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -18,6 +17,11 @@ from meta.vm.relax.lifetimes import Kernel, Lifetimes, lifetimes
 
 _MOST_READERS: Final = 8
 """Kernels that are run at once to free a tensor, at most."""
+_MOST_SMALL: Final = 32
+"""Kernels that are run at once so that a tensor has a single reader left, at most."""
+
+_LARGE: Final = 1 << 20
+"""Bytes of results that are worth writing over an operand."""
 
 
 def order_kernels(module: Any, mutates: Iterable[int]) -> Any:
@@ -75,7 +79,7 @@ class _Greedy:
     def __init__(self, found: Lifetimes, order: Sequence[Kernel]) -> None:
         self.found = found
         self.order = order
-        self.limit = found.peak(order)
+        self.limit = found.peak(order)[0]
         self.rank = {k.index: i for i, k in enumerate(order)}
         self.waiting = [len(k.after) for k in found.kernels]
         self.done = [False] * len(found.kernels)
@@ -85,15 +89,13 @@ class _Greedy:
 
     def run(self) -> list[Kernel]:
         for kernel in self.order:
-            if self.done[kernel.index]:
-                continue
-            candidates = self.execute(kernel)
-            heapq.heapify(candidates)
-            while candidates:
-                group = self.group(heapq.heappop(candidates)[1])
-                for each in group:
-                    for candidate in self.execute(each):
-                        heapq.heappush(candidates, candidate)
+            pending = [kernel, *reversed(self.small_readers(kernel))] if not self.done[kernel.index] else []
+            while pending:
+                each = pending.pop()
+                if self.done[each.index]:
+                    continue
+                for _, tensor in sorted(self.execute(each), key=lambda c: -c[0]):
+                    pending += reversed(self.group(tensor))
         return self.out
 
     def execute(self, kernel: Kernel) -> list[tuple[int, Any]]:
@@ -116,6 +118,41 @@ class _Greedy:
                 touched |= dict.fromkeys(self.found.kernels[i].reads)
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
+    def growth(self, kernel: Kernel) -> int:
+        """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
+        size = self.found.sizes
+        freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
+        return sum(size[t] for t in kernel.writes) - freed
+
+    def small_readers(self, kernel: Kernel) -> list[Kernel]:
+        """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
+        is as large as its result, and may write over it."""
+        size = self.found.sizes
+        written = {size[t] for t in kernel.writes if size[t] >= _LARGE}
+        first: dict[int, None] = {}
+        for t in kernel.reads if written else ():
+            others = [i for i in self.found.readers[t] if not self.done[i] and i != kernel.index]
+            if size[t] in written and len(others) <= _MOST_READERS:
+                first |= dict.fromkeys(self.small_kernels(others, kernel.index, size[t] // 16))
+        return [self.found.kernels[i] for i in sorted(first, key=self.rank.__getitem__)]
+
+    def small_kernels(self, wanted: Sequence[int], without: int, limit: int) -> list[int]:
+        """Kernels, and those that must run before them, if all of their results are small and `without` is not one of
+        them; none otherwise."""
+        found: dict[int, None] = {}
+        pending = list(wanted)
+        total = 0
+        while pending:
+            i = pending.pop()
+            if self.done[i] or i in found:
+                continue
+            found[i] = None
+            total += sum(self.found.sizes[t] for t in self.found.kernels[i].writes)
+            if i == without or total > limit or len(found) > _MOST_SMALL:
+                return []
+            pending += self.found.kernels[i].after
+        return list(found)
+
     def next_rank(self, tensor: int) -> int:
         return min(self.rank[i] for i in self.found.readers[tensor] if not self.done[i])
 
@@ -124,7 +161,7 @@ class _Greedy:
         waiting = [i for i in self.found.readers[tensor] if not self.done[i]]
         if not waiting or any(self.waiting[i] for i in waiting):
             return []
-        kernels = sorted((self.found.kernels[i] for i in waiting), key=lambda k: self.rank[k.index])
+        kernels = sorted((self.found.kernels[i] for i in waiting), key=lambda k: (self.growth(k), self.rank[k.index]))
         size, readers = self.found.sizes, dict[int, int]()
         live = self.live
         for kernel in kernels:

@@ -14,6 +14,7 @@ from meta.vm.relax.aliases import remove_aliases, share_tensors
 from meta.vm.relax.bundle import bundle_kernels
 from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
+from meta.vm.relax.reuse import write_over_operands
 from meta.vm.relax.storage import assign_memory
 from meta.vm.relax.workspace import lift_workspaces
 
@@ -42,6 +43,7 @@ def plan(
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
         module, kernels = lift_workspaces(_without_dead_code(module), kernels)
         module = order_kernels(module, mutates.values())
+        module, kernels = write_over_operands(module, kernels)
         if fuse and str(target.kind.name) == "cuda":
             module, kernels = bundle_kernels(module, kernels)
         module = _without_dead_code(module)

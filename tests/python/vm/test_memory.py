@@ -15,7 +15,7 @@ from meta.device import CPU
 from meta.interpreter.run import run
 from meta.ir.module import Module
 from meta.vm.lower.source import prepare
-from meta.vm.relax import storage, workspace
+from meta.vm.relax import order, storage, workspace
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import with_destinations
 from meta.vm.relax.pipeline import Planned
@@ -143,3 +143,44 @@ def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch
     memory = executor.memory(x, target, dy)
     assert memory.workspace < 4 * 32 * 10
     assert memory.intermediates == 3 * 4 * 32 * 10
+
+
+@pytest.mark.parametrize("name", ["exp", "transpose"])
+def test_results_take_the_memory_of_operands(name: str) -> None:
+    """Where each element is read before it is written; a transpose reads others."""
+
+    def body(ops: Any, x: Any) -> Any:
+        return ops.cumsum(getattr(ops, name)(ops.cumsum(x, axis=0)), axis=0)
+
+    module = program({"x": (48, 48)}, body)
+    (x,) = randoms((48, 48))
+    executor = meta.vm.compile(module)
+    assert_same(executor(x), run(module, x), rtol=1e-5)
+    assert executor.memory(x).intermediates == (1 if name == "exp" else 2) * x.nbytes
+
+
+def test_operands_that_are_read_again_keep_their_memory() -> None:
+    def body(ops: Any, x: Any) -> Any:
+        a = ops.cumsum(x, axis=0)
+        b = ops.cumsum(ops.exp(a), axis=1)
+        return ops.cumsum(ops.transpose(ops.add(ops.transpose(b), a)), axis=0)
+
+    module = program({"x": (48, 48)}, body)
+    (x,) = randoms((48, 48))
+    assert_same(meta.vm.compile(module)(x), run(module, x), rtol=1e-4)
+
+
+def test_small_kernels_run_before_the_one_that_writes_over_their_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum comes after the kernel that could write over its operand, which then has another reader."""
+    monkeypatch.setattr(order, "_LARGE", 1)
+
+    def body(ops: Any, x: Any) -> list[Any]:
+        a = ops.cumsum(x, axis=0)
+        b = ops.exp(a)
+        return [ops.sum(t, axis=(0,)) for t in (ops.cumsum(b, axis=1), b, a)]
+
+    module = program({"x": (128, 96)}, body)
+    (x,) = randoms((128, 96))
+    executor = meta.vm.compile(module)
+    assert_same(executor(x), run(module, x), rtol=1e-4, atol=1e-2)
+    assert executor.memory(x).intermediates == x.nbytes
