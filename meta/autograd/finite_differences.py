@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meta.autograd.api import enable_grad, no_grad
@@ -20,22 +22,28 @@ Fn = Callable[..., Any]
 
 
 def gradcheck(
-    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5
-) -> bool:
+    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5,
+    directions: int | None = None,
+) -> bool:  # fmt: skip
     """Compare the gradients of `fn(*inputs)` with central differences of step `eps`.
 
     fn: takes and returns arrays (one or a tuple); must give the same result for the same values.  inputs: those of
     dtype float64 that require a gradient are checked.  Every input element is moved, and the change of the results is
     compared with the gradient along one random direction of the results (a vector-Jacobian product), so the cost is two
-    calls of `fn` an element. Returns True, or raises GradientError naming the worst element."""
+    calls of `fn` an element. Returns True, or raises GradientError naming the worst element.
+
+    directions: with a number, an input of more elements is moved as a whole along so many random directions, each
+    element by `eps` up or down, so the cost is two calls of `fn` a direction. An error in one element then hides behind
+    `rtol` of the sum over all, so give a smaller `rtol`."""
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
-    _check("gradcheck", fn, xs, _checked(xs), eps, (rtol, atol))
+    _check("gradcheck", fn, xs, _checked(xs), _Differences(eps, rtol, atol, directions))
     return True
 
 
 def gradgradcheck(
-    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5
-) -> bool:
+    fn: Fn, inputs: NDArray | Sequence[NDArray], *, eps: float = 1e-6, rtol: float = 1e-3, atol: float = 1e-5,
+    directions: int | None = None,
+) -> bool:  # fmt: skip
     """`gradcheck` of the gradient of `fn`, as a function of the inputs and of the gradient of the results.
 
     Arguments, result and errors are those of gradcheck."""
@@ -54,30 +62,65 @@ def gradgradcheck(
         with enable_grad():
             ys = _floating(fn(*leaves))
         wanted = [leaves[i] for i in checked]
-        found = grad([ys[i] for i in flows], wanted, dys, create_graph=True, allow_unused=True) if flows else ()
-        return tuple(g for g in found if g is not None)
+        gradients = grad([ys[i] for i in flows], wanted, dys, create_graph=True, allow_unused=True) if flows else ()
+        return tuple(g for g in gradients if g is not None)
 
     both = (*xs, *dys)
-    _check("gradgradcheck", gradient, both, _checked(both), eps, (rtol, atol))
+    _check("gradgradcheck", gradient, both, _checked(both), _Differences(eps, rtol, atol, directions))
     return True
 
 
-def _check(
-    where: str, fn: Fn, xs: Sequence[NDArray], checked: Sequence[int], eps: float, tolerance: tuple[float, float]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """How differences are taken and compared: the arguments of gradcheck."""
+
+    eps: float
+    rtol: float
+    atol: float
+    directions: int | None
+
+    def signs(self, shape: tuple[int, ...]) -> Host | None:
+        """Random directions of an input, along axis 0; None if its elements are moved one by one."""
+        import numpy as np
+
+        if self.directions is None or math.prod(shape) <= self.directions:
+            return None
+        return np.random.default_rng(1).choice([-1.0, 1.0], (self.directions, *shape))
+
+
+def _check(where: str, fn: Fn, xs: Sequence[NDArray], checked: Sequence[int], differences: _Differences) -> None:
     fresh = [_leaf(x) if x.requires_grad else x for x in xs]  # neither their graphs nor their `.grad` are touched
     with enable_grad():
         ys = _floating(fn(*fresh))
     dys = _directions(ys)
     tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
-    found: Sequence[NDArray | None] = (None,) * len(checked)
+    gradients: Sequence[NDArray | None] = (None,) * len(checked)
     if tracked:  # else the results are constants, and so say the differences if that is right
         seeds = [array(dy, device=y.device) for y, dy in tracked]
-        found = grad([y for y, _ in tracked], [fresh[i] for i in checked], seeds, allow_unused=True)
-    for i, gradient in zip(checked, found, strict=True):
-        numeric = _numeric(fn, xs, i, dys, eps)
-        exact = abs(numeric * 0) if gradient is None else gradient.detach().numpy()
-        _compare(where, i, exact, numeric, *tolerance)
+        gradients = grad([y for y, _ in tracked], [fresh[i] for i in checked], seeds, allow_unused=True)
+    for i, gradient in zip(checked, gradients, strict=True):
+        signs, shape = differences.signs(xs[i].shape), xs[i].shape
+        numeric = _numeric(fn, xs, i, dys, _elements(shape) if signs is None else signs, differences.eps)
+        exact = abs(numeric * 0) if gradient is None else _along(gradient.detach().numpy(), signs)
+        _compare(where, i, shape if signs is None else None, exact, numeric, differences)
+
+
+def _elements(shape: tuple[int, ...]) -> Iterator[Host]:
+    """The directions of single elements."""
+    import numpy as np
+
+    places: Any = np.ndindex(shape)
+    for place in places:
+        out = np.zeros(shape)
+        out[place] = 1.0
+        yield out
+
+
+def _along(gradient: Host, signs: Host | None) -> Host:
+    """The derivatives along directions, of each element without them."""
+    import numpy as np
+
+    return gradient.ravel() if signs is None else np.array([(each * gradient).sum() for each in signs])
 
 
 def _checked(xs: Sequence[NDArray]) -> list[int]:
@@ -112,25 +155,13 @@ def _directions(ys: Sequence[NDArray]) -> list[Host]:
     return [rng.uniform(0.5, 1.5, y.shape) * rng.choice([-1.0, 1.0], y.shape) for y in ys]
 
 
-def _numeric(fn: Fn, xs: Sequence[NDArray], index: int, dys: Sequence[Host], eps: float) -> Host:
-    """The vector-Jacobian product with respect to input `index`, by central differences."""
+def _numeric(fn: Fn, xs: Sequence[NDArray], index: int, dys: Sequence[Host], moves: Iterable[Host], eps: float) -> Host:
+    """The vector-Jacobian product with respect to input `index` along each of the moves, by central differences."""
     import numpy as np
 
-    base = np.array(xs[index].detach().numpy())
-    out = np.zeros(base.shape)
-    places: Any = np.ndindex(base.shape)
-    for at in places:
-        sides = [_project(fn, xs, index, _moved(base, at, step), dys) for step in (eps, -eps)]
-        out[at] = (sides[0] - sides[1]) / (2 * eps)
-    return out
-
-
-def _moved(base: Host, place: tuple[int, ...], step: float) -> Host:
-    import numpy as np
-
-    out: Host = np.array(base)
-    out[place] += step
-    return out
+    base: Host = np.array(xs[index].detach().numpy())
+    sides = [[_project(fn, xs, index, base + step * move, dys) for step in (eps, -eps)] for move in moves]
+    return np.array([(up - down) / (2 * eps) for up, down in sides])
 
 
 def _project(fn: Fn, xs: Sequence[NDArray], index: int, value: Host, dys: Sequence[Host]) -> float:
@@ -140,18 +171,23 @@ def _project(fn: Fn, xs: Sequence[NDArray], index: int, value: Host, dys: Sequen
     return float(sum((y.detach().numpy() * dy).sum() for y, dy in zip(ys, dys, strict=True)))
 
 
-def _compare(where: str, index: int, exact: Host, numeric: Host, rtol: float, atol: float) -> None:
+def _compare(
+    where: str, index: int, shape: tuple[int, ...] | None, exact: Host, numeric: Host, differences: _Differences
+) -> None:
+    """shape: that of the input if its elements were moved one by one."""
     import numpy as np
 
+    rtol, atol = differences.rtol, differences.atol
     distance = np.abs(exact - numeric)
     bad = ~(distance <= atol + rtol * np.abs(numeric))
-    if bad.any():
-        worst = np.unravel_index(int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1))), bad.shape)
-        at = tuple(map(int, worst))
-        raise GradientError(
-            where,
-            f"gradient of input {index} at {at} is {exact[worst]:.9g}, by finite differences "
-            f"{numeric[worst]:.9g} ({int(bad.sum())} of {bad.size} elements differ)",
-            f"within rtol {rtol:g}, atol {atol:g}",
-            "check the gradient formula, or kinks of the function near these inputs",
-        )
+    if not bad.any():
+        return
+    worst = int(np.argmax(np.where(bad, np.nan_to_num(distance, nan=np.inf), -1)))
+    place = f"along direction {worst}" if shape is None else f"at {tuple(map(int, np.unravel_index(worst, shape)))}"
+    raise GradientError(
+        where,
+        f"gradient of input {index} {place} is {exact[worst]:.9g}, by finite differences {numeric[worst]:.9g} "
+        f"({int(bad.sum())} of {bad.size} {'directions' if shape is None else 'elements'} differ)",
+        f"within rtol {rtol:g}, atol {atol:g}",
+        "check the gradient formula, or kinks of the function near these inputs",
+    )

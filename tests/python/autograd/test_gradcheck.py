@@ -49,6 +49,24 @@ def test_catches_an_error_of_one_percent() -> None:
         gradcheck(lambda x: Wrong.apply(x, 1.01), leaf(2, 3))
 
 
+def test_moves_inputs_as_a_whole_along_random_directions() -> None:
+    calls: list[int] = []
+
+    def tanh(x: meta.NDArray, wrong: bool = False) -> Any:
+        calls.append(1)
+        factors = np.ones(x.shape)
+        factors[5, 5] += 0.001 * wrong
+        return meta.tanh(x) + meta.array(factors - 1.0) * (meta.tanh(x) - meta.tanh(x).detach())
+
+    x = leaf(10, 10)
+    assert gradcheck(tanh, x, rtol=1e-6, atol=1e-6, directions=4)
+    assert len(calls) == 1 + 2 * 4
+    assert gradgradcheck(meta.tanh, x, rtol=1e-6, atol=1e-6, directions=4)
+    problem = r"gradient of input 0 along direction \d is .* \([34] of 4 directions differ\)"
+    with pytest.raises(GradientError, match=problem):
+        gradcheck(lambda x: tanh(x, wrong=True), x, rtol=1e-6, atol=1e-6, directions=4)
+
+
 def test_catches_a_missing_second_order() -> None:
     assert gradcheck(lambda x: Wrong.apply(x, 1), leaf(2, 3))
     with pytest.raises(GradientError, match="finite differences"):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="the digits are scikit-learn's")
 
 SMALL = {
     "mlp": "--hidden 16",
