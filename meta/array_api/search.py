@@ -57,8 +57,8 @@ def unique_values(x: Any, /) -> Any:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     """Whether each element of x1 is in x2."""
     x1, x2 = (meta.asarray(x) if isinstance(x, int) else x for x in (x1, x2))
-    found = meta.any(meta.equal(meta.expand_dims(x1, -1), meta.reshape(x2, (-1,))), -1)
-    return meta.logical_not(found) if invert else found
+    is_in = meta.any(meta.equal(meta.expand_dims(x1, -1), meta.reshape(x2, (-1,))), -1)
+    return meta.logical_not(is_in) if invert else is_in
 
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:

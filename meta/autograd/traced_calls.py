@@ -131,8 +131,8 @@ class _Call:
         wanted = self.spread(needs, False)
         ctx = self.kept.context(self.ctx, wanted, outs, saved)
         types = self.spread([x.type for x in inputs], None)
-        found = run_backward(self.function, ctx, dys, wanted, types, TensorLike)
-        return tuple(_symbol(found[i]) if wanted[i] else None for i in self.positions)
+        gradients = run_backward(self.function, ctx, dys, wanted, types, TensorLike)
+        return tuple(_symbol(gradients[i]) if wanted[i] else None for i in self.positions)
 
     def run(self, *operands: Any) -> Any:
         """The call on arrays, as a node of the tape if gradients are recorded."""

@@ -44,13 +44,13 @@ def run_backward(
     needs: which arguments of `forward` want one.  types: those of the tensors among the arguments, None for others."""
     name = function.__name__
     try:
-        found = function.backward(ctx, *dys)
+        returned = function.backward(ctx, *dys)
     except MetaError as error:
         _add_place(error, f"in {name}.backward")
         raise
     except Exception as error:
         raise raised(GradientError, name, "its backward", error) from error
-    gradients = as_tuple(found)
+    gradients = as_tuple(returned)
     if len(gradients) != len(types):
         raise GradientError(
             name,

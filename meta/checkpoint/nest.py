@@ -78,9 +78,9 @@ class Encoder:
         return [[key, self.encode(item, _path(name, key), depth + 1)] for key, item in value.items()]
 
     def _add(self, array: NDArray, name: str) -> str:
-        known = self._names.get(id(array))
-        if known is not None:
-            return known
+        first_name = self._names.get(id(array))
+        if first_name is not None:
+            return first_name
         name = name or "array"
         if len(name) > MAX_NAME:
             raise _unsaved(f"{name[:60]}...", f"has a name of {len(name)} characters", f"at most {MAX_NAME}")

@@ -116,8 +116,8 @@ def _spec(name: str) -> Any:
 def _folder(package: str) -> Path | None:
     """The folder of a package; None for a single module."""
     spec = _spec(package)
-    found = list(spec.submodule_search_locations or ()) if spec else []
-    return Path(found[0]) if found else None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) if folders else None
 
 
 def _module_name(package: str, folder: Path | None, path: Path) -> str:

@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _print_plugins() -> None:
     """The entry points of installed packages, if there are any."""
-    found = [each for group in (plugins.DIALECTS, plugins.OPERATORS) for each in plugins.load(group)]
-    if found:
+    entries = [each for group in (plugins.DIALECTS, plugins.OPERATORS) for each in plugins.load(group)]
+    if entries:
         print("plugins")
-    for each in found:
+    for each in entries:
         state = f"off: {each.failure}" if each.failure else "on"
         print(f"  {each.name:24} {state} ({each.target} of {each.package}, {each.group})")
 

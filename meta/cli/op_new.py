@@ -14,8 +14,8 @@ from meta.template.repository import add_operator
 def run(names: Sequence[str], like: str | None, package: str | None) -> int:
     """Write the parts and print the lines to edit. Raises ArgumentError without a name and `--like`."""
     if len(names) != 1 or not like:
-        given = f"{len(names)} names" + ("" if like else " and no --like")
-        raise ArgumentError("op new", f"got {given}", "python -m meta op new NAME --like OTHER [--package DIR]")
+        problem = f"{len(names)} names" + ("" if like else " and no --like")
+        raise ArgumentError("op new", f"got {problem}", "python -m meta op new NAME --like OTHER [--package DIR]")
     (name,) = names
     if package:
         steps = write_package(Path(package), name, like)

@@ -99,8 +99,8 @@ def _known_parts(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parts_of(op: Op, names: Sequence[str], modules: Sequence[str]) -> dict[str, Part]:
-    found = checklist(describe(op, modules=modules))
-    return {name: found[name] for name in names}
+    parts = checklist(describe(op, modules=modules))
+    return {name: parts[name] for name in names}
 
 
 def _missing(parts: Mapping[str, Part]) -> dict[str, Part]:

@@ -263,11 +263,11 @@ def _arguments(name: str, row: str, function: Any, args: Sequence[Any], options:
 
     parameters = [_parsed(text) for text in row.split()]
     out: dict[str, Any] = {p.renamed: int(p.default) for p in parameters if p.renamed and p.default}
-    known = {p.name: p for p in parameters}
-    for key, value in (*zip(known, args, strict=False), *options.items()):
+    by_name = {p.name: p for p in parameters}
+    for key, value in (*zip(by_name, args, strict=False), *options.items()):
         if value is np._NoValue:
             continue
-        parameter = known.get(key)
+        parameter = by_name.get(key)
         if parameter is not None and parameter.renamed == "~float" and value is not None and not _is_float(value):
             raise NotSupportedError(name, f"dtype is {value!r}", "a floating dtype", "cast the result")
         if parameter is not None and parameter.renamed:

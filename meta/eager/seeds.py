@@ -125,19 +125,21 @@ def check_gradient(
 ) -> None:
     """Raise GradientError unless what a user's gradient function returned for an argument of type `wanted` is a tensor
     (of class `kind`) of that type. Symbolic sizes may differ in form."""
-    found = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
-    if found is wanted:
+    actual = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
+    if actual is wanted:
         return
-    shown = repr(found) if found is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
-    if found is None:
+    shown = (
+        repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
+    )
+    if actual is None:
         remedy = (
             "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
         )
-    elif len(found.shape) != len(wanted.shape) or any(map(_differ, found.shape, wanted.shape)):
+    elif len(actual.shape) != len(wanted.shape) or any(map(_differ, actual.shape, wanted.shape)):
         remedy = f"sum or reshape it to {wanted.shape}"
-    elif found.dtype != wanted.dtype:
+    elif actual.dtype != wanted.dtype:
         remedy = f'cast it: .cast("{wanted.dtype}")'
-    elif found.device != wanted.device:
+    elif actual.device != wanted.device:
         remedy = f'move it: .to("{wanted.device}")'
     else:
         return

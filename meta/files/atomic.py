@@ -91,13 +91,13 @@ def opened(path: Path) -> Generator[IO[bytes], None, None]:
 def _mode(target: str, path: Path) -> int | None:
     """The permissions of the file that is replaced, None if there is none."""
     try:
-        found = os.stat(target).st_mode
+        mode = os.stat(target).st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found):
-        kind = "a directory" if stat.S_ISDIR(found) else "not a regular file"
+    if not stat.S_ISREG(mode):
+        kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
         raise FileError("save", f"{os.fspath(path)} is {kind}", "the path of a file")
-    return stat.S_IMODE(found)
+    return stat.S_IMODE(mode)
 
 
 def _temporary(target: str) -> str:

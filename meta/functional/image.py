@@ -37,21 +37,21 @@ def grid_sample(
     moved = meta.moveaxis(x, 1, -1)
     if method == "bicubic":
         return meta.moveaxis(_bicubic(moved, axes, spatial, padding_mode, align_corners), -1, 1)
-    at = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
+    coordinates = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
     if method == "nearest":
-        found = _at(moved, [meta.round(a) for a in at], spatial, padding_mode)
-        return meta.moveaxis(found, -1, 1)
-    total = interpolated(at, lambda corner: _at(moved, corner, spatial, padding_mode))
+        pixels = _at(moved, [meta.round(a) for a in coordinates], spatial, padding_mode)
+        return meta.moveaxis(pixels, -1, 1)
+    total = interpolated(coordinates, lambda corner: _at(moved, corner, spatial, padding_mode))
     return meta.moveaxis(total, -1, 1)
 
 
-def interpolated(at: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
+def interpolated(coordinates: Sequence[Any], pick: Callable[[list[Any]], Any]) -> Any:
     """The weighted sum of the elements at the corners around coordinates; `pick(corner)` is (..., channels)."""
-    low = [meta.floor(a) for a in at]
+    low = [meta.floor(a) for a in coordinates]
     total: Any = None
-    for corner in product((0, 1), repeat=len(at)):
+    for corner in product((0, 1), repeat=len(coordinates)):
         weight: Any = None
-        for a, base, step in zip(at, low, corner, strict=True):
+        for a, base, step in zip(coordinates, low, corner, strict=True):
             part = a - base if step else base + 1 - a
             weight = part if weight is None else weight * part
         value = pick([base + step for base, step in zip(low, corner, strict=True)])
@@ -64,9 +64,9 @@ def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: st
     """The weighted sum of 4 x 4 pixels, each of which the padding mode brings inside (R. Keys, 1981)."""
     if len(spatial) != 2:
         raise ArgumentError("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
-    at = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]
-    low = [meta.floor(a) for a in at]
-    weights = [_cubic(a - base) for a, base in zip(at, low, strict=True)]
+    coordinates = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]
+    low = [meta.floor(a) for a in coordinates]
+    weights = [_cubic(a - base) for a, base in zip(coordinates, low, strict=True)]
     total: Any = None
     for row, column in product(range(4), repeat=2):
         places = [base + (step - 1) for base, step in zip(low, (row, column), strict=True)]
@@ -98,37 +98,39 @@ def _unscaled(a: Any, size: int, align_corners: bool) -> Any:
     return (a + 1) * ((size - 1) / 2) if align_corners else ((a + 1) * size - 1) / 2
 
 
-def _placed(at: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+def _placed(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
     """A coordinate in pixels brought inside, unless outside is 0."""
     if padding_mode == "reflection":
-        at = _mirrored(at, 0.0, size - 1.0) if align_corners else _mirrored(at, -0.5, size - 0.5)
-    return at if padding_mode == "zeros" else meta.clip(at, 0, size - 1)
+        coordinate = (
+            _mirrored(coordinate, 0.0, size - 1.0) if align_corners else _mirrored(coordinate, -0.5, size - 0.5)
+        )
+    return coordinate if padding_mode == "zeros" else meta.clip(coordinate, 0, size - 1)
 
 
-def _mirrored(at: Any, low: float, high: float) -> Any:
+def _mirrored(coordinate: Any, low: float, high: float) -> Any:
     """A coordinate mirrored at both ends until it is between them."""
     span = high - low
     if span <= 0:
-        return at * 0
-    away = meta.mod(meta.abs(at - low), 2 * span)
+        return coordinate * 0
+    away = meta.mod(meta.abs(coordinate - low), 2 * span)
     return meta.minimum(away, 2 * span - away) + low
 
 
-def _at(x: Any, at: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
+def _at(x: Any, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
     """The pixels (n, *places, c) of x (n, *spatial, c) at whole coordinates."""
-    found = meta.gather_nd(x, meta.stack(nearest_inside(at, spatial), 0), 1)
+    pixels = meta.gather_nd(x, meta.stack(nearest_inside(coordinates, spatial), 0), 1)
     if padding_mode != "zeros":
-        return found
+        return pixels
     inside: Any = None
-    for a, size in zip(at, spatial, strict=True):
+    for a, size in zip(coordinates, spatial, strict=True):
         here = meta.logical_and(a >= 0, a <= size - 1)
         inside = here if inside is None else meta.logical_and(inside, here)
-    return meta.where(meta.expand_dims(inside, -1), found, 0)
+    return meta.where(meta.expand_dims(inside, -1), pixels, 0)
 
 
-def nearest_inside(at: list[Any], spatial: Sequence[Any]) -> list[Any]:
+def nearest_inside(coordinates: list[Any], spatial: Sequence[Any]) -> list[Any]:
     """Whole coordinates as positions, those outside moved to the nearest inside."""
-    return [meta.clip(meta.cast(a, "int64"), 0, d - 1) for a, d in zip(at, spatial, strict=True)]
+    return [meta.clip(meta.cast(a, "int64"), 0, d - 1) for a, d in zip(coordinates, spatial, strict=True)]
 
 
 def roi_align(
@@ -151,9 +153,12 @@ def roi_align(
     moved = meta.transpose(x, (0, 2, 3, 1))
     places = (rois.shape[0], size[0] * sample_ratio, size[1] * sample_ratio)
     example = meta.broadcast_to(meta.reshape(meta.cast(batch, "int64"), (-1, 1, 1)), places)
-    at = [meta.broadcast_to(meta.expand_dims(rows, 2), places), meta.broadcast_to(meta.expand_dims(columns, 1), places)]
-    inside = meta.logical_and(_near(at[0], x.shape[2]), _near(at[1], x.shape[3]))
-    clamped = [meta.clip(a, 0, d - 1) for a, d in zip(at, x.shape[2:], strict=True)]
+    coordinates = [
+        meta.broadcast_to(meta.expand_dims(rows, 2), places),
+        meta.broadcast_to(meta.expand_dims(columns, 1), places),
+    ]
+    inside = meta.logical_and(_near(coordinates[0], x.shape[2]), _near(coordinates[1], x.shape[3]))
+    clamped = [meta.clip(a, 0, d - 1) for a, d in zip(coordinates, x.shape[2:], strict=True)]
 
     def pick(corner: list[Any]) -> Any:
         return meta.gather_nd(moved, meta.stack([example, *nearest_inside(corner, x.shape[2:])], 0))
@@ -171,6 +176,6 @@ def _samples(first: Any, last: Any, bins: int, ratio: int) -> Any:
     return meta.expand_dims(first, 1) + meta.expand_dims(length, 1) * steps
 
 
-def _near(at: Any, size: int) -> Any:
+def _near(coordinate: Any, size: int) -> Any:
     """Whether a coordinate is not more than a pixel outside."""
-    return meta.logical_and(at >= -1, at <= size)
+    return meta.logical_and(coordinate >= -1, coordinate <= size)

@@ -48,8 +48,8 @@ class Kernel:
 def kernels(op: Op) -> tuple[Kernel, ...]:
     """The implementations of an operator, highest plevel first; those of dialects that are off last."""
     usable = [_kernel(op, implementation) for implementation in implementations(op)]
-    known = {kernel.dialect for kernel in usable}
-    absent = [_absent(op, dialect(name)) for name in BUILT_IN if name not in known and dialect(name).unavailable()]
+    dialects = {kernel.dialect for kernel in usable}
+    absent = [_absent(op, dialect(name)) for name in BUILT_IN if name not in dialects and dialect(name).unavailable()]
     return (*usable, *(kernel for kernel in absent if kernel is not None))
 
 

@@ -142,9 +142,9 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         return math.sqrt(2.0 / (1.0 + (0.01 if param is None else param) ** 2))
     name = "linear" if nonlinearity.startswith("conv") else nonlinearity
     if name not in _GAINS:
-        known = [*_GAINS, "leaky_relu"]
+        names = [*_GAINS, "leaky_relu"]
         raise ArgumentError(
-            "calculate_gain", f"nonlinearity is {nonlinearity!r}", ", ".join(known), did_you_mean(name, known)
+            "calculate_gain", f"nonlinearity is {nonlinearity!r}", ", ".join(names), did_you_mean(name, names)
         )
     return _GAINS[name]
 

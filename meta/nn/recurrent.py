@@ -51,11 +51,11 @@ class _Gated(Model):
         shape = (*leading, batch, self.hidden_size)
         if hx is None:
             return tuple(meta.zeros(shape, x.dtype, x.device) for _ in range(self.states))
-        given: tuple[Any, ...] = (hx,) if self.states == 1 else tuple(hx)
-        if len(given) != self.states or any(tuple(h.shape) != shape for h in given):
-            problem = f"the state has shapes {', '.join(str(tuple(h.shape)) for h in given)}"
+        initial: tuple[Any, ...] = (hx,) if self.states == 1 else tuple(hx)
+        if len(initial) != self.states or any(tuple(h.shape) != shape for h in initial):
+            problem = f"the state has shapes {', '.join(str(tuple(h.shape)) for h in initial)}"
             raise ArgumentError(type(self).__name__, problem, f"{self.states} of shape {shape}")
-        return given
+        return initial
 
     @abstractmethod
     def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:

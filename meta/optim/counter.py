@@ -59,8 +59,8 @@ class Counters:
 
     def advance(self, active: Mapping[str, Device]) -> None:
         """Count an update of parameters. active: name -> where the parameter is."""
-        known = {name for counter in self._all for name in counter.names}
-        self.add({name: device for name, device in active.items() if name not in known})
+        counted = {name for counter in self._all for name in counter.names}
+        self.add({name: device for name, device in active.items() if name not in counted})
         for counter in list(self._all):
             head, *others = sorted(_by_device(counter.names, active), key=lambda part: part[0] is None)
             self._all += [counter.without(names, device or counter.count.array.device) for device, names in others]

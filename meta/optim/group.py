@@ -109,11 +109,11 @@ def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def group_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The hyperparameters of a group, those that it lacks from the defaults. Raises ArgumentError for unknown names."""
-    given = expanded({name: value for name, value in options.items() if name != "params"})
-    unknown = [name for name in given if name not in defaults]
+    values = expanded({name: value for name, value in options.items() if name != "params"})
+    unknown = [name for name in values if name not in defaults]
     if unknown:
         raise _unknown(unknown, ("params", *defaults))
-    return {**defaults, **checked(given, [name for name in given if _is_flag(defaults[name])])}
+    return {**defaults, **checked(values, [name for name in values if _is_flag(defaults[name])])}
 
 
 def checked(options: Mapping[str, Any], flags: Sequence[str]) -> dict[str, Any]:

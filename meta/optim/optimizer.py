@@ -70,8 +70,8 @@ class Optimizer:
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
     ) -> None:
-        given = expanded({"learning_rate": learning_rate, **hyperparameters})
-        self._defaults = checked(given, self.flags)
+        values = expanded({"learning_rate": learning_rate, **hyperparameters})
+        self._defaults = checked(values, self.flags)
         self.master_weights = flag("optimizer", "master_weights", master_weights)
         self.param_groups: list[ParamGroup] = []
         self.slots: dict[str, dict[str, NDArray]] = {}

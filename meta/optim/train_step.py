@@ -162,8 +162,8 @@ class TrainStep:
     def _weights(self) -> dict[str, NDArray]:
         """The arrays of the model, and the optimizer's parameters outside of it."""
         weights = self.model.state_dict() if isinstance(self.model, Model) else {}
-        known = {id(x) for x in weights.values()}
-        return weights | {name: x for name, x in self.optimizer.named if id(x) not in known}
+        of_model = {id(x) for x in weights.values()}
+        return weights | {name: x for name, x in self.optimizer.named if id(x) not in of_model}
 
     def state_dict(self) -> dict[str, NDArray]:
         """Everything that a later run needs to go on, by name: `model.w`, `optimizer.w.m`, `schedule.count`,

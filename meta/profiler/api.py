@@ -91,11 +91,11 @@ def nvtx_ranges() -> Generator[bool, None, None]:
     """Open an NVTX range around every operator and program of this thread, without timing or waiting for anything.
 
     Gives whether NVTX was found (the package nvtx, torch with CUDA, or libnvToolsExt); without it nothing happens."""
-    found = ranges()
-    if found is None:
+    library = ranges()
+    if library is None:
         yield False
         return
-    with scoped("profiler", Recorder(None, memory=False, ranges=found)):
+    with scoped("profiler", Recorder(None, memory=False, ranges=library)):
         yield True
 
 

@@ -32,12 +32,12 @@ def rows(events: Sequence[Event]) -> list[Row]:
     groups: dict[tuple[str, str, tuple[str, ...]], list[Event]] = {}
     for event in events:
         groups.setdefault((event.kind, event.name, event.lines), []).append(event)
-    found = [
+    summaries = [
         Row(kind, name, group[0].operators, lines, len(group), sum(e.duration for e in group) / 1e3,
             sum(e.own for e in group) / 1e3)
         for (kind, name, lines), group in groups.items()
     ]  # fmt: skip
-    return sorted(found, key=lambda row: -row.own)
+    return sorted(summaries, key=lambda row: -row.own)
 
 
 def cells(listed: Sequence[Row], limit: int | None) -> list[tuple[str, ...]]:

@@ -282,8 +282,8 @@ def _standard_function(op: Op, call: ast.Call, name: str) -> str:
     if helper not in _TYPES:
         raise _unsupported(op, f"it is declared by {helper}")
     signature = inspect.signature(getattr(_standard, helper))
-    given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in ("result", "accepts", "empty")}
-    facts = {key: p.default for key, p in signature.parameters.items()} | given
+    stated = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg in ("result", "accepts", "empty")}
+    facts = {key: p.default for key, p in signature.parameters.items()} | stated
     check = _CHECKS[facts["accepts"]]
     lines = [*_TYPES[helper], _RESULTS[facts["result"]]]
     if not facts.get("empty", True):

@@ -50,8 +50,8 @@ def schema(case: Case) -> None:
     assert _comparable(bind(name, (), named)) == _comparable(bound), "keywords give other values than positions"
     required = {arg.name: named[arg.name] for arg in arguments if arg.required}
     defaults = {arg.name: arg.default for arg in arguments if not arg.required}
-    omitted, given = bind(name, (), required), bind(name, (), required | defaults)
-    assert _comparable(omitted) == _comparable(given), "defaults left out give other values than defaults given"
+    omitted, stated = bind(name, (), required), bind(name, (), required | defaults)
+    assert _comparable(omitted) == _comparable(stated), "defaults left out give other values than defaults given"
 
 
 def _comparable(values: tuple[Any, ...]) -> Any:
@@ -269,7 +269,7 @@ def _agrees(symbolic: Any, concrete: Any, sizes: dict[str, int]) -> bool:
 
 def autocast(case: Case) -> None:
     """Under autocast the call runs in the dtype of the operator's rule, close to its result in float32."""
-    found = False
+    applies = False
     for low in dtypes.HALVES:
         # "never" raises activations in low precision, the other rules lower those in float32.
         variant = case.cast(low) if case.op.amp == "never" else case
@@ -278,7 +278,7 @@ def autocast(case: Case) -> None:
         wanted = target_dtype(case.op, kinds, low, {})
         if wanted is None:
             continue
-        found = True
+        applies = True
         cast = list(kinds)
         for i in data_positions(case.op):
             cast[i] = map_leaves(lambda t, w=wanted: t.with_dtype(w) if needs_cast(t, w) else t, kinds[i])
@@ -293,7 +293,7 @@ def autocast(case: Case) -> None:
             shown = f"under autocast({low!r}) result {i} is {result.type!r}, by the rule {case.op.amp!r} {kind!r}"
             assert not isinstance(kind, TensorType) or not kind.is_static or result.type is kind, shown
         _compare_roughly(f"under autocast({low!r})", results, case.run(), FORWARD[low][0] * 4)
-    if not found:
+    if not applies:
         raise Skip(f"its mixed-precision rule {case.op.amp!r} casts none of these arguments")
 
 

@@ -52,9 +52,9 @@ def _differentiable_inputs(case: Case) -> list[int]:
     rule = gradient_rules().get(case.op.name)
     if rule is None:
         raise Skip("it is declared non_differentiable")
-    found = gradient_inputs(case.call)
-    if found:
-        return found
+    positions = gradient_inputs(case.call)
+    if positions:
+        return positions
     if rule.unavailable:
         raise Skip(f"its gradient is not implemented: {next(iter(rule.unavailable.values()))}")
     raise Skip("no argument with a gradient is floating")
@@ -108,14 +108,14 @@ def _tape_gradients(case: Case) -> tuple[list[Any], list[NDArray | None]]:
     used = [i for i, r in enumerate(results) if dys[i] is not None and r.requires_grad]
     assert used, "no result depends on the arguments that have gradients: its gradient is cut off"
     wanted = [arrays[i] for i in positions]
-    found = grad([results[i] for i in used], wanted, [dys[i] for i in used], allow_unused=True)  # type: ignore[misc]
-    return [(dy, i in used) for i, dy in enumerate(dys) if dy is not None], list(found)
+    gradients = grad([results[i] for i in used], wanted, [dys[i] for i in used], allow_unused=True)  # type: ignore[misc]
+    return [(dy, i in used) for i, dy in enumerate(dys) if dy is not None], list(gradients)
 
 
 def _check_gradient_types(case: Case) -> None:
-    _, found = _tape_gradients(case)
+    _, gradients = _tape_gradients(case)
     arrays = case.fresh().arrays()
-    for i, g in zip(_differentiable_inputs(case), found, strict=True):
+    for i, g in zip(_differentiable_inputs(case), gradients, strict=True):
         wanted = arrays[i].type
         assert g is None or g.type is wanted, f"the gradient of array {i} is {g.type!r}, the array {wanted!r}"
 

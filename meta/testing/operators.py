@@ -112,11 +112,11 @@ def _without_tf32(device: str) -> Generator[None, None, None]:
 def _skipped(skip: Any) -> dict[str, str]:
     """The reason of each check to leave out."""
     listed = dict(skip) if isinstance(skip, Mapping) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")  # type: ignore[arg-type]
-    known = ("docs", *CHECKS)
+    names = ("docs", *CHECKS)
     for name in listed:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise ArgumentError("opcheck", f"skip names the check {name!r}", f"some of {', '.join(known)}", hint)
+        if name not in names:
+            hint = did_you_mean(str(name), names)
+            raise ArgumentError("opcheck", f"skip names the check {name!r}", f"some of {', '.join(names)}", hint)
     return {name: f"left out by skip: {reason}".removesuffix(": ") for name, reason in listed.items()}
 
 

@@ -248,8 +248,8 @@ class _Gradient:
         start = [x.atom for x in first]
         var = emit_loop(emitter.builder, step, start, stacks, self.length, not self.reverse, self.span)
         results = [emitter.result(emitter.builder.get_item(var, i)) for i in range(len(start) + len(elements))]
-        found = dict(zip((*carry, *captured, *elements), results, strict=True))
-        return tuple(found.get(i) for i in differentiable)
+        by_argument = dict(zip((*carry, *captured, *elements), results, strict=True))
+        return tuple(by_argument.get(i) for i in differentiable)
 
     def step(
         self, carry: Sequence[int], captured: Sequence[int], elements: Sequence[int], items: Sequence[int],
@@ -281,24 +281,24 @@ class _Gradient:
             out += [add_up(Symbol(total), arrived.get(inputs[i])) for i, total in zip(captured, sums, strict=True)]
             out += [_or_zeros(arrived, inputs[i]) for i in elements]
             scope.ret([x.atom for x in out])
-        known: dict[Any, Atom] = dict(zip(inputs, (*saved[:c], *values, *outside), strict=True))
-        known |= zip(computed.fields[first + c :], saved[c:], strict=True)
-        return _with_known(scope.function, known)
+        by_variable: dict[Any, Atom] = dict(zip(inputs, (*saved[:c], *values, *outside), strict=True))
+        by_variable |= zip(computed.fields[first + c :], saved[c:], strict=True)
+        return _with_values(scope.function, by_variable)
 
 
 def _or_zeros(arrived: Mapping[Var, Any], source: Var) -> Any:
     return arrived[source] if source in arrived else zeros_of(Symbol(source))
 
 
-def _with_known(function: FunctionExpr, known: Mapping[Any, Atom]) -> FunctionExpr:
+def _with_values(function: FunctionExpr, values: Mapping[Any, Atom]) -> FunctionExpr:
     """The function with values in place of variables, and without what nothing reads then."""
 
     def rule(binding: Binding, scope: Builder) -> Expr | Atom | None:
         del scope
-        return known.get(binding.var)
+        return values.get(binding.var)
 
     function = rewrite(function, rule)
-    body = substituted(FunctionExpr((), function.body), known).body
+    body = substituted(FunctionExpr((), function.body), values).body
     # Parameters of the function are not renamed: only what `known` maps is.
     live: set[Any] = set(body.results)
     kept: list[Binding] = []

@@ -126,16 +126,16 @@ class RecordedProgram:
                 self.backward = self.compile(self._backward_record(), self.split.backward)
         results: Sequence[NDArray] = self.backward.run([*values, *dys])
         groups: dict[str, Sequence[NDArray]] = {"incoming": dys, "held": values, "result": results}
-        found = [None if source is None else groups[source[0]][source[1]] for source in self.split.sources]
+        arrays = [None if source is None else groups[source[0]][source[1]] for source in self.split.sources]
         pointers = {x._data.data_ptr() for x in (*values, *dys)}
-        for x in found:
+        for x in arrays:
             if x is None:
                 continue
             pointer = x._data.data_ptr()
             if pointer in pointers:
                 mark_shared(x)
             pointers.add(pointer)
-        return found
+        return arrays
 
     def _backward_record(self) -> tracing.Record:
         """The gradient as a record that has inputs only."""
@@ -276,7 +276,7 @@ def _rule(gradients: Gradients, out_types: Sequence[TensorType]) -> Any:
             )
         dys = outs_and_dys[len(out_types) :]
         filled = [zeros_of(t) if dy is None else dy for t, dy in zip(out_types, dys, strict=True)]
-        found = gradients(values, filled)
-        return tuple([g if need else None for g, need in zip(found, needs, strict=True)])
+        arrays = gradients(values, filled)
+        return tuple([g if need else None for g, need in zip(arrays, needs, strict=True)])
 
     return run

@@ -161,8 +161,8 @@ def _kernels(
     planned: Mapping[str, tuple[str, ...]], operators: Mapping[str, str], lines: Mapping[str, Mapping[str, None]]
 ) -> Iterator[tuple[str, KernelInfo]]:
     for name, members in planned.items():
-        found = dict.fromkeys(line for member in members for line in lines.get(member, ()))
-        yield name, KernelInfo(tuple(operators.get(m, m) for m in members), tuple(found))
+        source_lines = dict.fromkeys(line for member in members for line in lines.get(member, ()))
+        yield name, KernelInfo(tuple(operators.get(m, m) for m in members), tuple(source_lines))
 
 
 def _living(main: Any, kernels: Mapping[str, KernelInfo]) -> list[int]:

@@ -104,9 +104,9 @@ class Specialisations:
         if len(seen) < SPECIALISATIONS:
             return
         self.warned = True
-        found = list(_varying(inputs, seen))
-        text = "; ".join(f"axis {axis} of '{name}' was {', '.join(map(str, sizes))}" for name, axis, sizes in found)
-        named = _suggestion(found)
+        varying = list(_varying(inputs, seen))
+        text = "; ".join(f"axis {axis} of '{name}' was {', '.join(map(str, sizes))}" for name, axis, sizes in varying)
+        named = _suggestion(varying)
         warnings.warn(
             f"[vm] {self.name} was compiled {len(seen)} times, for other sizes each time: {text}; compile it once with "
             f"compile(..., dynamic={named}) (at {user_frame()})",
@@ -124,11 +124,11 @@ def _varying(inputs: Sequence[str], seen: Sequence[tuple[Any, ...]]) -> Any:
                 yield name, axis, sizes
 
 
-def _suggestion(found: Sequence[tuple[str, int, tuple[int, ...]]]) -> str:
+def _suggestion(varying: Sequence[tuple[str, int, tuple[int, ...]]]) -> str:
     """`dynamic` for these axes; those that always had one size share a name."""
     letters: dict[tuple[int, ...], str] = {}
     axes: dict[str, list[str]] = {}
-    for name, axis, sizes in found:
+    for name, axis, sizes in varying:
         letter = letters.setdefault(sizes, "nmpqrstuvw"[len(letters)] if len(letters) < 10 else f"n{len(letters)}")
         axes.setdefault(name, []).append(f'{axis}: "{letter}"')
     return "{" + ", ".join(f'"{name}": {{{", ".join(each)}}}' for name, each in axes.items()) + "}"

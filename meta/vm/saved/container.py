@@ -83,9 +83,9 @@ def contents(path: Path, trust: bool | str) -> memoryview:
     if hashlib.sha256(checked).digest() != trailer[:_DIGEST]:
         raise FileError("load", f"{name} is damaged: its contents have another hash", _EXPECTED)
     if isinstance(trust, str):
-        found = hashlib.sha256(data).hexdigest()
-        if not hmac.compare_digest(found, trust):
-            raise FileError("load", f"{name} has the SHA-256 {found}", trust, "get the file that was meant")
+        digest = hashlib.sha256(data).hexdigest()
+        if not hmac.compare_digest(digest, trust):
+            raise FileError("load", f"{name} has the SHA-256 {digest}", trust, "get the file that was meant")
     elif not trust and not signing.is_signed(checked, trailer[_DIGEST:]):
         raise FileError(
             "load",

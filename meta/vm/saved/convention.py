@@ -56,10 +56,10 @@ class Tables:
         """The index of a generator, None for the default one."""
         if generator is None:
             return None
-        known = [i for i, each in enumerate(self.generators) if each is generator]
-        if not known:
+        positions = [i for i, each in enumerate(self.generators) if each is generator]
+        if not positions:
             self.generators.append(generator)
-        return known[0] if known else len(self.generators) - 1
+        return positions[0] if positions else len(self.generators) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,10 @@ def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> 
         operator = cast("Call", function.body.bindings[0].value).op_name
         try:
             parsed = parse(text_of(function))
-            found = names_of(parsed, _choices(parsed, source.device))
+            names = names_of(parsed, _choices(parsed, source.device))
         except MetaError as error:
             raise _unsaved(operator, f"is not found by its name: {error.problem}"[:200]) from error
-        if found != {name}:
+        if names != {name}:
             raise _unsaved(operator, "is called in a way that has no text")
 
 
