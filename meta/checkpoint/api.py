@@ -37,7 +37,7 @@ def save(path: str | os.PathLike[str], value: Any) -> None:
     encoder = Encoder()
     nest = encoder.encode(value)
     arrays = encoder.arrays
-    entries = [safetensors.Entry(n, x.dtype, x.shape, lambda x=x: x.detach().numpy()) for n, x in arrays.items()]
+    entries = [safetensors.Entry(n, x.dtype, lambda x=x: x.detach().numpy()) for n, x in arrays.items()]
     metadata = {"format": "meta"} if is_flat(nest) else {"format": "meta", _NEST: to_json(nest)}
     safetensors.write(path, entries, metadata)
 
@@ -53,8 +53,9 @@ def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True,
         the saved values; plain values come back in the result, which has the form of `into`. Without it, the result
         is the saved nest, with a dict of arrays (on `device`) for each object.
     strict: names must be the same in the file and in `into`. With False, what only one of them has is left alone; the
-        shapes and dtypes of the others must be the same in any case, and some name must match. Optimizers and other
-        objects take whole states, unless their `load_state_dict` has a parameter `strict`.
+        shapes and dtypes of the others must be the same in any case, and some name must match. This holds for models,
+        optimizers, schedules, training steps and objects whose `load_state_dict` has a parameter `strict`; others, such
+        as a GradScaler, take whole states.
 
     Nothing in the file is executed, and memory is bounded by its length. Names and types are checked before anything is
     written.
@@ -62,7 +63,7 @@ def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True,
     check_path("load", path, "the path comes first: meta.load(path, into)")
     _refuse_trace("load")
     with safetensors.reading(path) as file:
-        arrays = {name: asarray(file.array(name), device=device) for name in file.stored}
+        arrays = {name: asarray(file.array(name), device=device) for name in file.dtypes}
         text = file.metadata.get(_NEST)
     saved: Any = arrays if text is None else decode(text, arrays, file.path)
     if into is None:

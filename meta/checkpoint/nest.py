@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from meta.dtype import ALL
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, FileError
-from meta.files.safetensors import parse_json
+from meta.files.strict_json import parse_json
 from meta.limits import MAX_DEPTH, MAX_DIGITS, MAX_NAME
 
 _ALLOWED: Final = "arrays, numbers, strings, None, objects with state_dict(), and tuples, lists and dicts of them"

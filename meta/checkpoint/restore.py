@@ -66,8 +66,10 @@ class Restorer:
 
     def _object(self, target: Any, state: Mapping[str, Any], saved: Any, name: str) -> Any:
         self._check_kind(saved, dict, name)
-        fixed = isinstance(target, Model) or not callable(getattr(target, "load_state_dict", None))
-        if fixed:
+        load: Any = getattr(target, "load_state_dict", None)
+        fixed = isinstance(target, Model) or not callable(load)
+        takes_parts = not fixed and "strict" in inspect.signature(load).parameters
+        if fixed or takes_parts:
             self._check_names(list(state), saved, name)
         for key, value in state.items():
             if isinstance(value, NDArray) and key in saved:
@@ -77,14 +79,13 @@ class Restorer:
                 if key in saved:
                     self._array(value, saved[key], _path(name, key))
         else:
-            self.writes.insert(0, lambda: self._load(target, saved, name))
+            options = {"strict": False} if takes_parts and not self.strict else {}
+            self.writes.insert(0, lambda: self._load(target, saved, name, options))
         return target
 
-    def _load(self, target: Any, saved: Mapping[str, Any], name: str) -> None:
-        load = target.load_state_dict
-        options = {} if self.strict or "strict" not in inspect.signature(load).parameters else {"strict": False}
+    def _load(self, target: Any, saved: Mapping[str, Any], name: str, options: Mapping[str, bool]) -> None:
         try:
-            load(saved, **options)
+            target.load_state_dict(saved, **options)
         except (KeyError, TypeError, ValueError) as error:
             problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
             raise self._misfit(name, f"does not fit {type(target).__name__}: {problem}"[:500], "its state") from error

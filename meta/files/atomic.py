@@ -27,9 +27,20 @@ def check_path(subject: str, path: object, remedy: str = "") -> None:
 def replacing(path: Path) -> Generator[IO[bytes], None, None]:
     """A file to write to, which replaces `path` when the block ends; after an error `path` is as it was.
 
-    It is written in the same directory under a temporary name, flushed to the disk, and renamed. A symbolic link goes
-    on leading to the file that is replaced. What a killed process left is removed by the next one that saves the same
-    file.
+    Raises:
+        FileError: as `temporary`.
+    """
+    with temporary(path) as name, open(name, "wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def temporary(path: Path) -> Generator[str, None, None]:
+    """The name of an empty file, which replaces `path` when the block ends; after an error `path` is as it was.
+
+    It is in the same directory. What the block leaves under its name is flushed to the disk and renamed. A symbolic
+    link goes on leading to the file that is replaced. What a killed process left is removed by the next one that saves
+    the same file.
 
     Raises:
         FileError: the file cannot be written, or `path` is a directory or a device.
@@ -37,21 +48,19 @@ def replacing(path: Path) -> Generator[IO[bytes], None, None]:
     try:
         target = os.path.realpath(str(os.fspath(path)))
         mode = _mode(target, path)
-        temporary = _temporary(target)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
+        name = _temporary(target)
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666)
     except (OSError, ValueError) as error:
         raise _unwritten(path, error) from error
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            if mode is not None and hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode) if mode is None else mode
+        os.close(descriptor)
+        yield name
+        _flush(name, mode)
+        os.replace(name, target)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(name)
         if isinstance(error, OSError):
             raise _unwritten(path, error) from error
         raise
@@ -123,6 +132,17 @@ def _is_dead(pid: str) -> bool:
     except (OSError, OverflowError):
         pass
     return False
+
+
+def _flush(name: str, mode: int) -> None:
+    """Write a file to the disk, and give it permissions: the block may have put a new file under its name."""
+    descriptor = os.open(name, os.O_RDWR)
+    try:
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _flush_folder(folder: str) -> None:

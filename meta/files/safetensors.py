@@ -1,86 +1,64 @@
-"""Named arrays in the safetensors format (https://huggingface.co/docs/safetensors).
+"""Named arrays in the safetensors format (https://huggingface.co/docs/safetensors), by the package of that name.
 
-A file is the length of a header (8 bytes, little-endian), the header in JSON, and the bytes of the arrays, one after
-the other without gaps. The header has each array's dtype, shape and position, and a map of strings to strings. Reading
-evaluates nothing. It checks the whole header against the length of the file before it allocates memory.
+The package checks a whole header against the length of the file before it allocates memory, and evaluates nothing. This
+module adds atomic writing, a lower limit on headers, and meta's dtypes and errors.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from meta.dtype import itemsize, to_numpy
+from meta.dtype import to_numpy
 from meta.errors import FileError
-from meta.files.atomic import Path, opened, replacing
-from meta.limits import MAX_HEADER, MAX_NAME, array_bytes
+from meta.files.atomic import Path, opened, temporary
+from meta.files.strict_json import parse_json
+from meta.limits import MAX_HEADER
 
 if TYPE_CHECKING:
     import numpy as np
 
-_NAMES: Final[Mapping[str, str]] = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
-    "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+_DTYPES: Final[Mapping[str, str]] = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",
+    "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
 }  # fmt: skip
-_DTYPES: Final[Mapping[str, str]] = {name: dtype for dtype, name in _NAMES.items()}
 _LENGTH: Final = struct.Struct("<Q")
-_METADATA: Final = "__metadata__"
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 _EXPECTED: Final = "a whole file in the safetensors format, as meta.save writes it"
-
-
-class Writable(Protocol):
-    """A file that is open for writing."""
-
-    def write(self, data: Any, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An array to write. values: returns it, on the host, when its turn comes."""
+    """An array to write. values: returns it, on the host."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
     values: Callable[[], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An array in a file. begin: its position after the header, in bytes."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A file that is open for reading, whose header has been checked."""
+    """The arrays of a file, whose header has been checked. path: for errors."""
 
     path: str
     metadata: Mapping[str, str]
-    stored: Mapping[str, Stored]
-    _file: IO[bytes]
-    _start: int
+    dtypes: Mapping[str, str]
+    _values: Callable[[str, str], np.ndarray[Any, Any]]
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
         """The values of an array. Raises FileError if the file has become shorter, KeyError for an unknown name."""
         import numpy as np
 
-        stored = self.stored[name]
-        data: Any = np.empty(stored.end - stored.begin, np.uint8)
-        self._file.seek(self._start + stored.begin)
-        if self._file.readinto(memoryview(data)) != data.nbytes:  # type: ignore[attr-defined]
-            raise _invalid(self.path, f"the file ends inside of '{name}'")
-        if stored.dtype == "bool":
-            data = data != 0  # a bool of another byte would be neither true nor false
-        return data.view(to_numpy(stored.dtype)).reshape(stored.shape)
+        dtype = self.dtypes[name]
+        with _invalid_files(self.path):
+            values: Any = self._values(name, dtype)
+        # A bool of another byte would be neither true nor false.
+        return values.view(np.uint8) != 0 if dtype == "bool" else values
 
 
 def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> None:
@@ -89,47 +67,22 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
     Raises:
         FileError: it cannot be written (a file that was there stays), or its header is too long to be read again.
     """
-    text, ordered = _header(entries, metadata, os.fspath(path))
-    with replacing(path) as file:
-        _put(file, text, ordered)
+    held = _host_arrays(entries)
+    with temporary(path) as name:
+        try:
+            _package().serialize_file(_specs(entries, held), name, dict(metadata) or None)
+        except _package().SafetensorError as error:
+            raise _unwritten(error) from error
+        with open(name, "rb") as file:
+            _check_header(file.read(_LENGTH.size), os.fspath(path))
 
 
-def put(file: Writable, entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> None:
-    """Write to an open file what `write` writes. path: for errors. Raises FileError as `write` does."""
-    _put(file, *_header(entries, metadata, path))
-
-
-def _header(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> tuple[bytes, list[Entry]]:
-    """The header, and the arrays in the order in which the file has them."""
-    # Positions are multiples of the size of an element when larger elements come first.
-    ordered = sorted(entries, key=lambda e: -itemsize(e.dtype))
-    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-    position = 0
-    for entry in ordered:
-        size = array_bytes(entry.shape, itemsize(entry.dtype)) or 0
-        offsets = [position, position + size]
-        header[entry.name] = {"dtype": _NAMES[entry.dtype], "shape": list(entry.shape), "data_offsets": offsets}
-        position += size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    if len(text) > MAX_HEADER:
-        problem = f"names and plain values take {len(text)} bytes in {path}"
-        raise FileError("save", problem, f"at most {MAX_HEADER}", "save long lists of numbers as arrays")
-    return text, ordered
-
-
-def _put(file: Writable, text: bytes, ordered: Sequence[Entry]) -> None:
-    file.write(_LENGTH.pack(len(text)))
-    file.write(text)
-    for entry in ordered:
-        file.write(_bytes(entry))
-
-
-def _bytes(entry: Entry) -> memoryview:
-    import numpy as np
-
-    values: Any = np.asarray(entry.values(), order="C")
-    return memoryview(values.reshape(-1).view(np.uint8))
+def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
+    """The contents of a file. path: for errors. Raises FileError for a header that is too long to be read again."""
+    held = _host_arrays(entries)
+    data = _package().serialize(_specs(entries, held), dict(metadata) or None)
+    _check_header(data, path)
+    return data
 
 
 @contextlib.contextmanager
@@ -137,88 +90,103 @@ def reading(path: Path) -> Generator[TensorFile, None, None]:
     """A file to read arrays from.
 
     Raises:
-        FileError: it cannot be read, or is not a valid file of this format.
+        FileError: it cannot be read, is not a valid file of this format, or has dtypes that meta lacks.
     """
+    name = os.fspath(path)
     with opened(path) as file:
-        yield checked(file, os.fstat(file.fileno()).st_size, os.fspath(path))
+        _check_length(file.read(_LENGTH.size), os.fstat(file.fileno()).st_size, name)
+        with contextlib.ExitStack() as stack:
+            # "pread" reports a file that another process shortens; a mapped one would end this process.
+            with _invalid_files(name):
+                tensors: Any = stack.enter_context(_package().safe_open(name, "np", backend="pread"))
+            dtypes = _dtypes(((key, tensors.get_slice(key).get_dtype()) for key in tensors.offset_keys()), name)
+
+            def values(key: str, dtype: str) -> np.ndarray[Any, Any]:
+                kind = to_numpy(dtype)  # first, so that NumPy knows bfloat16
+                return tensors.get_tensor(key).view(kind)
+
+            yield TensorFile(name, tensors.metadata() or {}, dtypes, values)
 
 
-def checked(file: IO[bytes], size: int, name: str) -> TensorFile:
-    """A file of `size` bytes, at its start, whose header is read and checked. Raises FileError."""
-    prefix = file.read(_LENGTH.size)
-    if len(prefix) < _LENGTH.size:
-        raise _invalid(name, f"the file has {size} bytes")
-    (length,) = _LENGTH.unpack(prefix)
-    start = _LENGTH.size + length
-    if length > MAX_HEADER or start > size:
-        raise _invalid(name, f"a header of {length} bytes in a file of {size}")
-    header = _parsed(file.read(length), name)
-    metadata = _metadata(header.pop(_METADATA, {}), name)
-    stored = {key: _stored(key, value, name) for key, value in header.items()}
-    _check_positions(stored, size - start, name)
-    return TensorFile(name, metadata, stored, file, start)
+def from_bytes(data: bytes, path: str) -> TensorFile:
+    """The arrays of the contents of a file. path: for errors. Raises FileError as `reading` does."""
+    _check_length(data, len(data), path)
+    with _invalid_files(path):
+        stored: dict[str, Any] = dict(_package().deserialize(data))
+        (length,) = _LENGTH.unpack_from(data)
+        header = parse_json(data[_LENGTH.size : _LENGTH.size + length])  # the package returns no metadata of bytes
+    dtypes = _dtypes(((key, each["dtype"]) for key, each in stored.items()), path)
+
+    def values(key: str, dtype: str) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        flat: Any = np.frombuffer(stored[key]["data"], to_numpy(dtype))
+        return flat.reshape(stored[key]["shape"])
+
+    return TensorFile(path, header.get("__metadata__") or {}, dtypes, values)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """A JSON value without repeated keys. Raises ValueError for other text, however deep it nests."""
-    try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("it nests too deep") from None
+def _package() -> Any:
+    """The package; Any, as it has no type information."""
+    import safetensors
+
+    return safetensors
 
 
-def _parsed(text: bytes, path: str) -> dict[str, Any]:
-    try:
-        header = parse_json(text)
-    except ValueError as error:
-        raise _invalid(path, f"its header is not valid JSON: {str(error)[:100]}") from error
-    if not isinstance(header, dict):
-        raise _invalid(path, "its header is not a JSON object")
-    return header  # pyright: ignore[reportUnknownVariableType]
+def _host_arrays(entries: Sequence[Entry]) -> list[Any]:
+    import numpy as np
+
+    return [np.asarray(entry.values(), order="C") for entry in entries]
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out = dict(pairs)
-    if len(out) < len(pairs):
-        raise ValueError("a key occurs twice")
+def _specs(entries: Sequence[Entry], held: Sequence[Any]) -> dict[str, Any]:
+    """Where the bytes of the arrays are. `held` has to live until they are written."""
+    spec = _package().TensorSpec
+    return {
+        entry.name: spec(dtype=entry.dtype, shape=list(x.shape), data_ptr=x.ctypes.data, data_len=x.nbytes)
+        for entry, x in zip(entries, held, strict=True)
+    }
+
+
+def _dtypes(stored: Iterable[tuple[str, str]], path: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for name, dtype in stored:
+        if dtype not in _DTYPES:
+            raise FileError("load", f"'{name:.60}' in {path} has dtype '{dtype}'", f"one of {', '.join(_DTYPES)}")
+        out[name] = _DTYPES[dtype]
     return out
 
 
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
+def _check_length(prefix: bytes, size: int, path: str) -> None:
+    """Raise FileError for a header that is longer than the file or the limit: the package takes 100 MB, whose JSON
+    could take gigabytes in memory."""
+    if len(prefix) < _LENGTH.size:
+        raise _invalid(path, f"the file has {size} bytes")
+    (length,) = _LENGTH.unpack_from(prefix)
+    if length > min(MAX_HEADER, size - _LENGTH.size):
+        raise _invalid(path, f"a header of {length} bytes in a file of {size}")
 
 
-def _metadata(value: Any, path: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        raise _invalid(path, f"its {_METADATA} is not a map of strings to strings")
-    return value  # pyright: ignore[reportUnknownVariableType]
+def _check_header(data: bytes, path: str) -> None:
+    (length,) = _LENGTH.unpack_from(data)
+    if length > MAX_HEADER:
+        problem = f"names and plain values take {length} bytes in {path}"
+        raise FileError("save", problem, f"at most {MAX_HEADER}", "save long lists of numbers as arrays")
 
 
-def _stored(name: str, value: Any, path: str) -> Stored:
-    shown = name if len(name) <= 60 else name[:57] + "..."
-    if len(name) > MAX_NAME or not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:  # pyright: ignore[reportUnknownArgumentType]
-        raise _invalid(path, f"the entry of '{shown}' is not one of an array")
-    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise FileError("load", f"'{shown}' in {path} has dtype {dtype!r:.60}", f"one of {', '.join(_DTYPES)}")
-    size = array_bytes(shape, itemsize(_DTYPES[dtype])) if isinstance(shape, list) else None  # pyright: ignore[reportUnknownArgumentType]
-    if size is None:
-        raise _invalid(path, f"'{shown}' has shape {shape!r:.60}")
-    if not isinstance(offsets, list) or [type(x) for x in offsets] != [int, int] or offsets[1] - offsets[0] != size:  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        raise _invalid(path, f"'{shown}' takes {size} bytes, at the positions {offsets!r:.60}")
-    return Stored(_DTYPES[dtype], tuple(shape), offsets[0], offsets[1])  # pyright: ignore[reportUnknownArgumentType]
+@contextlib.contextmanager
+def _invalid_files(path: str) -> Generator[None, None, None]:
+    """Errors of the package, and of NumPy for shapes that it cannot hold, become FileError."""
+    try:
+        yield
+    except (_package().SafetensorError, ValueError) as error:
+        raise _invalid(path, str(error).removeprefix("Error while deserializing").lstrip(" :")[:300]) from error
 
 
-def _check_positions(stored: Mapping[str, Stored], size: int, path: str) -> None:
-    """Raise FileError unless the arrays fill the file without gaps: arrays that share bytes could expand a small file
-    to any amount of memory."""
-    position = 0
-    for name, each in sorted(stored.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if each.begin != position:
-            raise _invalid(path, f"'{name:.60}' begins at byte {each.begin}, where {position} bytes come before")
-        position = each.end
-    if position != size:
-        raise _invalid(path, f"{size} bytes of arrays, of which the header describes {position}")
+def _unwritten(error: Exception) -> OSError:
+    """The error of the operating system that the package reports as text."""
+    number = _OS_ERROR.search(str(error))
+    return OSError(str(error)) if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def _invalid(path: str, problem: str) -> FileError:

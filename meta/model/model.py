@@ -12,11 +12,11 @@ from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.graph import set_requires_grad
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.named_state import Unmatched, fitting_state
+from meta.eager.ndarray import NDArray
 from meta.eager.placement import move_in_place
-from meta.errors import ArgumentError, TraceError, did_you_mean
+from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.names import Unmatched
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
@@ -250,27 +250,11 @@ class Model(metaclass=_Constructor):
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
         arrays = self.state_dict()
-        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            problem = f"the state is {type(state).__name__}"
-            raise ArgumentError("load_state_dict", problem, "a mapping of names to arrays")
-        unknown = [name for name in state if name not in arrays]
-        missing = [name for name in arrays if name not in state]
-        if strict and (unknown or missing):
-            hint = did_you_mean(unknown[0], arrays) if unknown else ""
-            raise ArgumentError(
-                "load_state_dict", f"unknown: {unknown}, missing: {missing}", "exactly the model's names", hint
-            )
-        matched = ((name, value) for name, value in state.items() if name in arrays)
-        loaded = {name: asarray(value, device=arrays[name].device) for name, value in matched}
-        for name, value in loaded.items():
-            if value.type is not arrays[name].type:
-                raise ArgumentError(
-                    "load_state_dict", f"'{name}' is {value.type!r}", f"{arrays[name].type!r}, as in the model"
-                )
+        loaded, unmatched = fitting_state(arrays, state, "the model", strict)
         with no_grad():
             for name, value in loaded.items():
                 arrays[name].update(value)
-        return Unmatched(missing, unknown)
+        return unmatched
 
     def load_torch_state_dict(
         self, state: Mapping[str, Any], strict: bool = True, rename: Callable[[str], str | None] | None = None

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
     from meta.model.model import Model
-
-
-class Unmatched(NamedTuple):
-    """The names that only the model has (`missing`), and those that only the state has (`unknown`)."""
-
-    missing: list[str]
-    unknown: list[str]
 
 
 class Alias:

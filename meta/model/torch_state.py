@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from meta.autograd.api import no_grad
 from meta.dtype import is_float
+from meta.eager.named_state import Unmatched, refuse_names
 from meta.eager.ndarray import NDArray, asarray
-from meta.errors import ArgumentError, did_you_mean
-from meta.model.names import Unmatched, torch_arrays, unused_names
+from meta.errors import ArgumentError
+from meta.model.names import torch_arrays, unused_names
 
 if TYPE_CHECKING:
     from meta.model.model import Model
 
-_SHOWN = 6
-"""Most names that an error lists."""
 _WHERE = "load_torch_state_dict"
+_REMEDY = "rename maps other names, and strict=False loads what both have"
 
 
 def load_torch_state_dict(
@@ -29,7 +29,7 @@ def load_torch_state_dict(
     reached = {id(arrays[name]) for name in entries if name in arrays}
     missing = [name for name, x in arrays.items() if id(x) not in reached]
     if strict and (unknown or missing):
-        _refuse_names(missing, unknown, arrays)
+        refuse_names(_WHERE, Unmatched(missing, unknown), arrays, "the model", _REMEDY)
     loaded = [(arrays[name], _fitted(name, value, arrays[name])) for name, value in entries.items() if name in arrays]
     with no_grad():
         for x, value in loaded:
@@ -63,19 +63,6 @@ def _renamed(state: Mapping[str, Any], rename: Callable[[str], str | None] | Non
         if new is not None:
             out[new] = value
     return out
-
-
-def _refuse_names(missing: list[str], unknown: list[str], arrays: Mapping[str, NDArray]) -> None:
-    kinds = (("missing", missing), ("unknown", unknown))
-    problems = [f"{kind}: {_listed(names)}" for kind, names in kinds if names]
-    hint = did_you_mean(unknown[0], arrays) if unknown else ""
-    remedy = "rename maps other names, and strict=False loads what both have"
-    raise ArgumentError(_WHERE, ", ".join(problems), "the names of the model", f"{hint} {remedy}".strip())
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{names[:_SHOWN]}{more}"
 
 
 def _fitted(name: str, value: Any, target: NDArray) -> NDArray:

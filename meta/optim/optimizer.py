@@ -9,9 +9,10 @@ import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.dtype import HALVES
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.named_state import Unmatched, fitting_state
+from meta.eager.ndarray import NDArray
 from meta.eager.placement import move_in_place
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError
 from meta.modes import suspended
 from meta.optim.checks import flag, known_names
 from meta.optim.counter import Counters
@@ -155,16 +156,21 @@ class Optimizer:
         rates = {name: x.array for name, x in self._numbers().items() if _is_rate(name)}
         return rates | dict(self._slot_arrays()) | {f"{n}.step": x for n, x in self._counters.arrays().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the optimizer's arrays. Raises ArgumentError when names or types differ and leaves the
-        optimizer unchanged."""
-        loaded = checked_state(self.state_dict(), state, "the optimizer")
-        rates = {number: loaded[name].item() for name, number in self._numbers().items() if _is_rate(name)}
+        optimizer unchanged.
+
+        strict: with False, missing and unknown names are left alone. They are returned in any case."""
+        loaded, unmatched = fitting_state(self.state_dict(), state, "the optimizer", strict)
+        rates = {number: loaded[name].item() for name, number in self._numbers().items() if name in loaded}
         for number, rate in {n: hyperparameter("learning_rate", rate) for n, rate in rates.items()}.items():
             number.assign(rate)
         for name, x in self._slot_arrays():
-            x.update(loaded[name])
-        self._counters.assign({name: int(loaded[f"{name}.step"].item()) for name in self._counters.arrays()})
+            if name in loaded:
+                x.update(loaded[name])
+        counts = self._counters.arrays()
+        self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
+        return unmatched
 
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
@@ -265,26 +271,6 @@ class Optimizer:
         """The array of a slot before the first update of a parameter."""
         del slot
         return meta.zeros(x.shape, dtype, x.device)
-
-
-def checked_state(arrays: Mapping[str, NDArray], state: Mapping[str, Any], owner: str) -> dict[str, NDArray]:
-    """The values of a saved state for `arrays`, on their devices. Floating 0-d values may have another dtype.
-
-    Raises ArgumentError when names or types differ."""
-    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
-    differing = sorted(set(state) ^ set(arrays))
-    if differing:
-        hint = did_you_mean(differing[0], arrays) if differing[0] in state else ""
-        raise ArgumentError("load_state_dict", f"names differ: {differing}", f"{sorted(arrays)}", hint)
-    loaded = {name: asarray(state[name], device=x.device) for name, x in arrays.items()}
-    for name, x in arrays.items():
-        value = loaded[name]
-        if x.shape == value.shape == () and x.dtype == "float64":
-            loaded[name] = value = value.cast("float64")
-        if value.type is not x.type:
-            raise ArgumentError("load_state_dict", f"'{name}' is {value.type!r}", f"{x.type!r}, as in {owner}")
-    return loaded
 
 
 def _is_rate(name: str) -> bool:

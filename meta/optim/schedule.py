@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import meta
+from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes
 from meta.optim.checks import known_names, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
 from meta.optim.number import Number, where
-from meta.optim.optimizer import Optimizer, checked_state
+from meta.optim.optimizer import Optimizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -81,14 +82,16 @@ class Schedule:
         """The arrays of the schedule by name."""
         return dict(self.named_state())
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the schedule's arrays, and set the learning rates. Raises ArgumentError when names or types
-        differ and leaves the schedule unchanged."""
-        loaded = checked_state(self.state_dict(), state, "the schedule")
-        numbers = zip(loaded.values(), (self._count, *self._bases), strict=True)
-        for value, number in numbers:
-            number.assign(value.item())
+        differ and leaves the schedule unchanged. strict: as in `Optimizer.load_state_dict`."""
+        arrays = self.state_dict()
+        loaded, unmatched = fitting_state(arrays, state, "the schedule", strict)
+        for name, number in zip(arrays, (self._count, *self._bases), strict=True):
+            if name in loaded:
+                number.assign(loaded[name].item())
         self.apply(self.count)
+        return unmatched
 
 
 class StepLR(Schedule):

@@ -9,6 +9,7 @@ import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.dtype import accumulation_dtype
+from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError
@@ -17,7 +18,7 @@ from meta.modes import modes, suspended
 from meta.optim.checks import whole
 from meta.optim.clip import clip_grad_norm, clip_grad_value
 from meta.optim.number import Number
-from meta.optim.optimizer import Optimizer, checked_state
+from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
 
 
@@ -176,21 +177,24 @@ class TrainStep:
         parts.append(("step", dict(self._own_state())))
         return {f"{prefix}.{name}": x for prefix, arrays in parts for name, x in arrays.items()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy the values of `state_dict`. Raises ArgumentError when names or types differ and leaves all unchanged."""
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
+        """Copy the values of `state_dict`. Raises ArgumentError when names or types differ and leaves all unchanged.
+
+        strict: with False, missing and unknown names are left alone. They are returned in any case."""
         arrays = self.state_dict()
-        loaded = checked_state(arrays, state, "the training step")
+        loaded, unmatched = fitting_state(arrays, state, "the training step", strict)
 
         def part(prefix: str) -> dict[str, NDArray]:
             return {n.removeprefix(f"{prefix}."): x for n, x in loaded.items() if n.startswith(f"{prefix}.")}
 
-        self.optimizer.load_state_dict(part("optimizer"))
+        self.optimizer.load_state_dict(part("optimizer"), strict)
         if self.schedule is not None:
-            self.schedule.load_state_dict(part("schedule"))
+            self.schedule.load_state_dict(part("schedule"), strict)
         with no_grad():
-            for name, x in arrays.items():
+            for name, x in loaded.items():
                 if name.startswith(("model.", "scaler.", "step.")):
-                    x.update(loaded[name])
+                    arrays[name].update(x)
+        return unmatched
 
     # --- programs ----------------------------------------------------------------------------------------------------
 

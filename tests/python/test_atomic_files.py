@@ -121,6 +121,12 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
     assert meta.load(real)["w"].item() == 1.0
+    before = os.umask(0o027)
+    try:
+        meta.save(tmp_path / "new", {"w": meta.ones(())})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
 
 
 def test_paths_that_are_no_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -70,7 +71,7 @@ def test_files_of_other_programs(tmp_path: Path) -> None:
 
 
 def test_the_reference_implementation_reads_and_writes_it(tmp_path: Path) -> None:
-    theirs = pytest.importorskip("safetensors.numpy")
+    theirs = importlib.import_module("safetensors.numpy")
     path = tmp_path / "x.safetensors"
     meta.save(path, {"w": meta.array([[1.0, 2.0]]), "n": {"step": 3, "v": meta.array([7])}})
     read = theirs.load_file(path)
@@ -87,24 +88,24 @@ BROKEN = {
     "header cut": (_file(HEADER)[:20], "a header of 61 bytes in a file of 20"),
     "huge header": (struct.pack("<Q", 2**63) + b"{}", "a header of 9223372036854775808 bytes"),
     "foreign": (b"PK\x03\x04" + b"\0" * 60, "a header of"),
-    "no JSON": (_file(b"{'w': 1}"), "its header is not valid JSON"),
-    "no UTF-8": (_file(b'{"\xff": 1}'), "its header is not valid JSON"),
-    "deep": (_file(b"[" * 100_000), "its header is not valid JSON: it nests too deep"),
-    "number": (_file(b'{"w": ' + b"9" * 5000 + b"}"), "its header is not valid JSON"),
-    "list": (_file([1]), "its header is not a JSON object"),
-    "twice": (_file(b'{"w": 1, "w": 1}'), "a key occurs twice"),
-    "metadata": (_file({"__metadata__": {"a": 1}}), "its __metadata__ is not a map of strings to strings"),
-    "entry": (_file({"w": {"dtype": "F32"}}), "the entry of 'w' is not one of an array"),
-    "long name": (_file({"w" * 5000: _array()}, b"\0" * 8), "is not one of an array"),
-    "shape": (_file({"w": _array([-2])}), r"'w' has shape \[-2\]"),
-    "bool shape": (_file({"w": _array([True], [0, 4])}, b"\0" * 4), r"'w' has shape \[True\]"),
-    "overflow": (_file({"w": _array([2**62, 2**62])}), "'w' has shape"),
-    "offsets": (_file({"w": _array([2], [0, 4])}, b"\0" * 4), r"'w' takes 8 bytes, at the positions \[0, 4\]"),
-    "offset types": (_file({"w": _array([2], [0.0, 8])}, b"\0" * 8), "'w' takes 8 bytes"),
-    "data cut": (_file(HEADER, b"\0" * 7), "7 bytes of arrays, of which the header describes 8"),
-    "more data": (_file(HEADER, b"\0" * 9), "9 bytes of arrays, of which the header describes 8"),
-    "gap": (_file({"w": _array([2], [4, 12])}, b"\0" * 12), "'w' begins at byte 4, where 0 bytes come before"),
-    "shared bytes": (_file({"a": _array(), "b": _array()}, b"\0" * 8), "'b' begins at byte 0, where 8 bytes come"),
+    "no JSON": (_file(b"{'w': 1}"), "invalid JSON in header: key must be a string"),
+    "no UTF-8": (_file(b'{"\xff": 1}'), "invalid UTF-8 in header"),
+    "deep": (_file(b"[" * 100_000), "invalid JSON in header: invalid type: sequence"),
+    "number": (_file(b'{"w": ' + b"9" * 5000 + b"}"), "invalid JSON in header: number out of range"),
+    "list": (_file([1]), "invalid JSON in header: invalid type: sequence"),
+    "metadata": (_file({"__metadata__": {"a": 1}}), "invalid type: integer `1`, expected a string"),
+    "entry": (_file({"w": {"dtype": "F32"}}), "missing field `shape`"),
+    "shape": (_file({"w": _array([-2])}), "invalid value: integer `-2`"),
+    "bool shape": (_file({"w": _array([True], [0, 4])}, b"\0" * 4), "invalid type: boolean `true`"),
+    "overflow": (_file({"w": _array([2**62, 2**62])}), "overflow computing buffer size"),
+    "too large": (_file({"w": _array([0, 2**62, 2**62], [0, 0])}), "array is too big"),
+    "dimensions": (_file({"w": _array([1] * 70, [0, 4])}, b"\0" * 4), "maximum supported dimension"),
+    "offsets": (_file({"w": _array([2], [0, 4])}, b"\0" * 4), "invalid shape, data type, or offset for tensor"),
+    "offset types": (_file({"w": _array([2], [0.0, 8])}, b"\0" * 8), "invalid type: floating point"),
+    "data cut": (_file(HEADER, b"\0" * 7), "file not fully covered"),
+    "more data": (_file(HEADER, b"\0" * 9), "file not fully covered"),
+    "gap": (_file({"w": _array([2], [4, 12])}, b"\0" * 12), "invalid offset for tensor `w`"),
+    "shared bytes": (_file({"a": _array(), "b": _array()}, b"\0" * 8), "invalid offset for tensor `"),
 }  # fmt: skip
 
 

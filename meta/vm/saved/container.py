@@ -13,7 +13,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Final
+from typing import Final
 
 from meta.errors import ArgumentError, FileError
 from meta.files import safetensors, signing
@@ -24,21 +24,6 @@ _DIGEST: Final = hashlib.sha256().digest_size
 _TRAILER: Final = _DIGEST + signing.SIZE
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _EXPECTED: Final = "a whole file that Executor.save wrote"
-
-
-class _Hashed:
-    """A file that hashes and signs what is written to it."""
-
-    def __init__(self, file: IO[bytes], signature: hmac.HMAC | None) -> None:
-        self._file = file
-        self.hash = hashlib.sha256()
-        self.signature = signature
-
-    def write(self, data: Any) -> None:
-        self._file.write(data)
-        self.hash.update(data)
-        if self.signature is not None:
-            self.signature.update(data)
 
 
 def write(path: Path, entries: Sequence[safetensors.Entry], metadata: Mapping[str, str]) -> str:
@@ -55,16 +40,19 @@ def write(path: Path, entries: Sequence[safetensors.Entry], metadata: Mapping[st
         signature = None
         text = f"{name} is not signed, so that loading it takes trust=...: {error}; set META_KEY_DIR"
         warnings.warn(text, UserWarning, stacklevel=4)
+    data = _MAGIC + safetensors.to_bytes(entries, metadata, name)
+    if signature is not None:
+        signature.update(data)
+    whole = hashlib.sha256(data)
+    trailer = whole.digest() + (signature.digest() if signature is not None else bytes(signing.SIZE))
+    whole.update(trailer)
     with replacing(path) as file:
-        hashed = _Hashed(file, signature)
-        hashed.write(_MAGIC)
-        safetensors.put(hashed, entries, metadata, name)
-        trailer = hashed.hash.digest() + (signature.digest() if signature is not None else bytes(signing.SIZE))
-        hashed.write(trailer)
-    return hashed.hash.hexdigest()
+        file.write(data)
+        file.write(trailer)
+    return whole.hexdigest()
 
 
-def contents(path: Path, trust: bool | str) -> memoryview:
+def contents(path: Path, trust: bool | str) -> bytes:
     """The contents of a file that is whole and trusted.
 
     trust: see `meta.vm.load`.
@@ -94,4 +82,4 @@ def contents(path: Path, trust: bool | str) -> memoryview:
             "if you trust whoever wrote it as you trust a program that you run, pass trust= with the SHA-256 that "
             "Executor.save returned there, or trust=True",
         )
-    return checked[len(_MAGIC) :]
+    return bytes(checked[len(_MAGIC) :])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta.device import Device
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.named_state import Unmatched, fitting_state
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError, MetaError
 from meta.modes import modes
 from meta.random.generator import Generator
@@ -87,19 +88,13 @@ class LoadedExecutor:
         """The arrays of the state by name; not copies."""
         return dict(self.state)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the state. Raises ArgumentError for missing, unknown or misshapen entries, before any array
-        is written."""
-        differing = sorted(set(state) ^ set(self.state))
-        if differing:
-            raise ArgumentError("load_state_dict", f"names differ: {differing[:5]}", "the names of the program's state")
-        values = {name: asarray(state[name], device=self.device) for name in self.state}
-        for name, value in values.items():
-            if value.type is not self.state[name].type:
-                expected = f"{self.state[name].type!r}, as in the program"
-                raise ArgumentError("load_state_dict", f"'{name}' is {value.type!r}", expected)
+        is written. strict: as in `Model.load_state_dict`."""
+        values, unmatched = fitting_state(self.state, state, "the program", strict)
         for name, value in values.items():
             self.state[name].detach().update(value)
+        return unmatched
 
     def _fitting(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray]

@@ -25,4 +25,4 @@ def library_of(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
 
 
 def array_entry(name: str, x: NDArray) -> safetensors.Entry:
-    return safetensors.Entry(name, x.dtype, x.shape, lambda: x.detach().numpy())
+    return safetensors.Entry(name, x.dtype, lambda: x.detach().numpy())

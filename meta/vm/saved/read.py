@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from meta.errors import FileError, MetaError
 from meta.files import safetensors
 from meta.files.atomic import Path, check_path
 from meta.files.safetensors import TensorFile
+from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
 from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.gradient import finisher
@@ -57,10 +57,9 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
     its device, ArgumentError for another `trust`."""
     check_path("load", path)
     name = os.fspath(path)
-    body = container.contents(path, trust)
-    file = safetensors.checked(io.BytesIO(body), len(body), name)
+    file = safetensors.from_bytes(container.contents(path, trust), name)
     try:
-        header = safetensors.parse_json(file.metadata[PROGRAM])
+        header = parse_json(file.metadata[PROGRAM])
         _check_versions(header, name)
         return _executor(header, file)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -93,7 +92,7 @@ def _check_versions(header: Mapping[str, Any], path: str) -> None:
 def _executor(header: Mapping[str, Any], file: TensorFile) -> LoadedExecutor:
     device = parse_device(header["device"])
     tables = Tables()
-    for name in file.stored:
+    for name in file.dtypes:
         if name.startswith("state."):
             tables.state[name.removeprefix("state.")] = asarray(file.array(name), device=device)
     for state in header["generators"]:

@@ -88,4 +88,4 @@ def processor() -> str:
 def _bytes_entry(name: str, data: bytes) -> safetensors.Entry:
     import numpy as np
 
-    return safetensors.Entry(name, "uint8", (len(data),), lambda: np.frombuffer(data, np.uint8))
+    return safetensors.Entry(name, "uint8", lambda: np.frombuffer(data, np.uint8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -131,12 +130,12 @@ def _rewrite(path: Path, facts: dict[str, Any]) -> None:
     if not path.with_suffix(".whole").exists():
         path.with_suffix(".whole").write_bytes(path.read_bytes())
     body = container.contents(path.with_suffix(".whole"), trust=True)
-    file = safetensors.checked(io.BytesIO(body), len(body), str(path))
+    file = safetensors.from_bytes(body, str(path))
     header = json.loads(file.metadata["meta.program"])
     programs = facts.get("programs")
     if isinstance(programs, list):
         facts = {"programs": [{**header["programs"][0], **programs[0]} if programs[0] else {}]}
     entries = [
-        safetensors.Entry(n, x.dtype, x.shape, lambda n=n: file.array(n)) for n, x in file.stored.items()
+        safetensors.Entry(n, dtype, lambda n=n: file.array(n)) for n, dtype in file.dtypes.items()
     ]  # fmt: skip
     container.write(path, entries, {"meta.program": json.dumps({**header, **facts})})

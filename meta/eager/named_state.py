@@ -1,0 +1,69 @@
+"""Saved states by name: what fits the arrays of a model, an optimizer or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from meta.eager.ndarray import NDArray, asarray
+from meta.errors import ArgumentError, did_you_mean
+
+_SHOWN: Final = 6
+"""Most names that an error lists."""
+
+
+class Unmatched(NamedTuple):
+    """The names that only the model has (`missing`), and those that only the state has (`unknown`)."""
+
+    missing: list[str]
+    unknown: list[str]
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> Unmatched:
+        """Those of a state for `arrays`, in their orders."""
+        return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
+
+
+def fitting_state(
+    arrays: Mapping[str, NDArray], state: Mapping[str, Any], owner: str, strict: bool = True
+) -> tuple[dict[str, NDArray], Unmatched]:
+    """The values of a saved state for `arrays`, on their devices, and the names that only one of both has. Floating
+    0-d values for a 0-d float64 array may have another dtype.
+
+    owner: for errors, such as "the model".  strict: with False, differing names are left out.
+
+    Raises:
+        ArgumentError: names (with `strict`), shapes or dtypes differ.
+    """
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
+    unmatched = Unmatched.of(arrays, state)
+    if strict and any(unmatched):
+        refuse_names("load_state_dict", unmatched, arrays, owner)
+    loaded = {name: asarray(state[name], device=x.device) for name, x in arrays.items() if name in state}
+    for name, value in loaded.items():
+        x = arrays[name]
+        if x.shape == value.shape == () and x.dtype == "float64":
+            loaded[name] = value = value.cast("float64")
+        if value.type is not x.type:
+            raise ArgumentError("load_state_dict", f"'{name}' is {value.type!r}", f"{x.type!r}, as in {owner}")
+    return loaded, unmatched
+
+
+def refuse_names(
+    where: str,
+    unmatched: Unmatched,
+    known: Mapping[str, Any],
+    owner: str,
+    remedy: str = "strict=False loads what both have",
+) -> None:
+    """Raise ArgumentError for names that only one side has. known: the names that would fit."""
+    sides = (("missing", unmatched.missing), ("unknown", unmatched.unknown))
+    parts = [f"{side}: {_listed(names)}" for side, names in sides if names]
+    hint = did_you_mean(unmatched.unknown[0], known) if unmatched.unknown else ""
+    raise ArgumentError(where, ", ".join(parts), f"the names of {owner}", f"{hint} {remedy}".strip())
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{names[:_SHOWN]}{more}"
