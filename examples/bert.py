@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,15 +23,7 @@ def sizes(options: argparse.Namespace) -> tuple[int, int, int, int]:
 
 class Bert(meta.Model):
     def build(self, features: int, heads: int, layers: int, vocabulary: int, tokens: int) -> None:
-        nn = meta.nn
-        self.embed = nn.Embedding(vocabulary, features)
-        self.positions = nn.Embedding(tokens, features)
-        self.layers = nn.ModuleList([
-            nn.TransformerEncoderLayer(features, heads, 4 * features, dropout=0.0, activation="gelu", batch_first=True,
-                                       norm_first=False)
-            for _ in range(layers)
-        ])  # fmt: skip
-        self.out = nn.Linear(features, vocabulary)
+        common.add_transformer(self, meta.nn, vocabulary, features, heads, layers, tokens, norm_first=False)
         self.places = meta.arange(tokens)
 
     def forward(self, tokens):
@@ -45,15 +36,7 @@ class Bert(meta.Model):
 class TorchBert(torch.nn.Module):
     def __init__(self, features: int, heads: int, layers: int, vocabulary: int, tokens: int) -> None:
         super().__init__()
-        nn = torch.nn
-        self.embed = nn.Embedding(vocabulary, features)
-        self.positions = nn.Embedding(tokens, features)
-        self.layers = nn.ModuleList([
-            nn.TransformerEncoderLayer(features, heads, 4 * features, dropout=0.0, activation="gelu", batch_first=True,
-                                       norm_first=False)
-            for _ in range(layers)
-        ])  # fmt: skip
-        self.out = nn.Linear(features, vocabulary)
+        common.add_transformer(self, torch.nn, vocabulary, features, heads, layers, tokens, norm_first=False)
         self.register_buffer("places", torch.arange(tokens))
 
     def forward(self, tokens):
@@ -91,10 +74,7 @@ EXAMPLE = common.Example(
     __doc__, lambda o: Bert(*sizes(o), o.tokens), lambda o: TorchBert(*sizes(o), o.tokens), data, loss, torch_loss,
     rate=0.01, configure=configure,
 )  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> list[float]:
-    return common.run(EXAMPLE, argv)[1]
+main = EXAMPLE.main
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,7 +26,8 @@ class Example:
 
     model, twin: make the model in meta and in torch, with the same names.  data: the arrays of the dataset, each with
     the samples along its first axis.  loss, torch_loss: of the model and a batch of each of the arrays.
-    rate: of SGD with momentum 0.9.  configure: adds options."""
+    rate: the learning rate.  optimizer: "SGD" or "AdamW", of meta.optim and torch.optim.  settings: its arguments.
+    configure: adds options."""
 
     description: str
     model: Callable[[Options], meta.Model]
@@ -35,7 +36,13 @@ class Example:
     loss: Callable[..., Any]
     torch_loss: Callable[..., Any]
     rate: float = 0.05
+    optimizer: str = "SGD"
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"momentum": 0.9})
     configure: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+    def main(self, argv: Sequence[str] | None = None) -> list[float]:
+        """`run`; returns the losses."""
+        return run(self, argv)[1]
 
 
 def run(example: Example, argv: Sequence[str] | None = None) -> tuple[meta.Model, list[float]]:
@@ -78,7 +85,7 @@ def parsed(example: Example, argv: Sequence[str] | None) -> Options:
 
 def training_step(example: Example, model: meta.Model, options: Options) -> Callable[..., Any]:
     """Forward, backward and update as one callable: compiled, or eager with `--eager`."""
-    optimizer = meta.optim.SGD(model, options.rate, 0.9)
+    optimizer = getattr(meta.optim, example.optimizer)(model, options.rate, **example.settings)
 
     def step(*batch: Any) -> Any:
         optimizer.zero_grad()
@@ -121,7 +128,7 @@ def compare(
 ) -> None:
     """Train `twin` on the same batches and print how far its losses are. Raises SystemExit if that is too far."""
     twin = twin.to(options.device, getattr(torch, options.dtype))
-    optimizer = torch.optim.SGD(twin.parameters(), options.rate, 0.9)
+    optimizer = getattr(torch.optim, example.optimizer)(twin.parameters(), options.rate, **example.settings)
     largest = 0.0
     count = min(COMPARED, len(losses))
     for ours, batch in zip(losses[:count], batches(data, options), strict=False):
@@ -133,6 +140,21 @@ def compare(
     print(f"losses of {count} steps differ from torch's by at most {largest:.1e}")
     if not largest <= TOLERANCE:
         raise SystemExit(f"expected at most {TOLERANCE:g}")
+
+
+def add_transformer(
+    model: Any, nn: Any, tokens: int, features: int, heads: int, layers: int, length: int, *, norm_first: bool
+) -> None:
+    """Give a model the parts of a transformer, of meta.nn or torch.nn: embeddings of tokens and of their positions,
+    encoder layers, and scores of tokens."""
+    model.embed, model.positions = nn.Embedding(tokens, features), nn.Embedding(length, features)
+    model.layers = nn.ModuleList([
+        nn.TransformerEncoderLayer(
+            features, heads, 4 * features, 0.0, "gelu", batch_first=True, norm_first=norm_first
+        )
+        for _ in range(layers)
+    ])  # fmt: skip
+    model.out = nn.Linear(features, tokens)
 
 
 def classify(model: Any, x: Any, labels: Any) -> Any:

@@ -19,7 +19,10 @@ from meta.op.registry import all_ops
 
 def text() -> str:
     """What the package says about its operators and their arguments."""
-    described = (f"{op.name}: {op.doc}" for op in all_ops())
+    described = (
+        " ".join([f"{op.name}: {op.doc}", *(f"{arg.name}: {arg.doc}" for arg in op.schema.args if arg.doc)])
+        for op in all_ops()
+    )
     return re.sub(r"[^ -~]+", " ", "\n".join(described).replace("\n", " "))
 
 
@@ -27,15 +30,8 @@ class GPT(meta.Model):
     """(n, length) letters -> (n, length, letters) scores of the next one."""
 
     def build(self, letters: int, features: int, layers: int, length: int) -> None:
-        nn = meta.nn
-        self.embed = nn.Embedding(letters, features)
-        self.positions = nn.Embedding(length, features)
-        self.layers = nn.ModuleList([
-            nn.TransformerEncoderLayer(features, 4, 4 * features, dropout=0.0, activation="gelu", batch_first=True,
-                                       norm_first=True)
-            for _ in range(layers)
-        ])  # fmt: skip
-        self.norm, self.out = nn.LayerNorm(features), nn.Linear(features, letters)
+        common.add_transformer(self, meta.nn, letters, features, 4, layers, length, norm_first=True)
+        self.norm = meta.nn.LayerNorm(features)
         self.places = meta.arange(length)
 
     def forward(self, x):
@@ -48,17 +44,10 @@ class GPT(meta.Model):
 class TorchGPT(torch.nn.Module):
     def __init__(self, letters: int, features: int, layers: int, length: int) -> None:
         super().__init__()
-        nn = torch.nn
-        self.embed = nn.Embedding(letters, features)
-        self.positions = nn.Embedding(length, features)
-        self.layers = nn.ModuleList([
-            nn.TransformerEncoderLayer(features, 4, 4 * features, dropout=0.0, activation="gelu", batch_first=True,
-                                       norm_first=True)
-            for _ in range(layers)
-        ])  # fmt: skip
-        self.norm, self.out = nn.LayerNorm(features), nn.Linear(features, letters)
+        common.add_transformer(self, torch.nn, letters, features, 4, layers, length, norm_first=True)
+        self.norm = torch.nn.LayerNorm(features)
         self.register_buffer("places", torch.arange(length))
-        self.hidden = nn.Transformer.generate_square_subsequent_mask(length)
+        self.hidden = torch.nn.Transformer.generate_square_subsequent_mask(length)
 
     def forward(self, x):
         h = self.embed(x) + self.positions(self.places)
@@ -139,8 +128,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 EXAMPLE = common.Example(
     __doc__, lambda o: GPT(len(LETTERS), o.features, o.layers, o.length),
-    lambda o: TorchGPT(len(LETTERS), o.features, o.layers, o.length), data, loss, torch_loss, rate=0.1,
-    configure=configure,
+    lambda o: TorchGPT(len(LETTERS), o.features, o.layers, o.length), data, loss, torch_loss, rate=0.002,
+    optimizer="AdamW", settings={}, configure=configure,
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@ enlarged to 28x28: `python -m examples.lenet`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,7 @@ EXAMPLE = common.Example(
     __doc__, lambda o: meta.nn.Sequential(*layers(meta.nn)), lambda o: torch.nn.Sequential(*layers(torch.nn)),
     lambda o: data(), common.classify, common.torch_classify, rate=0.05,
 )  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> list[float]:
-    return common.run(EXAMPLE, argv)[1]
+main = EXAMPLE.main
 
 
 if __name__ == "__main__":

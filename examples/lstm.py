@@ -4,7 +4,6 @@ is written with operators: `python -m examples.lstm`."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,10 +68,7 @@ EXAMPLE = common.Example(
     __doc__, lambda o: Classifier(o.hidden), lambda o: TorchClassifier(o.hidden), data, common.classify,
     common.torch_classify, rate=0.1, configure=configure,
 )  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> list[float]:
-    return common.run(EXAMPLE, argv)[1]
+main = EXAMPLE.main
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Recognition", 2015), on generated images: `python -m examples.resnet`."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -75,10 +74,7 @@ EXAMPLE = common.Example(
     lambda o: common.colours(10, o.size, o.samples), common.classify, common.torch_classify, rate=0.005,
     configure=configure,
 )  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> list[float]:
-    return common.run(EXAMPLE, argv)[1]
+main = EXAMPLE.main
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +21,19 @@ def block(nn: Any, inputs: int, outputs: int) -> Any:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.GroupNorm(4, outputs), nn.SiLU())
 
 
+def add_parts(model: Any, nn: Any, width: int) -> None:
+    """Give a model the parts of the network, of meta.nn or torch.nn."""
+    model.amount = nn.Embedding(STEPS, 2 * width)
+    model.first, model.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
+    model.middle, model.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
+    model.last, model.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
+
+
 class UNet(meta.Model):
     """(n, 1, 8, 8) images and the amounts of noise in them, (n,) -> the noise."""
 
     def build(self, width: int) -> None:
-        nn = meta.nn
-        self.amount = nn.Embedding(STEPS, 2 * width)
-        self.first, self.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
-        self.middle, self.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
-        self.last, self.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
+        add_parts(self, meta.nn, width)
 
     def forward(self, x, amount):
         fine = self.first(x)
@@ -42,11 +45,7 @@ class UNet(meta.Model):
 class TorchUNet(torch.nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        nn = torch.nn
-        self.amount = nn.Embedding(STEPS, 2 * width)
-        self.first, self.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
-        self.middle, self.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
-        self.last, self.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
+        add_parts(self, torch.nn, width)
 
     def forward(self, x, amount):
         fine = self.first(x)
@@ -80,10 +79,7 @@ EXAMPLE = common.Example(
     __doc__, lambda o: UNet(o.width), lambda o: TorchUNet(o.width), lambda o: data(), loss, torch_loss, rate=0.05,
     configure=configure,
 )  # fmt: skip
-
-
-def main(argv: Sequence[str] | None = None) -> list[float]:
-    return common.run(EXAMPLE, argv)[1]
+main = EXAMPLE.main
 
 
 if __name__ == "__main__":

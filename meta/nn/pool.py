@@ -12,25 +12,41 @@ from meta.model.model import Model
 Size = int | Sequence[int]
 
 
-class _MaxPool(Model):
+class _Pool(Model):
     rank: ClassVar[int]
+    operator: ClassVar[str]
+
+    def _pool(self, x: Any, *args: Any, indices: bool = False) -> Any:
+        """indices: return the positions of the maxima too."""
+        pool: Callable[..., Any] = getattr(meta, f"{self.operator}{self.rank}d{'_with_indices' * indices}")
+        return pool(x, *args)
+
+
+class _MaxPool(_Pool):
+    operator = "max_pool"
 
     def build(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
+        self, kernel_size: Size, stride: Size | None = None, padding: Size = 0, dilation: Size = 1,
+        return_indices: bool = False, ceil_mode: bool = False,
+    ) -> None:  # fmt: skip
         self.window = (kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
         self.return_indices = return_indices
 
     def forward(self, x: Any) -> Any:
-        name = f"max_pool{self.rank}d_with_indices" if self.return_indices else f"max_pool{self.rank}d"
-        pool: Callable[..., Any] = getattr(meta, name)
-        return pool(x, *self.window)
+        return self._pool(x, *self.window, indices=self.return_indices)
+
+
+class _AvgPool(_Pool):
+    operator = "avg_pool"
+
+    def build(
+        self, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:  # fmt: skip
+        self.window = (kernel_size, kernel_size if stride is None else stride, padding, ceil_mode, count_include_pad)
+
+    def forward(self, x: Any) -> Any:
+        return self._pool(x, *self.window)
 
 
 class MaxPool1d(_MaxPool):
@@ -55,26 +71,6 @@ class MaxPool3d(_MaxPool):
     rank = 3
 
 
-class _AvgPool(Model):
-    rank: ClassVar[int]
-
-    def build(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        self.window = (kernel_size, kernel_size if stride is None else stride, padding)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def forward(self, x: Any) -> Any:
-        pool: Callable[..., Any] = getattr(meta, f"avg_pool{self.rank}d")
-        return pool(x, *self.window, ceil_mode=self.ceil_mode, count_include_pad=self.count_include_pad)
-
-
 class AvgPool1d(_AvgPool):
     """Mean over windows of (n, c, l); stride defaults to the kernel size.
 
@@ -96,10 +92,7 @@ class AvgPool3d(_AvgPool):
     rank = 3
 
 
-class _Adaptive(Model):
-    rank: ClassVar[int]
-    operator: ClassVar[str]
-
+class _Adaptive(_Pool):
     def build(self, output_size: int | Sequence[int | None]) -> None:
         size = (output_size,) * self.rank if isinstance(output_size, int) else tuple(output_size)
         if len(size) != self.rank:
@@ -111,40 +104,36 @@ class _Adaptive(Model):
         return tuple(n if size is None else size for size, n in zip(self.output_size, x.shape[2:], strict=True))
 
     def forward(self, x: Any) -> Any:
-        pool: Callable[..., Any] = getattr(meta, f"adaptive_{self.operator}_pool{self.rank}d")
-        return pool(x, self._sizes(x))
+        return self._pool(x, self._sizes(x))
 
 
 class AdaptiveAvgPool1d(_Adaptive):
     """Mean of (n, c, l) over windows that give a result of output_size; None in it keeps the size of an axis."""
 
-    rank, operator = 1, "avg"
+    rank, operator = 1, "adaptive_avg_pool"
 
 
 class AdaptiveAvgPool2d(_Adaptive):
     """Mean of (n, c, h, w) over windows that give a result of output_size; see AdaptiveAvgPool1d."""
 
-    rank, operator = 2, "avg"
+    rank, operator = 2, "adaptive_avg_pool"
 
 
 class AdaptiveAvgPool3d(_Adaptive):
     """Mean of (n, c, d, h, w) over windows that give a result of output_size; see AdaptiveAvgPool1d."""
 
-    rank, operator = 3, "avg"
+    rank, operator = 3, "adaptive_avg_pool"
 
 
 class _AdaptiveMax(_Adaptive):
-    operator = "max"
+    operator = "adaptive_max_pool"
 
     def build(self, output_size: int | Sequence[int | None], return_indices: bool = False) -> None:
         super().build(output_size)
         self.return_indices = return_indices
 
     def forward(self, x: Any) -> Any:
-        if not self.return_indices:
-            return super().forward(x)
-        pool: Callable[..., Any] = getattr(meta, f"adaptive_max_pool{self.rank}d_with_indices")
-        return pool(x, self._sizes(x))
+        return self._pool(x, self._sizes(x), indices=self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):

@@ -26,13 +26,38 @@ class _Layer(Model):
     linear2: Any
     norm_first: bool
 
-    def _create(self, dropout: float, activation: Activation, norm_first: bool) -> None:
+    def build(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.0,
+        activation: Activation = "gelu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = True,
+        bias: bool = True,
+    ) -> None:
         if isinstance(activation, str) and activation not in ("relu", "gelu"):
             expected = '"relu", "gelu" or a function'
             raise ArgumentError(type(self).__name__, f"activation is {activation!r}", expected)
         self.activation = activation
         self.norm_first = norm_first
         self.dropout = Dropout(dropout) if dropout else None
+        self._create(
+            lambda: MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first),
+            lambda: LayerNorm(d_model, layer_norm_eps, bias=bias),
+            lambda: (Linear(d_model, dim_feedforward, bias), Linear(dim_feedforward, d_model, bias)),
+        )
+
+    def _create(
+        self,
+        attention: Callable[[], MultiHeadAttention],
+        norm: Callable[[], LayerNorm],
+        linear: Callable[[], tuple[Linear, Linear]],
+    ) -> None:
+        """Create the parts of the blocks, by functions that return a new one each."""
+        raise NotImplementedError
 
     def _residual(self, x: Any, norm: Callable[[Any], Any], block: Callable[[Any], Any]) -> Any:
         return x + self._drop(block(norm(x))) if self.norm_first else norm(x + self._drop(block(x)))
@@ -59,24 +84,10 @@ class TransformerEncoderLayer(_Layer):
 
     self_attn, linear1, linear2 = Alias("attention"), Alias("first"), Alias("last")
 
-    def build(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.0,
-        activation: Activation = "gelu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = True,
-        norm_first: bool = True,
-        bias: bool = True,
-    ) -> None:
-        self._create(dropout, activation, norm_first)
-        self.attention = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias)
-        self.first = Linear(d_model, dim_feedforward, bias)
-        self.last = Linear(dim_feedforward, d_model, bias)
+    def _create(self, attention: Any, norm: Any, linear: Any) -> None:
+        self.attention = attention()
+        self.norm1, self.norm2 = norm(), norm()
+        self.first, self.last = linear()
 
     def forward(self, x: Any, mask: Any = None, key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         """Masks are those of MultiHeadAttention."""
@@ -91,24 +102,10 @@ class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to `memory`, the result of an encoder, then a network of two linear layers, each with a
     residual connection. Arguments, defaults and errors are those of TransformerEncoderLayer."""
 
-    def build(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.0,
-        activation: Activation = "gelu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = True,
-        norm_first: bool = True,
-        bias: bool = True,
-    ) -> None:
-        self._create(dropout, activation, norm_first)
-        self.self_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
-        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first)
-        self.linear1 = Linear(d_model, dim_feedforward, bias)
-        self.linear2 = Linear(dim_feedforward, d_model, bias)
-        self.norm1, self.norm2, self.norm3 = (LayerNorm(d_model, layer_norm_eps, bias=bias) for _ in range(3))
+    def _create(self, attention: Any, norm: Any, linear: Any) -> None:
+        self.self_attn, self.multihead_attn = attention(), attention()
+        self.linear1, self.linear2 = linear()
+        self.norm1, self.norm2, self.norm3 = norm(), norm(), norm()
 
     def forward(
         self,

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
 from meta.optim.number import Number, as_array
 from meta.optim.optimizer import Optimizer, Updated
 
+Betas: TypeAlias = "tuple[float, float]"
+BETAS: Final = (0.9, 0.999)
 
-class Adam(Optimizer):
+
+class Moments(Optimizer):
+    """Base class of optimizers with running means of the gradient, `m`, and of its square, `v`."""
+
+    counts_updates = True
+
+    def __init__(
+        self, parameters: Parameters, learning_rate: float, betas: Betas, eps: float, weight_decay: float,
+        **options: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(parameters, learning_rate, betas=betas, eps=eps, weight_decay=weight_decay, **options)
+
+    def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
+        return ("m", "v")
+
+    def operands(self, group: ParamGroup, count: Number | None) -> list[Any]:
+        """learning_rate, beta1, beta2, eps, weight_decay, and for the t-th update 1 - beta1**t and 1 - beta2**t."""
+        assert count is not None
+        rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
+        return [rate, beta1, beta2, eps, decay, 1 - beta1**count.operand, 1 - beta2**count.operand]
+
+
+class Adam(Moments):
     """m <- beta1 * m + (1 - beta1) * g;  v <- beta2 * v + (1 - beta2) * g**2, with g = dx + weight_decay * x;
     x <- x - learning_rate * (m / (1 - beta1**t)) / (sqrt(v / (1 - beta2**t)) + eps) in the t-th update of x
     (D. Kingma and J. Ba, 2015; torch.optim.Adam).
@@ -24,34 +48,21 @@ class Adam(Optimizer):
     """
 
     flags = ("amsgrad", "decoupled")
-    counts_updates = True
 
     def __init__(
-        self,
-        parameters: Parameters,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *,
-        amsgrad: bool = False,
-        decoupled: bool = False,
-        master_weights: bool = False,
-    ) -> None:
-        super().__init__(
-            parameters, learning_rate, master_weights=master_weights, betas=betas, eps=eps, weight_decay=weight_decay,
-            amsgrad=amsgrad, decoupled=decoupled,
-        )  # fmt: skip
+        self, parameters: Parameters, learning_rate: float = 1e-3, betas: Betas = BETAS, eps: float = 1e-8,
+        weight_decay: float = 0.0, *, amsgrad: bool = False, decoupled: bool = False, master_weights: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(parameters, learning_rate, betas, eps, weight_decay, amsgrad=amsgrad, decoupled=decoupled,
+                         master_weights=master_weights)  # fmt: skip
 
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
-        return ("m", "v", "v_max") if group["amsgrad"] else ("m", "v")
+        return (*super().slot_names(group), *("v_max",) * group["amsgrad"])
 
     def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
         # rate * (m / c1) / (sqrt(v / c2) + eps) is rate * root / c1 * m / (sqrt(v) + eps * root), where root = sqrt(c2)
-        assert count is not None
-        rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
-        correction = 1 - beta1**count.operand
-        root = (1 - beta2**count.operand) ** 0.5
+        rate, beta1, beta2, eps, decay, correction, square_correction = self.operands(group, count)
+        root = square_correction**0.5
         step_size, eps = rate * root / correction, eps * root
         if group["decoupled"]:
             decay = decay * correction / root  # so that step_size * decay is rate * weight_decay
@@ -67,15 +78,8 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (I. Loshchilov and F. Hutter, 2019; torch.optim.AdamW)."""
 
     def __init__(
-        self,
-        parameters: Parameters,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-        *,
-        amsgrad: bool = False,
-        master_weights: bool = False,
-    ) -> None:
+        self, parameters: Parameters, learning_rate: float = 1e-3, betas: Betas = BETAS, eps: float = 1e-8,
+        weight_decay: float = 0.01, *, amsgrad: bool = False, master_weights: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(parameters, learning_rate, betas, eps, weight_decay, amsgrad=amsgrad, decoupled=True,
                          master_weights=master_weights)  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import meta
+from meta.optim.adam import BETAS, Betas, Moments
 from meta.optim.group import Parameters, ParamGroup
 from meta.optim.number import Number, Scalars, widened, write
-from meta.optim.optimizer import Optimizer, Updated
+from meta.optim.optimizer import Updated
 
 
-class LAMB(Optimizer):
+class LAMB(Moments):
     """m <- beta1 * m + (1 - beta1) * dx;  v <- beta2 * v + (1 - beta2) * dx**2;
     r = (m / (1 - beta1**t)) / (sqrt(v / (1 - beta2**t)) + eps) + weight_decay * x;
     x <- x - learning_rate * |x| / |r| * r in the t-th update of x, with Euclidean norms of the whole parameter (Y. You
@@ -19,31 +20,17 @@ class LAMB(Optimizer):
     parameters, learning_rate, master_weights: see Optimizer; betas: see Adam.
     """
 
-    counts_updates = True
-
     def __init__(
-        self,
-        parameters: Parameters,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.01,
-        *,
-        master_weights: bool = False,
-    ) -> None:
-        super().__init__(
-            parameters, learning_rate, master_weights=master_weights, betas=betas, eps=eps, weight_decay=weight_decay
-        )
-
-    def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
-        return ("m", "v")
+        self, parameters: Parameters, learning_rate: float = 1e-3, betas: Betas = BETAS, eps: float = 1e-6,
+        weight_decay: float = 0.01, *, master_weights: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(parameters, learning_rate, betas, eps, weight_decay, master_weights=master_weights)
 
     def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
-        assert count is not None
-        rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
+        rate, beta1, beta2, eps, decay, correction1, correction2 = self.operands(group, count)
         scalars = Scalars(
             rate=rate, beta1=beta1, beta2=beta2, eps=eps, decay=decay, rest1=1 - beta1, rest2=1 - beta2,
-            correction1=1 - beta1**count.operand, correction2=1 - beta2**count.operand,
+            correction1=correction1, correction2=correction2,
         )  # fmt: skip
         for name, x, dx in updated:
             rate, eps, decay = scalars(x, "rate", "eps", "decay")
