@@ -19,12 +19,12 @@ import torch
 
 from benchmarks.cuda import gpu_times
 from meta.backend.memory import allocation
-from meta.backend.tvm import library, shape_generic
+from meta.backend.tvm import extents, library, shape_generic
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
-from meta.backend.tvm.schedule import blocks, patterns
+from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.cpu import elementwise, matmul, max_pool, rows
-from meta.backend.tvm.schedule.gpu import columns, separate
+from meta.backend.tvm.schedule.gpu import column_group, column_sums, columns, separate
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
 from meta.device import device as device_named
@@ -228,6 +228,24 @@ def cpu_conditions() -> Iterator[Condition]:
                     (_transpose(1001, 1001, dtype="int64"), _bias_add(4096, 30, dtype="int64")))  # fmt: skip
 
 
+def column_conditions() -> Iterator[Condition]:
+    """Those of reductions over outer axes: sums, then others."""
+    sums = (_sum(8192, 1024, axis=0), _sum(1 << 20, 32, axis=0))
+    yield Condition("column sums: by two kernels", column_sums, "_LEAST_ROWS", NEVER, sums)
+    yield Condition("column sums: for 528 blocks of threads", column_group, "_BLOCKS", 132, sums)
+    yield Condition("column sums: loads of 16 bytes", column_group, "_LOAD_BYTES", 4, sums)
+    yield Condition("column sums: at most 512 parts, symbolic", column_group, "_MAX_SYMBOLIC_PARTS", NEVER, sums,
+                    symbolic=True)  # fmt: skip
+    yield Condition("columns: 32 threads add more than 128 parts", columns, "_MAX_SERIAL_PARTS", NEVER,
+                    (_max(8192, 1024, axis=0), _max(65536, 256, axis=0)))  # fmt: skip
+    yield Condition("columns: at most 1024 parts", columns, "_MAX_PARTS", NEVER,
+                    (_max(65536, 32, axis=0), _max(1 << 20, 32, axis=0)))  # fmt: skip
+    yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
+                    (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
+    yield Condition("columns: class of vast sizes, symbolic", extents, "LEAST_SIZES", {"long": 1 << 8},
+                    (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
+
+
 def gpu_conditions() -> Iterator[Condition]:
     """The size conditions of the CUDA schedules."""
     for elements, side in {8: 8192, 4: 1024, 2: 768}.items():
@@ -246,14 +264,7 @@ def gpu_conditions() -> Iterator[Condition]:
                     (_where(256, 256), _where(8192, 8192)))  # fmt: skip
     yield Condition("elementwise: both sides loaded, symbolic", gpu_elementwise, both_sides, lambda func: func,
                     (_where(256, 256), _where(4096, 4096)), symbolic=True)  # fmt: skip
-    yield Condition("columns: 32 threads add more than 128 parts", columns, "_MAX_SERIAL_PARTS", NEVER,
-                    (_sum(8192, 1024, axis=0), _sum(65536, 256, axis=0)))  # fmt: skip
-    yield Condition("columns: at most 1024 parts", columns, "_MAX_PARTS", NEVER,
-                    (_sum(65536, 32, axis=0), _sum(1 << 20, 32, axis=0)))  # fmt: skip
-    yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
-                    (_sum(65536, 32, axis=0), _sum(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
-    yield Condition("columns: class of vast sizes, symbolic", blocks, "_NAME_PREFIXES", {"long": 1 << 8},
-                    (_sum(65536, 32, axis=0), _sum(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
+    yield from column_conditions()
     yield Condition("rows: sum to one element in two kernels", gpu_rows, "_parts_divide", lambda block: False,
                     (_sum(1 << 17), _sum(8192, 8192)))  # fmt: skip
     for threads, calls in {32: (_cross_entropy(8192, 10), _cross_entropy(8192, 100)), 256: (_batch_norm(8, 16, 8, 8),),

@@ -2935,8 +2935,8 @@ _s_batch_norm_stats = state(get("batch_norm_stats"))
 _r_batch_norm_stats = _s_batch_norm_stats.fast
 
 
-def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1) -> tuple[T, T]:
-    """The mean of each channel and 1 / sqrt(variance + eps), with the (population) variance, as batch_norm_train uses
+def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1) -> tuple[T, T, T]:
+    """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision.
     x: Input, floating.
     eps: Added to the variance, or mean square.

@@ -361,8 +361,8 @@ def _batch_norm_infer(needs: Any, x: Any, running_mean: Any, running_var: Any, w
     return (g0[0], g0[1], g0[2])
 
 
-def _batch_norm_stats(needs: Any, x: Any, eps: Any, axis: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    return (grad_norm.batch_norm_stats_grad(x, axis, y_0, y_1, dy_0, dy_1),)
+def _batch_norm_stats(needs: Any, x: Any, eps: Any, axis: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (grad_norm.batch_norm_stats_grad(x, axis, y_0, y_2, dy_0, dy_1, dy_2),)
 
 
 def _batch_norm_sums(needs: Any, dy: Any, x: Any, mean: Any, invstd: Any, axis: Any, z_0: Any, z_1: Any, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
@@ -967,7 +967,7 @@ add_rules([
     GradRule("softmax", _softmax, (0,), saved_outputs=frozenset({0})),
     GradRule("softmax_dx", _softmax_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("batch_norm_infer", _batch_norm_infer, (0, 3, 4), saved_args=frozenset({0, 1, 2, 3})),
-    GradRule("batch_norm_stats", _batch_norm_stats, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    GradRule("batch_norm_stats", _batch_norm_stats, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     GradRule("batch_norm_sums", _batch_norm_sums, (0, 1, 2, 3), saved_args=frozenset({0, 1, 2, 3}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("batch_norm_train", _batch_norm_train, (0, 3, 4), saved_args=frozenset({0, 3}), saved_outputs=frozenset({3, 4}), outputs=5, differentiable_outputs=frozenset({0, 3, 4}), undefined=frozenset({1, 2, 3, 4})),
     GradRule("batch_norm_train_dxwb", _batch_norm_train_dxwb, (0, 1, 2, 3, 4), saved_args=frozenset({0, 1, 2, 3, 4}), saved_outputs=frozenset({1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),

@@ -54,11 +54,9 @@ def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
     x, running_mean, running_var, w, b, momentum, eps, axis = call.args
     on = _Channels(scope, x)
     stats = on.call("batch_norm_stats", x, eps, axis)
-    mean, invstd = (scope.get_item(stats, i) for i in (0, 1))
+    mean, variance, invstd = (scope.get_item(stats, i) for i in range(3))
     y = on.call("multiply", on.call("subtract", on.wide(x), mean), on.scale(invstd, w))
     y = y if b is None else on.call("add", y, on.wide(b))
-    variance = on.call("subtract", on.call("reciprocal", on.call("multiply", invstd, invstd)), eps)
-    variance = on.call("maximum", variance, 0.0)
     freedom = on.count / (on.count - 1)
 
     def blended(running: Any, batch: Any, weight: float) -> Any:

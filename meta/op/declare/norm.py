@@ -108,7 +108,7 @@ def _channel_parameters(x: TensorType, axis: int, **parameters: TensorType | Non
 @declare(
     "batch_norm_train",
     schema=norm.batch_norm_train,
-    pattern="opaque",
+    pattern="softmax",
     amp_args=("x",),
     inplace={1: "running_mean", 2: "running_var"},
     outputs=("y", "new_mean", "new_var", "mean", "invstd"),
@@ -145,7 +145,7 @@ def batch_norm_train(
 @declare(
     "batch_norm_train_dxwb",
     schema=norm.batch_norm_train_dxwb,
-    pattern="opaque",
+    pattern="softmax",
     amp_args=("dy", "x"),
     outputs=("dx", "dw", "db"),
 )
@@ -165,21 +165,21 @@ def batch_norm_train_dxwb(
 @declare(
     "batch_norm_stats",
     schema=norm.batch_norm_stats,
-    pattern="opaque",
+    pattern="reduce",
     amp_args=("x",),
-    outputs=("mean", "invstd"),
+    outputs=("mean", "variance", "invstd"),
 )
 def batch_norm_stats(x: TensorType, eps: float, axis: int) -> TupleType:
-    """The mean of each channel and 1 / sqrt(variance + eps), with the (population) variance, as batch_norm_train uses
+    """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision."""
     stats = x.with_shape(_channels(x, axis)).with_dtype(accumulation_dtype(x.dtype))
-    return TupleType((stats, stats))
+    return TupleType((stats, stats, stats))
 
 
 @declare(
     "batch_norm_sums",
     schema=norm.batch_norm_sums,
-    pattern="opaque",
+    pattern="reduce",
     amp_args=("dy", "x"),
     outputs=("dw", "db"),
 )

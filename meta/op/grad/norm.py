@@ -92,16 +92,22 @@ def _through_mean(x: Any, axis: int, dmean: Any) -> Any:
     return _broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
 
 
-def _through_invstd(x: Any, axis: int, mean: Any, invstd: Any, dinvstd: Any) -> Any:
-    """The gradient with respect to x through invstd: d invstd / dx = -invstd^3 (x - mean) / number."""
+def _through_variance(x: Any, axis: int, mean: Any, dvariance: Any) -> Any:
+    """The gradient with respect to x through the variance: d variance / dx = 2 (x - mean) / number."""
     channel, others = _split_channel(axis, x.ndim)
-    factor = dinvstd * invstd * invstd * invstd * -share_of(product(x.shape[a] for a in others), invstd)
+    factor = dvariance * 2.0 * share_of(product(x.shape[a] for a in others), dvariance)
     return (x - _broadcast_parameter(mean, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
 
 
-def batch_norm_stats_grad(x: Any, axis: int, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
-    """The gradient with respect to x, through mean (0) and invstd (1)."""
-    return fit(_through_mean(x, axis, dy_0) + _through_invstd(x, axis, y_0, y_1, dy_1), x)
+def _through_invstd(x: Any, axis: int, mean: Any, invstd: Any, dinvstd: Any) -> Any:
+    """The gradient with respect to x through invstd: d invstd / d variance = -invstd^3 / 2."""
+    return _through_variance(x, axis, mean, dinvstd * invstd * invstd * invstd * -0.5)
+
+
+def batch_norm_stats_grad(x: Any, axis: int, y_0: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> Any:
+    """The gradient with respect to x, through mean (0), variance (1) and invstd (2)."""
+    through_deviation = _through_variance(x, axis, y_0, dy_1) + _through_invstd(x, axis, y_0, y_2, dy_2)
+    return fit(_through_mean(x, axis, dy_0) + through_deviation, x)
 
 
 def batch_norm_sums_grad(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:

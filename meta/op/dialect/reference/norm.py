@@ -99,10 +99,11 @@ def batch_norm_train_dxwb(dy: Array, x: Array, w: Array, mean: Array, invstd: Ar
     return _scale_and_shift((grad - rest) * scale, w, None, (channel,)), projection, grad_sum
 
 
-def batch_norm_stats(x: Array, eps: float, axis: int) -> tuple[Array, Array]:
+def batch_norm_stats(x: Array, eps: float, axis: int) -> tuple[Array, Array, Array]:
     _, others = _split_channel(x, axis)
     value = widen(x)
-    return mean(value, axis=others), 1 / np.sqrt(variance(value, axis=others) + eps)
+    var = variance(value, axis=others)
+    return mean(value, axis=others), var, 1 / np.sqrt(var + eps)
 
 
 def batch_norm_sums(dy: Array, x: Array, mean: Array, invstd: Array, axis: int) -> tuple[Array, Array]:

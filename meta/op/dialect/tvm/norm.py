@@ -186,8 +186,13 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 def batch_norm_stats(x: Any, eps: float, axis: int, *, out: Any) -> Any:
     _, others = _split_channel(x, axis)
     mean, squares = _moments(x, others)
-    invstd = _inverse_deviation(squares, count_elements(x, others, accumulation_dtype(x.dtype)), eps)
-    return store_result(mean, others, out[0], "batch_mean"), store_result(invstd, others, out[1], "batch_invstd")
+    size = count_elements(x, others, accumulation_dtype(x.dtype))
+    invstd = _inverse_deviation(squares, size, eps)
+    return (
+        store_result(mean, others, out[0], "batch_mean"),
+        store_result(squares, others, out[1], "batch_variance", lambda value: value / size),
+        store_result(invstd, others, out[2], "batch_invstd"),
+    )
 
 
 @compute("batch_norm_sums")

@@ -15,6 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.schedule.blocks import uses_variable
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
 from tests.python.backend.tvm.test_cuda_code import LIMITS
 
@@ -126,19 +127,34 @@ def _sum_function(shape: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
 
 
 def _additions_in_sequence(function: Any) -> int:
-    """The largest number of additions to one element that a loop over steps makes, of serial and unrolled loops."""
+    """The largest number of additions to one element that a serial loop makes, with the unrolled loops in it; those of
+    loops of unknown extent are not counted."""
     numbers: list[int] = []
 
     def visit(loop: Any) -> None:
-        extent, body = int(loop.extent) if isinstance(loop.extent, tvm.IntImm) else 0, loop.body
-        while isinstance(body, tvm.For):
-            extent *= int(body.extent) if body.kind == tvm.tirx.ForKind.UNROLLED else 1
-            body = body.body
-        if str(loop.loop_var.name) == "step" and isinstance(body, tvm.BufferStore | tvm.tirx.IfThenElse):
-            numbers.append(extent)
+        if loop.kind == tvm.tirx.ForKind.SERIAL:
+            extent = int(loop.extent) if isinstance(loop.extent, tvm.IntImm) else 0
+            numbers.extend(extent * n for n in _additions(loop.body))
 
     tvm.structural_walk(function, (tvm.For, visit))
     return max(numbers)
+
+
+def _additions(statement: Any) -> list[int]:
+    """How often a statement adds to each element that it adds to, outside of its serial loops."""
+    if isinstance(statement, tvm.SeqStmt):
+        return [n for part in statement.seq for n in _additions(part)]
+    if isinstance(statement, tvm.tirx.IfThenElse):
+        return _additions(statement.then_case)
+    if isinstance(statement, tvm.For) and statement.kind == tvm.tirx.ForKind.UNROLLED:
+        stores: list[Any] = []
+        tvm.structural_walk(statement.body, (tvm.BufferStore, stores.append))
+        own = any(uses_variable(i, statement.loop_var) for s in stores for i in s.indices)
+        return [n * (1 if own else int(statement.extent)) for n in _additions(statement.body)]
+    is_sum = isinstance(statement, tvm.BufferStore) and isinstance(statement.value, tvm.tirx.Add)
+    if not is_sum or not isinstance(statement.value.a, tvm.TensorLoad):
+        return []
+    return [1] if statement.value.a.source.same_as(statement.buffer) else []
 
 
 @pytest.mark.parametrize(("shape", "axes"), [
@@ -180,7 +196,9 @@ def test_long_sums_keep_the_lost_digits(shape: Any, axes: Any, kind: str) -> Non
     target = targets.target("cpu")
     if kind == "cuda":
         target = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=target)
-    assert {"high", "low"} <= _buffers(patterns.schedule(_sum_function(shape, axes), "reduce", target))
+    func = patterns.schedule(_sum_function(shape, axes), "reduce", target)
+    is_short = kind == "cuda" and shape[0] == 1_000_000 and len(shape) == 2  # by many threads
+    assert _additions_in_sequence(func) <= 8 if is_short else {"high", "low"} <= _buffers(func)
 
 
 @pytest.mark.parametrize(("shape", "axes"), [((32, 100), (0,)), ((100, 32 * 4), (1,)), ((4, 4), (0, 1))])

@@ -98,7 +98,9 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 def batch_norm_stats(x: Any, eps: float = 1e-5, axis: int = 1) -> Any:
     channels = x.shape[axis]
     zeros, ones = (fill(channels, dtype=wide(x).dtype) for fill in (torch.zeros, torch.ones))
-    return batch_norm_train(x, zeros, ones, eps=eps, axis=axis)[3:]
+    mean, invstd = batch_norm_train(x, zeros, ones, eps=eps, axis=axis)[3:]
+    others = [a for a in range(x.ndim) if a != axis % x.ndim]
+    return mean, torch.var(wide(x), dim=others, correction=0), invstd
 
 
 def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int = 1) -> Any:

@@ -90,10 +90,10 @@ def _count_parts(block: Block) -> int:
         longest = max(map(blocks.lower_bound, block.extents_of("R")))
         return min(longest // _UNROLLED_ROWS, _MAX_SYMBOLIC_PARTS)
     busy_parts = _MAX_SYMBOLIC_PARTS if columns is None else BUSY_THREADS // columns
-    return min(_floor_power_of_two(busy_parts), _floor_power_of_two(rows // _UNROLLED_ROWS), _MAX_PARTS)
+    return min(floor_power_of_two(busy_parts), floor_power_of_two(rows // _UNROLLED_ROWS), _MAX_PARTS)
 
 
-def _floor_power_of_two(number: int) -> int:
+def floor_power_of_two(number: int) -> int:
     """The largest power of two up to `number`; 0 for 0."""
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule.gpu.loops import thread_loop
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
 
 _BLOCK_THREADS: Final = 128
@@ -82,14 +83,7 @@ def _bind_threads(loops: list[Any], body: Any) -> Any:
         body = tvm.structural_map(body, (tvm.Var, lambda var: values.get(var, var)))
         body = tvm.tirx.IfThenElse(in_range, body, None)
     grid = tvm.tirx.truncdiv(total + (block_threads - 1), block_threads)
-    return _thread_loop(block, "blockIdx.x", grid, _thread_loop(thread, "threadIdx.x", block_threads, body))
-
-
-def _thread_loop(var: Any, name: str, extent: Any, body: Any) -> Any:
-    """A loop over `var` that is bound to a thread index."""
-    binding = tvm.IterVar(tvm.Range(0, extent), tvm.Var(name, "int64"), tvm.tirx.IterVar.ThreadIndex, name)
-    zero = tvm.tirx.const(0, "int64")
-    return tvm.For(var, zero, extent, tvm.tirx.ForKind.THREAD_BINDING, body, binding)
+    return thread_loop(block, "blockIdx.x", grid, thread_loop(thread, "threadIdx.x", block_threads, body))
 
 
 def _make_atomic(store: Any) -> Any:

@@ -18,6 +18,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
 from meta.backend.tvm.schedule.cpu.rows import reduces_contiguous_axis
+from meta.backend.tvm.schedule.gpu.column_sums import merge_column_sums
 from meta.backend.tvm.schedule.gpu.columns import reduces_outer_axes, split_into_parts
 from meta.backend.tvm.schedule.gpu.elementwise import bind_threads, choose_thread_elements, inline_producers
 from meta.backend.tvm.schedule.gpu.rows import MAX_THREADS, ROW_THREADS, is_single_row
@@ -38,7 +39,7 @@ def schedule_outer_reductions(func: Any, target: Any) -> Any:
     all_blocks = blocks.list_blocks(sch)
     if not all(b.is_spatial or b.is_reduction for b in all_blocks) or not any(map(reduces_outer_axes, all_blocks)):
         return None
-    return schedule_separately(func)
+    return schedule_separately(merge_column_sums(sch.mod["main"]))
 
 
 def schedule_pairs(func: Any, target: Any) -> Any:
