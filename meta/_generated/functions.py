@@ -3129,6 +3129,39 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     return _y
 
 
+_s_layer_norm_dxwb = state(get("layer_norm_dxwb"))
+_r_layer_norm_dxwb = _s_layer_norm_dxwb.fast
+
+
+def layer_norm_dxwb(
+    x: T,
+    scale: T | None,
+    dy: T,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+) -> tuple[T, T, T]:
+    """Gradients of layer_norm with respect to x, scale and bias, for dialects that compute all of them at once:
+    layer_norm_dx and layer_norm_dwb.
+    x: Input, floating.
+    scale: As in the forward operator.
+    dy: Gradient of the result.
+    axis: Axes that are normalised together.
+    eps: Added to the variance, or mean square.
+    """
+    if type(axis) is int:
+        axis = (axis,)
+    try:
+        run = _r_layer_norm_dxwb[x._type, None if scale is None else scale._type, dy._type, dumps(axis, 2), eps or repr(eps), eps.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_layer_norm_dxwb, x, scale, dy, axis, eps)
+    _y = run(x, scale, dy)
+    if x._node is not None or (scale is not None and scale._node is not None) or dy._node is not None:
+        return record("layer_norm_dxwb", _y, (x, scale, dy, axis, eps))
+    return _y
+
+
 _s_rms_norm = state(get("rms_norm"))
 _r_rms_norm = _s_rms_norm.fast
 

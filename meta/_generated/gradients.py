@@ -393,6 +393,11 @@ def _layer_norm_dx(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any,
     return (grad_norm.layer_norm_dx_dx(x, scale, dy, axis, eps, dz) if needs[0] else None, grad_norm.parameter_grad(meta.multiply(dy, meta.layer_norm_dx(x, None, dz, axis, eps)), scale, axis) if needs[1] else None, grad_support.fit(grad_norm.scaled(meta.layer_norm_dx(x, None, dz, axis, eps), scale, axis), dy) if needs[2] else None)
 
 
+def _layer_norm_dxwb(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.layer_norm_dxwb_grad(x, scale, dy, axis, eps, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
 def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     v = grad_support.widen(x)
     r = meta.rsqrt(meta.add(meta.mean(meta.multiply(v, v), axis, True), eps))
@@ -974,6 +979,7 @@ add_rules([
     GradRule("layer_norm", _layer_norm, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("layer_norm_dxwb", _layer_norm_dxwb, (0, 1, 2), saved_args=frozenset({0, 1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     GradRule("rms_norm", _rms_norm, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("adagrad", _adagrad, (0, 1, 2, 3, 4, 5), outputs=2, differentiable_outputs=frozenset({0, 1}), unavailable={1: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 2: 'it updates its arguments in place', 5: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),
     GradRule("adam", _adam, (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), unavailable={6: 'it updates its arguments in place', 7: 'it updates its arguments in place', 1: 'it updates its arguments in place', 8: 'it updates its arguments in place', 5: 'it updates its arguments in place', 2: 'it updates its arguments in place', 4: 'it updates its arguments in place', 3: 'it updates its arguments in place', 9: 'it updates its arguments in place', 0: 'it updates its arguments in place'}),

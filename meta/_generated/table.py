@@ -118,6 +118,7 @@ FAMILIES: dict[str, str] = {
     "layer_norm": "norm",
     "layer_norm_dwb": "norm",
     "layer_norm_dx": "norm",
+    "layer_norm_dxwb": "norm",
     "rms_norm": "norm",
     "adagrad": "optimizer",
     "adam": "optimizer",

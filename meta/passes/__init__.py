@@ -15,6 +15,7 @@ from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
+from meta.passes.join_gradients import join_gradients
 from meta.passes.manager import Pass, PassContext, Pipeline, bisect
 from meta.passes.place import place
 from meta.passes.simplify import drop_stop_gradient, simplify
@@ -23,7 +24,7 @@ from meta.passes.standard import standard
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
     "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const",
-    "fuse_epilogues", "inline_calls", "place", "simplify", "standard",
+    "fuse_epilogues", "inline_calls", "join_gradients", "place", "simplify", "standard",
 ]  # fmt: skip
 
 

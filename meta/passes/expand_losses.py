@@ -8,7 +8,7 @@ Logits that `align_products` cut out of a product with longer rows are read from
 written to rows of that length, with zeros behind the classes, for the products that take it:
 
     y = strided_slice(p)                      x = where(class < classes, p, -inf)
-    loss(y); matmul(pad(loss_dx(y)), w)  =>   loss(x); matmul(where(class < classes, loss_dx(p), 0), w)
+    loss(y); matmul(pad(loss_dx(y)), w)  =>   loss(x); matmul(loss_dx(x) * (class < classes), w)
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class _Rows:
         self.device: Device = x.type.device
         self.source = _in_memory(scope, x)
         self.columns: int = self.source.type.shape[1]
-        self.x = self.source if self.source.type.dtype == "float32" else self.call("cast", self.source, "float32")
-        x = self.x if self.columns == self.classes else self.call("where", self.is_class(), self.x, -math.inf)
+        x = self.source if self.source.type.dtype == "float32" else self.call("cast", self.source, "float32")
+        if self.columns != self.classes:  # sums and products, because the branches of `where` would delay loads
+            x = self.call("add", x, self.by_column(0.0, -math.inf))
         self.highest = self.call("max", x, (1,), True)
-        self.total = self.call("sum", self.call("exp", self.call("subtract", x, self.highest)), (1,), True)
+        self.powers = self.call("exp", self.call("subtract", x, self.highest))
+        self.total = self.call("sum", self.powers, (1,), True)
         at_least, below = self.call("greater_equal", target, 0), self.call("less", target, self.classes)
         is_label = self.call("logical_and", at_least, below)
         self.label = self.call("where", is_label, target, 0)
@@ -75,9 +77,9 @@ class _Rows:
     def number_dtype(self) -> str:
         return "int32" if self.columns < 1 << 31 else "int64"
 
-    def is_class(self) -> Any:
-        """Whether a column is one of a class."""
-        return self.call("less", self.numbers(), self.classes)
+    def by_column(self, of_class: float, other: float) -> Any:
+        """One number for the columns of classes, another one for those behind them."""
+        return self.call("where", self.call("less", self.numbers(), self.classes), of_class, other)
 
     def share(self, values: Any, reduction: str) -> Any:
         """Values of the rows, divided by the number of labels for the mean."""
@@ -111,13 +113,12 @@ def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
     rows = _Rows(scope, x, target, ignore_index)
     scale = rows.share(rows.call("multiply", rows.weight, dy), reduction)
     scale = rows.column(rows.call("where", rows.counted, scale, rows.full(0.0)))
-    powers = rows.call("exp", rows.call("subtract", rows.x, rows.highest))
-    shares = rows.call("multiply", powers, rows.call("divide", scale, rows.total))
+    shares = rows.call("multiply", rows.powers, rows.call("divide", scale, rows.total))
     label = rows.column(rows.call("cast", rows.label, rows.number_dtype))
-    hits = rows.call("where", rows.call("equal", rows.numbers(), label), scale, 0.0)
+    hits = rows.call("multiply", rows.call("cast", rows.call("equal", rows.numbers(), label), "float32"), scale)
     if rows.columns == rows.classes:
         return scope.call_expr(get("subtract"), (shares, hits))
-    gradient = rows.call("where", rows.is_class(), rows.call("subtract", shares, hits), 0.0)
+    gradient = rows.call("multiply", rows.call("subtract", shares, hits), rows.by_column(1.0, 0.0))
     return scope.call_expr(get("strided_slice"), (gradient, (0, 0), x.type.shape, ()))
 
 

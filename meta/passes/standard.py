@@ -12,6 +12,7 @@ from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
+from meta.passes.join_gradients import join_gradients
 from meta.passes.manager import Pipeline
 from meta.passes.outline_loops import outline_loops
 from meta.passes.simplify import drop_stop_gradient, simplify
@@ -19,8 +20,8 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 def standard() -> Pipeline:
     """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
-    expand_losses, channels_last, expand_norms, cse, simplify, fuse_epilogues, dce, for a program whose gradients are
-    taken: results stay the same up to rounding."""
+    expand_losses, channels_last, expand_norms, cse, simplify, fuse_epilogues, join_gradients, dce, for a program whose
+    gradients are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
     expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
-    return Pipeline((*prepared, *expanded, cse, simplify, fuse_epilogues, dce))
+    return Pipeline((*prepared, *expanded, cse, simplify, fuse_epilogues, join_gradients, dce))

@@ -29,6 +29,9 @@ layer_norm_dx = Schema(
     "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
 )
 layer_norm_dwb = Schema("layer_norm_dwb", _X, _DY, _AXES, _EPS)
+layer_norm_dxwb = Schema(
+    "layer_norm_dxwb", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
+)
 batch_norm_train = Schema(
     "batch_norm_train",
     _X,

@@ -1,7 +1,8 @@
 """Layer norm by nvidia-cudnn-frontend, over rows.
 
-cuDNN's backward kernel computes all three gradients from the statistics of the forward one. Our operators return one or
-two gradients from x: each recomputes the statistics and discards the other gradients."""
+cuDNN's backward kernel computes all three gradients from the statistics of the forward one. Our operators take x and
+recompute the statistics; those that return one or two of the gradients discard the others. Programs have one call for
+all three, see `meta.passes.join_gradients`."""
 
 from __future__ import annotations
 
@@ -68,6 +69,14 @@ def unsuited(call: CallInfo) -> str | None:
         return f"axes {axis} of rank {x.ndim}: cuDNN normalises the last axes"
     dtypes = {args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)}
     return f"scale and bias are {' and '.join(sorted(dtypes))}: cuDNN needs one dtype" if len(dtypes) > 1 else None
+
+
+def unsuited_gradients(call: CallInfo) -> str | None:
+    """Why cuDNN does not support the arguments of a gradient that has those of the parameters in float32, or None."""
+    scale = call.bind()["scale"]
+    if isinstance(scale, TensorType) and scale.dtype != "float32":
+        return f"scale is {scale.dtype}: cuDNN has its gradient in that dtype, not in float32"
+    return unsuited(call)
 
 
 def without_plan(call: CallInfo) -> str | None:
@@ -183,5 +192,16 @@ def dwb(call: CallInfo) -> Run:
 
     def run(x: Any, dy: Any, dscale: Any, dbias: Any) -> None:
         gradient(x, None, dy, {DSCALE: dscale, DBIAS: dbias})
+
+    return run
+
+
+def dxwb(call: CallInfo) -> Run:
+    """`run(x, scale if there is one, dy, dx, dscale, dbias)`."""
+    gradient = _Gradient(call)
+
+    def run(x: Any, *rest: Any) -> None:
+        *scale, dy, dx, dscale, dbias = rest
+        gradient(x, scale[0] if scale else None, dy, {DX: dx, DSCALE: dscale, DBIAS: dbias})
 
     return run

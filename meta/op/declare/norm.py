@@ -91,6 +91,21 @@ def layer_norm_dwb(x: TensorType, dy: TensorType, axis: _Ints, eps: float) -> Tu
     return TupleType((out, out))
 
 
+@declare(
+    "layer_norm_dxwb",
+    schema=norm.layer_norm_dxwb,
+    pattern="opaque",
+    amp="never",
+    outputs=("dx", "dscale", "dbias"),
+)
+def layer_norm_dxwb(x: TensorType, scale: TensorType | None, dy: TensorType, axis: _Ints, eps: float) -> TupleType:
+    """Gradients of layer_norm with respect to x, scale and bias, for dialects that compute all of them at once:
+    layer_norm_dx and layer_norm_dwb."""
+    sums = layer_norm_dwb(x, dy, axis, eps)
+    assert isinstance(sums, TupleType)
+    return TupleType((layer_norm_dx(x, scale, dy, axis, eps), *sums.fields))
+
+
 def _channels(x: TensorType, axis: int) -> Shape:
     """The shape of a tensor with one element per channel."""
     rules.require_float("x", x)

@@ -64,6 +64,17 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
     return fit(-(r * total), x)
 
 
+def layer_norm_dxwb_grad(
+    x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz_0: Any, dz_1: Any, dz_2: Any
+) -> tuple[Any, Any, Any]:
+    """Partial derivatives of <dz_0, dx> + <dz_1, dscale> + <dz_2, dbias>: the sums of those of layer_norm_dx and of
+    layer_norm_dwb."""
+    u = meta.layer_norm_dx(x, None, dz_0, axis, eps)
+    dx = layer_norm_dx_dx(x, scale, dy, axis, eps, dz_0) + meta.layer_norm_dx(x, dz_1, dy, axis, eps)
+    ddy = scaled(u, scale, axis) + meta.layer_norm(x, dz_1, dz_2, axis, eps)
+    return fit(dx, x), parameter_grad(dy * u, scale, axis), fit(ddy, dy)
+
+
 def _mean(value: Any, axes: _Ints) -> Any:
     return meta.mean(value, axes, True)
 

@@ -96,7 +96,10 @@ def order_key(x: Expr, largest: bool) -> Expr:
     # The quiet NaN without payload: its key lies beyond those of the infinities, and it survives rounding to bfloat16.
     kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
     nan_key = tirx.const(nan if largest else ~nan, kind)
-    return select(tirx.isnan(x), nan_key, _flip(tirx.reinterpret(kind, x)))
+    # By bits and not by `select`, which TVM makes branches of, so that no load would overtake the one before it.
+    key = _flip(tirx.reinterpret(kind, x))
+    is_nan = -tirx.isnan(x).astype(kind)
+    return key ^ ((key ^ nan_key) & is_nan)
 
 
 def position_key(x: Expr, largest: bool) -> Expr:
@@ -115,7 +118,9 @@ def from_order_key(key: Expr, dtype: str) -> Expr:
 
 def _flip(bits: Expr) -> Expr:
     """Convert sign and magnitude to two's complement, or back: the conversion is its inverse."""
-    return select(bits < const(bits, 0), bits ^ const(bits, dtypes.int_range(dtype_of(bits))[1]), bits)
+    kind = dtype_of(bits)
+    sign = bits >> tirx.const(dtypes.itemsize(kind) * 8 - 1, kind)
+    return bits ^ (sign & const(bits, dtypes.int_range(kind)[1]))
 
 
 def count_elements(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:

@@ -147,3 +147,6 @@ DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=unsupported)
 DIALECT.implement("layer_norm", layer_norm.forward, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
 DIALECT.implement("layer_norm_dx", layer_norm.dx, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
 DIALECT.implement("layer_norm_dwb", layer_norm.dwb, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
+DIALECT.implement(
+    "layer_norm_dxwb", layer_norm.dxwb, accepts=layer_norm.unsuited_gradients, confirm=layer_norm.without_plan
+)

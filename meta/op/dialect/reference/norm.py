@@ -64,6 +64,10 @@ def layer_norm_dwb(x: Array, dy: Array, axis: Axes, eps: float) -> tuple[Array, 
     return np.sum(widen(dy) * normalised, axis=rest), np.sum(widen(dy), axis=rest)
 
 
+def layer_norm_dxwb(x: Array, scale: Array, dy: Array, axis: Axes, eps: float) -> tuple[Array, Array, Array]:
+    return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps)
+
+
 def _split_channel(x: Array, axis: int) -> tuple[int, Axes]:
     """The channel axis and the other axes."""
     channel = axis % x.ndim
@@ -123,6 +127,7 @@ plain(
         "layer_norm": _over_rows(lambda x, axes, eps: _normalise_rows(x, axes, eps)[0]),
         "layer_norm_dx": layer_norm_dx,
         "layer_norm_dwb": layer_norm_dwb,
+        "layer_norm_dxwb": layer_norm_dxwb,
         "batch_norm_train": batch_norm_train,
         "batch_norm_train_dxwb": batch_norm_train_dxwb,
         "batch_norm_stats": batch_norm_stats,

@@ -120,6 +120,11 @@ def layer_norm_dwb(x: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
     return store_result(dscale, rest, out[0], "dscale"), store_result(dbias, rest, out[1], "dbias")
 
 
+@compute("layer_norm_dxwb")
+def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
+    return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps, out=out[1:])
+
+
 def _split_channel(x: Any, axis: int) -> tuple[int, Axes]:
     """The channel axis and the other axes."""
     channel = axis % len(x.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,38 @@ def test_casts_of_new_values_follow_the_updates(monkeypatch: pytest.MonkeyPatch)
     types = dict.fromkeys(("w0", "w1", "v0", "v1", "q"), (32, 32))
     module = program({"rate": (), **types}, body, mutates={2: 1, 3: 2, 4: 3, 5: 4})
     check(module, plan(module, monkeypatch), [meta.array(0.5), *randoms(*[(32, 32)] * 5)], range(1, 5))
+
+
+def vector_loops(planned: Planned) -> int:
+    """The number of kernels with vectorised loops."""
+    found: set[str] = set()
+
+    def visit(name: str, loop: Any) -> None:
+        if loop.kind == tvm.tirx.ForKind.VECTORIZED:
+            found.add(name)
+
+    for name, function in planned.module.functions.items():
+        if isinstance(function, tvm.PrimFunc):
+            tvm.structural_walk(function, (tvm.For, partial(visit, name.name_hint)))
+    return len(found)
+
+
+@pytest.mark.parametrize(("columns", "vectors"), [(256, 1), (254, 0)])
+def test_operands_of_rows_and_columns_are_read_in_vectors(
+    columns: int, vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One element of each row, and rows that all of the result share, beside a matrix; rows of other lengths do not
+    start where vectors do."""
+
+    def body(ops: Any, x: Any, column: Any, row: Any) -> list[Any]:
+        numbers = ops.arange(0, columns, 1, "int32", device("cpu"))
+        hits = ops.cast(ops.equal(numbers, ops.cast(column, "int32")), "float32")
+        y = ops.subtract(ops.multiply(ops.cast(x, "float32"), column), ops.add(hits, row))
+        return [ops.cast(y, "bfloat16")]
+
+    types = {"x": tensor_type((512, columns), "bfloat16"), "column": (512, 1), "row": (columns,)}
+    module = program(types, body)
+    planned = plan(module, monkeypatch)
+    assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, vectors)
+    x, (column, row) = randoms((512, columns), dtype="bfloat16")[0], randoms((512, 1), (columns,))
+    check(module, planned, [x, meta.round(column * 100), row], ())

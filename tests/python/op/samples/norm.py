@@ -64,6 +64,10 @@ def layer_norm_dwb(x: Any, dy: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
     return (scaled.sum(rest), wide(dy).sum(rest)) if rest else (scaled, wide(dy))
 
 
+def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Any = -1, eps: float = 1e-5) -> Any:
+    return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps)
+
+
 def others(x: Any, axis: int) -> list[int]:
     return [a for a in range(x.ndim) if a != axis % x.ndim]
 
@@ -133,6 +137,8 @@ SAMPLES = [
     Sample("layer_norm_dwb", T(3, 4, 5), T(3, 4, 5), ref=layer_norm_dwb),
     Sample("layer_norm_dwb", T(3, 4, 5), T(3, 4, 5), axis=(0, 2), ref=layer_norm_dwb),
     Sample("layer_norm_dwb", T(5), T(5), ref=layer_norm_dwb),
+    Sample("layer_norm_dxwb", T(3, 4, 5), T(5), T(3, 4, 5), ref=layer_norm_dxwb),
+    Sample("layer_norm_dxwb", T(3, 4, 5), None, T(3, 4, 5), axis=(0, 2), eps=1e-3, ref=layer_norm_dxwb),
     Sample("batch_norm_train", X, C, VAR, C, C, ref=batch_norm_train),
     Sample("batch_norm_train", X, C, VAR, momentum=0.3, eps=1e-3, ref=batch_norm_train),
     Sample("batch_norm_train", T(6, 3), C, VAR, C, ref=batch_norm_train),
@@ -156,6 +162,7 @@ ERRORS = [
     ErrorCase(
         "layer_norm_dx", T(3, 4), None, T(3, 5), error=TypeInferenceError, match="'x' has shape (3, 4), 'dy' has (3, 5)"
     ),
+    ErrorCase("layer_norm_dxwb", T(3, 4), T(3), T(3, 4), error=TypeInferenceError, match="'scale' has shape (3,)"),
     ErrorCase("batch_norm_train", T(1, 3, 1, 1), C, VAR, error=TypeInferenceError, match="one element a channel"),
     ErrorCase("batch_norm_train", T(4, 3), T(4), VAR, error=TypeInferenceError, match="'running_mean' has shape (4,)"),
     ErrorCase("batch_norm_train", T(3), C, VAR, error=TypeInferenceError, match="'x' has shape (3,)"),

@@ -25,7 +25,9 @@ _BLOCK_THREADS: Final = 256
 _VECTOR_LANES: Final = 4
 """Elements of one load: 16 bytes of float32."""
 _MAX_THREAD_ELEMENTS: Final = 8
-_VECTOR_DTYPES: Final = ("float32", *HALVES)
+_VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
+_LEAST_ROW: Final = 256
+"""Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
 
 
 def schedule_elementwise(func: Any, target: Any) -> Any:
@@ -101,10 +103,34 @@ def _choose_vector_lanes(block: Block) -> int:
     is in float32, else 1."""
     total = blocks.volume(block.extents)
     buffers = (*block.written_buffers, *block.read_buffers)
-    if not blocks.is_elementwise(block) or not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers):
+    if not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers):
+        return 1
+    if not blocks.is_elementwise(block) and not _is_along_rows(block):
         return 1
     fits = total is not None and total % (_VECTOR_LANES * _BLOCK_THREADS) == 0
     return _VECTOR_LANES if fits and not _computes_in_halves(block) else 1
+
+
+def _is_along_rows(block: Block) -> bool:
+    """Whether vectors along the last axis are contiguous in every operand, or one element of it."""
+    store, last = block.node.body, block.node.iter_vars[-1].var
+    if not isinstance(store, tvm.BufferStore) or not isinstance(block.extents[-1], int):
+        return False
+    if block.extents[-1] % _VECTOR_LANES or block.extents[-1] < _LEAST_ROW:
+        return False
+
+    def is_row(indices: Any, shape: Any) -> bool:
+        """Whether the last index is the position in the row, of a buffer whose rows start where vectors do."""
+        length = blocks.as_int(shape[-1])
+        is_aligned = isinstance(length, int) and length % _VECTOR_LANES == 0
+        return is_aligned and indices[-1].same_as(last) and not any(uses(i) for i in indices[:-1])
+
+    def uses(index: Any) -> bool:
+        return blocks.uses_variable(index, last)
+
+    loads = [(load.indices, load.source.shape) for load in blocks.list_loads(block)]
+    accesses = [(store.indices, store.buffer.shape), *(a for a in loads if any(map(uses, a[0])))]
+    return all(is_row(*access) for access in accesses)
 
 
 def _computes_in_halves(block: Block) -> bool:

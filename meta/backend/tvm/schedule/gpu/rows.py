@@ -22,6 +22,10 @@ ROW_THREADS: Final = 256
 """Threads that share the reduction of a row."""
 MAX_THREADS: Final = 1024
 """CUDA's limit of threads per block."""
+_WARP: Final = 32
+_LONG_ROW: Final = 4096
+"""Elements of a row from which on a thread of a maximum or minimum has several loads in flight."""
+_MAX_STEPS: Final = 8
 _PARTS: Final = 512
 """Blocks of threads that a reduction to one element is split over."""
 
@@ -103,8 +107,31 @@ def _bind_row(sch: Any, loops: Any, kinds: str, block: Block, threads: int) -> N
     if not shared_loops:
         sch.bind(sch.add_unit_loop(block.rv), "threadIdx.x")
         return
-    _, thread = sch.split(blocks.fuse_loops(sch, shared_loops), factors=[None, threads])
+    loop = blocks.fuse_loops(sch, shared_loops)
+    count, steps = _divide_row(sch, loop, threads) if reduced and not _is_sum(block) else (threads, 1)
+    _, step, thread = sch.split(loop, factors=[None, steps, count])
+    if steps > 1:
+        sch.unroll(step)
     sch.bind(thread, "threadIdx.x")
+
+
+def _divide_row(sch: Any, loop: Any, threads: int) -> tuple[int, int]:
+    """Threads that share the reduction of a row, and the steps of a thread whose loads are in flight at the same time.
+
+    Of the sizes that divide the row, so that no load waits for a bound check, those with the most steps."""
+    length = blocks.as_int(sch.get(loop).extent)
+    if threads != ROW_THREADS or not isinstance(length, int) or length < _LONG_ROW:
+        return threads, 1
+    counts = range(threads, threads // 2 - 1, -_WARP)
+    steps, count = max((steps, count) for steps in range(1, _MAX_STEPS + 1) for count in counts
+                       if length % (steps * count) == 0 or (steps, count) == (1, threads))  # fmt: skip
+    return count, steps
+
+
+def _is_sum(block: Block) -> bool:
+    """Whether a reduction adds: sums are divided into steps afterwards, see `summation`."""
+    store = block.node.body
+    return isinstance(store, tvm.BufferStore) and isinstance(store.value, tvm.tirx.Add)
 
 
 def _merge_rows(sch: Any, all_blocks: Sequence[Block]) -> Any:

@@ -1,0 +1,85 @@
+"""Gradients that a library computes in one call.
+
+dx = layer_norm_dx(x, scale, dy)
+dscale, dbias = layer_norm_dwb(x, dy)      =>      dx, dscale, dbias = layer_norm_dxwb(x, scale, dy)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.backend.tvm.compute import TEImplementation
+from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Tuple, TupleGetItem, Var, arg_types
+from meta.ir.visitor import Rule, Scope, by_op, rewrite, walk
+from meta.op.dispatch import CallInfo, first_accepting
+from meta.op.registry import get
+from meta.passes.manager import counted, function_pass
+
+_Key = tuple[Any, ...]
+"""What both calls of a pair have in common: x, dy, the axes and eps."""
+
+
+@function_pass("join_gradients")
+def join_gradients(function: FunctionExpr) -> FunctionExpr:
+    """Put layer_norm_dxwb in place of layer_norm_dx and layer_norm_dwb of the same operands, where the dialect that
+    runs it is a library's. Results stay the same up to rounding."""
+    return rewrite(function, counted("join_gradients", by_op(_table(function))))
+
+
+def _table(function: FunctionExpr) -> dict[str, Rule]:
+    calls = [b.value for b in walk(function) if isinstance(b.value, Call)]
+    sums = {_key(c) for c in calls if _is_plain(c, "layer_norm_dwb")}
+    scales = {_key(c): c.args[1] for c in calls if _is_plain(c, "layer_norm_dx") and _key(c) in sums}
+    joined: dict[_Key, Var] = {}
+
+    def gradients(call: Call, scope: Scope) -> Var | None:
+        """The results of the call for all gradients, in scope; None where there is none."""
+        key = _key(call)
+        if key not in scales:
+            return None
+        known = joined.get(key)
+        if known is not None and scope.definition(known) is not None:
+            return known
+        scale = scales[key]
+        is_known = not isinstance(scale, Var) or scale in function.params or scope.definition(scale) is not None
+        x, dy, axis, eps = key
+        args = x, scale, dy, axis, eps
+        if not is_known or not _is_by_library(args):
+            del scales[key]  # neither call of the pair is replaced
+            return None
+        joined[key] = scope.call(get("layer_norm_dxwb"), args)
+        return joined[key]
+
+    def dx(binding: Binding, scope: Scope) -> Expr | None:
+        call = binding.value
+        found = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dx") else None
+        return None if found is None else TupleGetItem(found, 0, binding.span)
+
+    def dwb(binding: Binding, scope: Scope) -> Expr | None:
+        call = binding.value
+        found = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dwb") else None
+        if found is None:
+            return None
+        return Tuple((scope.get_item(found, 1), scope.get_item(found, 2)), binding.span)
+
+    return {"layer_norm_dx": dx, "layer_norm_dwb": dwb}
+
+
+def _is_plain(call: Call, op: str) -> bool:
+    return call.op_name == op and call.dialect is None and not call.attrs
+
+
+def _key(call: Call) -> _Key:
+    return (call.args[0], *call.args[-3:])
+
+
+def _is_by_library(args: tuple[Any, ...]) -> bool:
+    """Whether a library computes all gradients of these operands in one call."""
+    op, types = get("layer_norm_dxwb"), arg_types(args)
+    x: Any = types[0]
+    if not x.is_static:
+        return False
+    chosen = first_accepting(CallInfo(op, types, op.infer(types), x.device), in_program=True)
+    return (
+        chosen is not None and chosen.dialect.name != "reference" and not isinstance(chosen.payload, TEImplementation)
+    )
