@@ -48,6 +48,7 @@ FORMULAS: dict[str, Any] = {
     "conv2d_dw": {'x': 'conv2d_dx(dz, dy, x.shape, stride, padding, dilation, groups, channels_last)', 'dy': 'conv2d(x, dz, stride, padding, dilation, groups, channels_last)'},
     "conv2d_dx": {'w': 'conv2d_dw(dz, dy, w.shape, stride, padding, dilation, groups, channels_last)', 'dy': 'conv2d(dz, w, stride, padding, dilation, groups, channels_last)'},
     "conv2d_epilogue": {'x, w, bias, other': 'conv2d_epilogue_grad'},
+    "conv2d_packed": {'x, w, bias, other': 'conv2d_packed_grad'},
     "conv2d_transpose": {'x': 'conv2d(dy, w, stride, padding, dilation, groups)', 'w': 'conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups)'},
     "conv3d": {'x': 'conv3d_dx(w, dy, x.shape, stride, padding, dilation, groups, channels_last)', 'w': 'conv3d_dw(x, dy, w.shape, stride, padding, dilation, groups, channels_last)'},
     "conv3d_dw": {'x': 'conv3d_dx(dz, dy, x.shape, stride, padding, dilation, groups, channels_last)', 'dy': 'conv3d(x, dz, stride, padding, dilation, groups, channels_last)'},

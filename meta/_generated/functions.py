@@ -1084,6 +1084,50 @@ def conv2d_epilogue(
     return _y
 
 
+_s_conv2d_packed = state(get("conv2d_packed"))
+_r_conv2d_packed = _s_conv2d_packed.fast
+_i_conv2d_packed = KnownItems()
+
+
+def conv2d_packed(
+    x: T,
+    w: T,
+    channels: int,
+    bias: T | None = None,
+    other: T | None = None,
+    relu: bool = False,
+    stride: int | Sequence[Dim] = (1, 1),
+    padding: int | Sequence[Dim] = (0, 0),
+    dilation: int | Sequence[Dim] = (1, 1),
+) -> T:
+    """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other.
+    Programs call it with constant kernels, packed when they are compiled.
+    x: Input, (batch, *spatial, channels).
+    w: Packed kernel, (panels, *window, channels, out channels of a panel).
+    channels: Out channels; those after them, in the last panel, do not count.
+    bias: Added to each channel.
+    other: Added then; of the shape of the result.
+    relu: Whether negative results become 0.
+    stride: Step between windows: one int, or one per axis.
+    padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
+    dilation: Step between the elements of a window: one int, or one per axis.
+    """
+    try:
+        _k0, _k1, _k2, _known = _i_conv2d_packed[stride, padding, dilation]
+        if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
+            _known = _i_conv2d_packed.renew((stride, padding, dilation))
+        stride, padding, dilation, _k0, _k1, _k2 = _known
+        run = _r_conv2d_packed[x._type, w._type, channels, channels.__class__, None if bias is None else bias._type, None if other is None else other._type, relu, relu.__class__, _k0, _k1, _k2]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conv2d_packed, x, w, channels, bias, other, relu, stride, padding, dilation)
+    _y = run(x, w, bias, other)
+    if x._node is not None or w._node is not None or (bias is not None and bias._node is not None) or (other is not None and other._node is not None):
+        return record("conv2d_packed", _y, (x, w, channels, bias, other, relu, stride, padding, dilation))
+    return _y
+
+
 _s_conv2d_transpose = state(get("conv2d_transpose"))
 _r_conv2d_transpose = _s_conv2d_transpose.fast
 _i_conv2d_transpose = KnownItems()

@@ -135,6 +135,11 @@ def _conv2d_epilogue(needs: Any, x: Any, w: Any, bias: Any, other: Any, relu: An
     return (g0[0], g0[1], g0[2], g0[3])
 
 
+def _conv2d_packed(needs: Any, x: Any, w: Any, channels: Any, bias: Any, other: Any, relu: Any, stride: Any, padding: Any, dilation: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_conv.conv2d_packed_grad(x, w, channels, bias, other, relu, stride, padding, dilation, y, dy) if needs[0] or needs[1] or needs[2] or needs[3] else (None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3])
+
+
 def _conv2d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.conv2d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv2d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
 
@@ -917,6 +922,7 @@ add_rules([
     GradRule("conv2d_dw", _conv2d_dw, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv2d_dx", _conv2d_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv2d_epilogue", _conv2d_epilogue, (0, 1, 2, 3), saved_args=frozenset({0, 1, 2, 3}), saved_outputs=frozenset({0})),
+    GradRule("conv2d_packed", _conv2d_packed, (0, 1, 3, 4), saved_args=frozenset({0, 1, 3, 4}), saved_outputs=frozenset({0})),
     GradRule("conv2d_transpose", _conv2d_transpose, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d", _conv3d, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),

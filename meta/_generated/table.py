@@ -44,6 +44,7 @@ FAMILIES: dict[str, str] = {
     "conv2d_dw": "conv",
     "conv2d_dx": "conv",
     "conv2d_epilogue": "conv",
+    "conv2d_packed": "conv",
     "conv2d_transpose": "conv",
     "conv3d": "conv",
     "conv3d_dw": "conv",

@@ -1,28 +1,41 @@
-"""Bias, sum and relu in the convolution before them, where a library computes all of that in one kernel.
+"""Bias, sum and relu in the convolution before them, where one kernel computes all of that.
 
 relu(bias_add(conv2d(x, w), b) + y)      =>      conv2d_epilogue(x, w, b, y, relu=True)
+
+Constant kernels are packed for TVM's register tiles, which take less time than a library's kernels on CPUs:
+
+conv2d_epilogue(x, w, b, y, relu=True)      =>      conv2d_packed(x, panels of w, channels, b, y, relu=True)
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from meta.backend.tvm.compute import TEImplementation
-from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Var, arg_types
+from meta.backend.tvm.te.tiles import lanes
+from meta.ir.expr import Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
+from meta.ir.literal import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
-from meta.op.dispatch import CallInfo, first_accepting
-from meta.op.registry import get
+from meta.op.dispatch import CallInfo, Implementation, first_accepting
+from meta.op.registry import Op, get
 from meta.passes.manager import counted, function_pass
 from meta.passes.simplify import producer
+
+_LEAST: Final = 8
+"""Out channels of a packed kernel, at least: fewer leave most lanes of a tile empty."""
 
 
 @function_pass("fuse_epilogues")
 def fuse_epilogues(function: FunctionExpr) -> FunctionExpr:
     """Put conv2d_epilogue in place of a conv2d and the bias, the sum and the relu that alone read it, where the dialect
-    that runs it is a library's. Results stay the same up to rounding."""
-    return rewrite(function, counted("fuse_epilogues", by_op(_table(use_counts(function)))))
+    that runs it is a library's, or TVM's in register tiles. On CPUs, then put conv2d_packed in place of those with
+    constant kernels and channels last. Results stay the same up to rounding."""
+    fused = rewrite(function, counted("fuse_epilogues", by_op(_table(use_counts(function)))))
+    return rewrite(fused, counted("fuse_epilogues", by_op({"conv2d": _packed, "conv2d_epilogue": _packed})))
 
 
 def _table(counts: Counter[Var]) -> dict[str, Rule]:
@@ -75,14 +88,53 @@ def _is_like(other: Any, kind: Any) -> bool:
 
 
 def _fused(scope: Scope, old: Call, named: dict[str, Any]) -> Expr | None:
-    """The call, if its type stays and a library runs it."""
+    """The call, if its type stays and one kernel runs it."""
     op = get("conv2d_epilogue")
     args = tuple(named[n] for n in op.schema.names)
     types = arg_types(args)
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len({t.dtype for t in tensors}) != 1 or not all(t.is_static for t in tensors):
         return None
-    assert isinstance(old.type, TensorType)
-    chosen = first_accepting(CallInfo(op, types, old.type, old.type.device), in_program=True)
-    is_library = chosen is not None and not isinstance(chosen.payload, TEImplementation)
-    return scope.call_expr(op, args) if is_library else None
+    info = _call_info(op, args, old.type)
+    chosen = first_accepting(info, in_program=True)
+    if chosen is None or (isinstance(chosen.payload, TEImplementation) and not _runs_in_tiles(chosen, info)):
+        return None
+    return scope.call_expr(op, args)
+
+
+def _call_info(op: Op, args: tuple[Any, ...], kind: Any) -> CallInfo:
+    return CallInfo(op, arg_types(args), kind, kind.device)
+
+
+def _runs_in_tiles(chosen: Implementation, info: CallInfo) -> bool:
+    """Whether TVM's convolution with channels last is in register tiles, which have room for an epilogue."""
+    return chosen.prefers_channels_last is not None and chosen.prefers_channels_last(info)
+
+
+def _packed(binding: Binding, scope: Scope) -> Expr | None:
+    """A convolution with a constant kernel on a CPU, packed; None for others."""
+    call = _plain(binding)
+    if call is None or not isinstance(call.op, Op):
+        return None
+    named = {"bias": None, "other": None, "relu": False} | _arguments(call)
+    w = named["w"]
+    if not isinstance(w, Constant) or not named["channels_last"] or named["groups"] != 1 or w.type.shape[0] < _LEAST:
+        return None
+    op = get("conv2d_packed")
+    named |= {"w": _panels(w), "channels": w.type.shape[0]}
+    args = tuple(named[n] for n in op.schema.names)
+    info = _call_info(op, args, call.type)
+    if info.device.kind != "cpu" or not all(t.is_static for t in info.tensors()):
+        return None
+    chosen = first_accepting(info, in_program=True)
+    is_compiled = chosen is not None and isinstance(chosen.payload, TEImplementation)
+    return scope.call_expr(op, args) if is_compiled else None
+
+
+def _panels(w: Constant) -> Constant:
+    """A kernel (out channels, *window, channels) in panels of as many out channels as the lanes of a tile."""
+    width = lanes(w.type.dtype)
+    value = to_array(w.value)
+    wide = np.pad(value, [(0, -len(value) % width), *[(0, 0)] * (value.ndim - 1)])
+    panels = np.ascontiguousarray(np.moveaxis(wide.reshape(-1, width, *value.shape[1:]), 1, -1))
+    return Constant(panels, w.type.with_shape(panels.shape), w.span)

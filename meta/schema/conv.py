@@ -48,6 +48,20 @@ def conv_epilogue(rank: int) -> Schema:
     )
 
 
+def conv_packed(rank: int) -> Schema:
+    *window, _ = _common(rank)
+    return Schema(
+        "conv_packed",
+        Arg("x", Tensor, doc="Input, (batch, *spatial, channels)."),
+        Arg("w", Tensor, doc="Packed kernel, (panels, *window, channels, out channels of a panel)."),
+        Arg("channels", Int, doc="Out channels; those after them, in the last panel, do not count."),
+        Arg("bias", OptionalTensor, None, doc="Added to each channel."),
+        Arg("other", OptionalTensor, None, doc="Added then; of the shape of the result."),
+        Arg("relu", Bool, False, doc="Whether negative results become 0."),
+        *window,
+    )
+
+
 def conv_dx(rank: int) -> Schema:
     return Schema(
         "conv_dx",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.dim import Shape, same_dim
+from meta.dim import Dim, Shape, same_dim
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules, windows
 from meta.op.registry import declare
@@ -122,11 +122,41 @@ def conv2d_epilogue(
 ) -> TensorType:  # fmt: skip
     """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
     does all of that in one kernel."""
+    shape = _conv_shape(2, x.shape, w.shape, stride, padding, dilation, groups, channels_last)
+    return _with_epilogue(x, w, bias, other, w.shape[0], shape)
+
+
+@declare("conv2d_packed", schema=schema.conv_packed(2), pattern="out_ewise_fusable", amp="always")
+def conv2d_packed(
+    x: TensorType, w: TensorType, channels: int, bias: TensorType | None, other: TensorType | None, relu: bool,
+    stride: _Ints, padding: _Ints, dilation: _Ints,
+) -> TensorType:  # fmt: skip
+    """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other. Programs
+    call it with constant kernels, packed when they are compiled."""
+    rules.require(
+        len(w.shape) == 5, f"'w' has shape {rules.show(w.shape)}", "(panels, height, width, channels, panel size)"
+    )
+    panels, *window, ins, width = w.shape
+    known = isinstance(panels, int) and isinstance(width, int)
+    rules.require(
+        channels >= 1 and not (known and channels > panels * width),
+        f"channels is {channels}, w has {panels} panels of {width}",
+        f"1 to {panels * width}",
+    )
+    kernel = (channels, *window, ins)
+    shape = _conv_shape(2, x.shape, kernel, stride, padding, dilation, 1, True)
+    return _with_epilogue(x, w, bias, other, channels, shape)
+
+
+def _with_epilogue(
+    x: TensorType, w: TensorType, bias: TensorType | None, other: TensorType | None, channels: Dim, shape: Shape
+) -> TensorType:
+    """The type of a convolution's result of `shape`. Raises TypeInferenceError when bias or other do not fit."""
     _operands(**{n: t for n, t in (("x", x), ("w", w), ("bias", bias), ("other", other)) if t is not None})
-    out = x.with_shape(_conv_shape(2, x.shape, w.shape, stride, padding, dilation, groups, channels_last))
+    out = x.with_shape(shape)
     if bias is not None:
-        fits = len(bias.shape) == 1 and same_dim(bias.shape[0], w.shape[0])
-        rules.require(fits, f"'bias' has shape {rules.show(bias.shape)}", f"({w.shape[0]},)")
+        fits = len(bias.shape) == 1 and same_dim(bias.shape[0], channels)
+        rules.require(fits, f"'bias' has shape {rules.show(bias.shape)}", f"({channels},)")
     if other is not None:
         rules.require_same_shape(y=out, other=other)
     return out

@@ -19,3 +19,19 @@ def conv2d_epilogue_grad(
     dbias = None if bias is None else meta.sum(dz, (0, 1, 2) if channels_last else (0, 2, 3))
     dx, dw = meta.conv2d_dx(w, dz, x.shape, *attributes), meta.conv2d_dw(x, dz, w.shape, *attributes)
     return dx, dw, dbias, None if other is None else dz
+
+
+def conv2d_packed_grad(
+    x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints,
+    y: Any, dy: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Gradients with respect to x, w, bias and other, by the kernel that w packs."""
+    panels, *rest, width = w.shape
+    kernel = meta.reshape(meta.transpose(w, (0, 4, 1, 2, 3)), (panels * width, *rest))
+    dz = meta.relu_dx(y, dy) if relu else dy
+    dbias = None if bias is None else meta.sum(dz, (0, 1, 2))
+    wide = meta.pad(dz, (0,) * 7 + (panels * width - channels,))
+    attributes = (stride, padding, dilation, 1, True)
+    dx, dkernel = meta.conv2d_dx(kernel, wide, x.shape, *attributes), meta.conv2d_dw(x, wide, kernel.shape, *attributes)
+    dw = meta.transpose(meta.reshape(dkernel, (panels, width, *rest)), (0, 2, 3, 4, 1))
+    return dx, dw, dbias, None if other is None else dz

@@ -153,3 +153,30 @@ def test_what_is_derived_from_a_constant_lives_as_long_as_its_holders() -> None:
     del second
     assert not constants.is_held(address)
     assert constants.derive(address, "key", lambda: 5) is None
+
+
+@pytest.mark.parametrize(("outs", "groups", "expected"), [(19, 1, "conv2d_packed"), (9, 9, "conv2d_epilogue")])
+def test_kernels_of_tiles_are_packed(outs: int, groups: int, expected: str) -> None:
+    """TVM's convolutions run with channels last; those with a kernel for each channel keep its layout."""
+
+    def body(n: Network, x: Any) -> Any:
+        for ins in (9, outs):
+            w, bias = n.constant(outs, ins // groups, 3, 3), n.constant(outs)
+            x = n.call("relu", n.call("bias_add", n.call("conv2d", x, w, padding=1, groups=groups), bias))
+        return x
+
+    before = Network().module((2, 9, 24, 28), body)
+    (x,) = inputs(before)
+    with meta.with_dialect(["tvm", "reference"]):
+        after = check_ir(passes.standard()(before))
+        assert ops(after) == ["transpose", expected, expected, "transpose"]
+        result = meta.vm.compile(before)(x)
+    with meta.with_dialect("reference"):
+        reference = run(before, x).numpy()
+    np.testing.assert_allclose(result.numpy(), reference, rtol=0, atol=1e-5 * np.abs(reference).max())
+
+
+def test_small_kernels_are_not_packed() -> None:
+    with meta.with_dialect(["tvm", "reference"]):
+        module = passes.standard()(Network().module((2, 12, 14, C), lambda n, x: n.conv(x, True)))
+    assert ops(module) == ["conv2d"]

@@ -6,6 +6,7 @@ selects a list of rules, the most specific first:
 
 | pattern | rules | loop structure |
 | --- | --- | --- |
+| any, with a sum over register tiles | schedule_tiles | register tiles over cache blocks |
 | elemwise, broadcast, injective | schedule_elementwise | one parallel loop with a vectorised inner loop per output |
 | reduce, softmax | schedule_rows | one parallel loop over rows; each row stays in the first-level cache |
 | out_ewise_fusable | schedule_contraction | packed operands, register tiles over cache blocks |
@@ -26,6 +27,7 @@ from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
+from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
 from meta.backend.tvm.te.exact import exact
 from meta.backend.tvm.te.math import vectorisable
@@ -69,7 +71,7 @@ def classify(func: Any) -> str:
 
 
 def _schedule_cpu(func: Any, pattern: str) -> Any:
-    for rule in _RULES.get(pattern, ()):
+    for rule in (schedule_tiles, *_RULES.get(pattern, ())):
         scheduled = _apply(rule, func)
         if scheduled is not None:
             return scheduled

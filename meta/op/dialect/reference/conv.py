@@ -109,7 +109,13 @@ def conv2d_epilogue(x: Any, w: Any, bias: Any, other: Any, relu: bool, *attribut
     return np.maximum(out, 0) if relu else out
 
 
+def conv2d_packed(x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, *attributes: Any) -> Any:
+    kernel = np.moveaxis(w, -1, 1).reshape(-1, *w.shape[1:-1])[:channels]
+    return conv2d_epilogue(x, kernel, bias, other, relu, *attributes, 1, True)
+
+
 DIALECT.implement("conv2d_epilogue", conv2d_epilogue)
+DIALECT.implement("conv2d_packed", conv2d_packed)
 for _rank in (1, 2, 3):
     DIALECT.implement(f"conv{_rank}d", _in_either_layout(conv))
     DIALECT.implement(f"conv{_rank}d_dx", _in_either_layout(conv_dx, 2))

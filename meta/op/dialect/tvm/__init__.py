@@ -48,13 +48,14 @@ class Registrar:
     source: str = ""
 
     def compute(
-        self, op: str, *, plevel: int | None = None, accepts: Checker | None = None, **facts: Any
-    ) -> Callable[[Compute], Compute]:
+        self, op: str, *, plevel: int | None = None, accepts: Checker | None = None,
+        prefers_channels_last: Callable[[CallInfo], bool] | None = None, **facts: Any,
+    ) -> Callable[[Compute], Compute]:  # fmt: skip
         """Register the decorated function as the TE compute of `op`; `facts` are fields of TEImplementation."""
 
         def register(function: Compute) -> Compute:
             payload = TEImplementation(function, source=self.source, **facts)
-            DIALECT.implement(op, payload, plevel=plevel, accepts=accepts)
+            DIALECT.implement(op, payload, plevel=plevel, accepts=accepts, prefers_channels_last=prefers_channels_last)
             return function
 
         return register

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
+from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
+from meta.op.dispatch import CallInfo
 
 compute = Registrar(__file__).compute
 
@@ -146,23 +148,117 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
     return run
 
 
-@compute("conv2d_epilogue", generic=False)
-def conv2d_epilogue(x: Any, w: Any, bias: Any, other: Any, relu: bool, *attributes: Any) -> Any:
-    y = _in_either_layout(convolve)(x, w, *attributes)
-    channel = 3 if attributes[-1] else 1
+# --- register tiles: two spatial axes, channels last, on CPUs ---------------------------------------------------------
 
+_LEAST_LANES: Final = 8
+"""Channels along the lanes of tiles, at least: fewer leave most of them empty."""
+
+
+def _fits_tiles(op: str, kernel: tuple[Any, ...], stride: _Ints, groups: int) -> bool:
+    """Whether a convolution with channels last is computed in register tiles.
+
+    kernel: the shape of the kernel, (out channels, *window, channels / groups)."""
+    outs, *_, ins = kernel
+    if op.endswith("_dw"):
+        return groups == 1 and ins >= _LEAST_LANES
+    if op.endswith("_dx"):
+        return groups == 1 and ins >= _LEAST_LANES and set(stride) == {1}
+    return outs >= _LEAST_LANES and (groups == 1 or (ins == 1 and groups == outs))
+
+
+def _runs_in_tiles(call: CallInfo) -> bool:
+    """Whether a call with channels last runs in register tiles, in a part of the time of another layout."""
+    args = call.bind()
+    tensors = call.tensors()
+    if call.device.kind != "cpu" or not all(t.is_static for t in tensors) or tensors[0].dtype not in _WIDE:
+        return False
+    kernel = args["w"].shape if "w" in args else args["shape"]
+    return args["channels_last"] and _fits_tiles(call.op.name, kernel, args["stride"], args["groups"])
+
+
+_WIDE: Final = ("float32", "float64")
+
+
+def _in_tiles(
+    op: str, kind: str, tensors: Sequence[Any], kernel: Any, stride: _Ints, groups: int, channels_last: bool
+) -> bool:
+    shapes = [d for x in (*tensors, kernel) for d in getattr(x, "shape", x)]
+    if kind != "cpu" or not channels_last or not all(isinstance(d, (int, tirx.IntImm)) for d in shapes):
+        return False
+    sizes = tuple(int(d) for d in getattr(kernel, "shape", kernel))
+    return all(x.dtype in _WIDE for x in tensors) and _fits_tiles(op, sizes, stride, groups)
+
+
+@compute("conv2d", generic=False, prefers_channels_last=_runs_in_tiles)
+def conv2d(
+    x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *, kind: str
+) -> Any:
+    if not _in_tiles("conv2d", kind, (x, w), w, stride, groups, channels_last):
+        return _in_either_layout(convolve)(x, w, stride, padding, dilation, groups, channels_last)
+    window = windows.attributes(2, stride, padding, dilation)
+    return tiled.convolve(x, w, *window) if groups == 1 else tiled.convolve_channels(x, w, *window)
+
+
+@compute("conv2d_dx", generic=False, prefers_channels_last=_runs_in_tiles)
+def conv2d_dx(
+    w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
+    kind: str,
+) -> Any:  # fmt: skip
+    if not _in_tiles("conv2d_dx", kind, (w, dy), w, stride, groups, channels_last):
+        attributes = (stride, padding, dilation, groups, channels_last)
+        return _in_either_layout(convolve_dx, 2)(w, dy, shape, *attributes)
+    _, pads, spreads = windows.attributes(2, stride, padding, dilation)
+    return tiled.convolve_dx(w, dy, shape, pads, spreads)
+
+
+@compute("conv2d_dw", generic=False, prefers_channels_last=_runs_in_tiles)
+def conv2d_dw(
+    x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
+    kind: str,
+) -> Any:  # fmt: skip
+    if not _in_tiles("conv2d_dw", kind, (x, dy), shape, stride, groups, channels_last):
+        attributes = (stride, padding, dilation, groups, channels_last)
+        return _in_either_layout(convolve_dw, 2)(x, dy, shape, *attributes)
+    return tiled.convolve_dw(x, dy, shape, *windows.attributes(2, stride, padding, dilation))
+
+
+def _with_epilogue(y: Any, bias: Any, other: Any, relu: bool, channel: int, dtype: str) -> Any:
     def element(*i: Any) -> Any:
         value = widen(y(*i))
         value = value if bias is None else value + widen(bias(i[channel]))
         value = value if other is None else value + widen(other(*i))
-        zero = tirx.const(0, accumulation_dtype(x.dtype))
-        return (tirx.Select(value < zero, zero, value) if relu else value).astype(x.dtype)
+        zero = tirx.const(0, accumulation_dtype(dtype))
+        return (tirx.Select(value < zero, zero, value) if relu else value).astype(dtype)
 
     return te.compute(y.shape, element, "epilogue")
 
 
+@compute("conv2d_epilogue", generic=False, prefers_channels_last=_runs_in_tiles)
+def conv2d_epilogue(
+    x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
+    channels_last: bool, *, kind: str,
+) -> Any:  # fmt: skip
+    y = conv2d(x, w, stride, padding, dilation, groups, channels_last, kind=kind)
+    return _with_epilogue(y, bias, other, relu, 3 if channels_last else 1, x.dtype)
+
+
+@compute("conv2d_packed", generic=False)
+def conv2d_packed(
+    x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, *,
+    kind: str,
+) -> Any:  # fmt: skip
+    if kind == "cpu":
+        y = tiled.correlate(x, w, channels, *windows.attributes(2, stride, padding, dilation))
+    else:
+        _, *rest, width = _sizes(w)
+        kernel = te.compute((channels, *rest), lambda o, *i: w(o // width, *i, o % width), "kernel")
+        y = conv2d(x, kernel, stride, padding, dilation, 1, True, kind=kind)
+    return _with_epilogue(y, bias, other, relu, 3, x.dtype)
+
+
 for _rank in (1, 2, 3):
-    compute(f"conv{_rank}d", generic=False)(_in_either_layout(convolve))
-    compute(f"conv{_rank}d_dx", generic=False)(_in_either_layout(convolve_dx, 2))
-    compute(f"conv{_rank}d_dw", generic=False)(_in_either_layout(convolve_dw, 2))
+    if _rank != 2:
+        compute(f"conv{_rank}d", generic=False)(_in_either_layout(convolve))
+        compute(f"conv{_rank}d_dx", generic=False)(_in_either_layout(convolve_dx, 2))
+        compute(f"conv{_rank}d_dw", generic=False)(_in_either_layout(convolve_dw, 2))
     compute(f"conv{_rank}d_transpose", generic=False)(convolve_transpose)

@@ -39,6 +39,10 @@ def conv_epilogue(
     return torch.relu(y) if relu else y
 
 
+def conv_packed(x: Any, w: Any, channels: int, *epilogue: Any, **named: Any) -> Any:
+    return conv_epilogue(x, w.movedim(-1, 1).flatten(0, 1)[:channels], *epilogue, channels_last=True, **named)
+
+
 def conv_dx(w: Any, dy: Any, shape: tuple[int, ...], *attributes: Any, **named: Any) -> Any:
     return transposed(lambda x: conv(x, w, *attributes, **named), shape, dy)
 
@@ -103,6 +107,19 @@ SAMPLES = [
         ref=conv_epilogue,
     ),
     Sample("conv2d_epilogue", T(2, 5, 5, 3), T(4, 1, 1, 3), channels_last=True, ref=conv_epilogue),
+    Sample(
+        "conv2d_packed",
+        T(2, 6, 5, 3),
+        T(2, 3, 2, 3, 4),
+        7,
+        T(7),
+        T(2, 4, 3, 7),
+        True,
+        padding=(1, 0, 2, 1),
+        stride=2,
+        ref=conv_packed,
+    ),
+    Sample("conv2d_packed", T(1, 5, 5, 3), T(1, 2, 2, 3, 8), 8, dilation=2, ref=conv_packed),
     Sample("conv2d", T(1, 2, 4, 4, dtype="int32"), T(2, 2, 3, 3, dtype="int32"), padding=1, ref=whole(conv)),
     Sample(
         "conv2d_transpose",
@@ -117,6 +134,17 @@ SAMPLES = [
     Sample("conv3d_transpose", T(1, 2, 2, 3, 2), T(2, 2, 2, 2, 2), padding=1, stride=2, ref=conv_transpose),
 ]
 ERRORS = [
+    ErrorCase(
+        "conv2d_packed", T(1, 5, 5, 3), T(8, 3, 3, 3), 8, error=TypeInferenceError, match="'w' has shape (8, 3, 3, 3)"
+    ),
+    ErrorCase(
+        "conv2d_packed",
+        T(1, 5, 5, 3),
+        T(2, 3, 3, 3, 4),
+        9,
+        error=TypeInferenceError,
+        match="channels is 9, w has 2 panels of 4; expected 1 to 8",
+    ),
     ErrorCase("conv2d", T(2, 3, 6), T(4, 3, 3, 3), error=TypeInferenceError, match="'x' has shape (2, 3, 6)"),
     ErrorCase(
         "conv2d",

@@ -144,7 +144,8 @@ def _tile_transpose(sch: Any, loops: Any, transposed_axis: int, parallel: bool) 
     sch.annotate(tile_column, PARTITION_HINT, 1)
     sch.reorder(*others, tile_row, tile_column, row, column)
     if parallel:
-        sch.parallel(sch.fuse(*others, tile_row) if others else tile_row)
+        # Annotated loops cannot be fused.
+        sch.parallel(sch.fuse(*others) if others else tile_row)
 
 
 def is_parallel_work(block: Block, total: int | None) -> bool:

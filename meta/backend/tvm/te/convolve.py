@@ -1,0 +1,162 @@
+"""Convolutions of two spatial axes with channels last, in register tiles of pixels and channels.
+
+x is (batch, height, width, channels), kernels are (out channels, height, width, channels) or packed: (panels, height,
+width, channels, lanes), where a panel has the out channels of one tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.precision import narrow, widen
+from meta.backend.tvm.te.tiles import (
+    cache_block,
+    choose_tile,
+    kept,
+    lanes,
+    padded_images,
+    rounded_up,
+    tiled_sum,
+    tiled_sum_of_parts,
+)
+
+_Ints = tuple[int, ...]
+_Pads = tuple[tuple[int, int], ...]
+_PIXELS: Final = 1 << 10
+"""Pixels, at most, of a part of a sum over pixels."""
+
+
+def _sizes(x: Any) -> list[int]:
+    return [int(d) for d in x.shape]
+
+
+def _reach(kernel: int, spread: int) -> int:
+    """The number of elements that a dilated kernel spans."""
+    return (kernel - 1) * spread + 1
+
+
+def _counts(sizes: Sequence[int], pads: _Pads, window: Sequence[int], spreads: _Ints, steps: _Ints) -> list[int]:
+    """The number of windows along each axis."""
+    of_axes = zip(sizes, pads, window, spreads, steps, strict=True)
+    return [(d + sum(p) - _reach(k, s)) // t + 1 for d, p, k, s, t in of_axes]
+
+
+def _padded(
+    x: Any, counts: Sequence[int], tile: Sequence[int], steps: _Ints, pads: _Pads, window: Sequence[int],
+    spreads: _Ints, width: int = 1,
+) -> Any:  # fmt: skip
+    """x with what whole tiles of windows, and of `width` channels, read."""
+    of_axes = zip(counts, tile, steps, window, spreads, strict=True)
+    needed = [(rounded_up(n, size) - 1) * t + _reach(k, s) for n, size, t, k, s in of_axes]
+    channels = rounded_up(_sizes(x)[-1], width)
+    return padded_images(x, [before for before, _ in pads], needed, channels)
+
+
+def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """x with packed kernels, of which the first `outs` channels count."""
+    _, *window, ins, width = _sizes(packed)
+    batch, *sizes, _ = _sizes(x)
+    counts = _counts(sizes, pads, window, spreads, steps)
+    tile = choose_tile(*counts)
+    data = _padded(x, counts, tile, steps, pads, window, spreads)
+    taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, ins), "c")
+
+    def element(n: Any, *i: Any) -> Any:
+        *place, o = i
+        at = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        return te.sum(widen(data(n, *at, c)) * widen(packed(o // width, *taps, c, o % width)), [*taps, c])
+
+    row_bytes = sizes[1] * ins * steps[0] * 4
+    images, rows = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
+    y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0))
+    return narrow(y, str(x.dtype))
+
+
+def convolve_channels(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """The correlation of each channel of x with its own kernel, of w (channels, *window, 1)."""
+    batch, *sizes, channels = _sizes(x)
+    _, *window, _ = _sizes(w)
+    counts = _counts(sizes, pads, window, spreads, steps)
+    tile, width = (1, choose_tile(1, counts[1])[1]), lanes(str(x.dtype))
+    data = _padded(x, counts, tile, steps, pads, window, spreads, width)
+    packed = packed_kernel(channels, window, 1, str(x.dtype), w)
+    taps = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)]
+    within = te.reduce_axis((0, 1), "c")
+
+    def element(n: Any, *i: Any) -> Any:
+        *place, o = i
+        at = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        return te.sum(data(n, *at, o) * packed(o // width, *taps, within, o % width), [*taps, within])
+
+    images, rows = cache_block(batch, counts[0], 1, counts[0] * sizes[1] * channels * steps[0] * 4)
+    return tiled_sum((batch, *counts, channels), (1, *tile, width), element, (images, rows, 0, 0))
+
+
+def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, at: Callable[..., Any]) -> Any:
+    """Panels of a kernel, in which `at(o, *place, c)` is an element; zeros fill the last one."""
+    width = lanes(dtype)
+    panels = -(-outs // width)
+
+    def element(p: Any, *i: Any) -> Any:
+        *place, c, lane = i
+        o = p * width + lane
+        value = at(o, *place, c)
+        return value if outs % width == 0 else tirx.if_then_else(o < outs, value, tirx.const(0, dtype))
+
+    return kept((panels, *window, ins, width), element, "packed")
+
+
+def convolve(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """Cross-correlation of x with w."""
+    outs, *window, ins = _sizes(w)
+    return correlate(x, packed_kernel(outs, window, ins, str(x.dtype), w), outs, steps, pads, spreads)
+
+
+def convolve_dx(w: Any, dy: Any, shape: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """The gradient with respect to x of `shape`, for steps of 1: dy with the kernel turned around."""
+    outs, *window, ins = _sizes(w)
+
+    def turned(c: Any, *i: Any) -> Any:
+        *place, o = i
+        return w(o, *(k - 1 - r for k, r in zip(window, place, strict=True)), c)
+
+    packed = packed_kernel(ins, window, outs, str(dy.dtype), turned)
+    around = [_reach(k, s) - 1 for k, s in zip(window, spreads, strict=True)]
+    sizes = zip(around, pads, shape[1:3], _sizes(dy)[1:3], strict=True)
+    turned_pads = tuple((a - before, d + before - n) for a, (before, _), d, n in sizes)
+    return correlate(dy, packed, ins, (1, 1), turned_pads, spreads)
+
+
+def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+    """The gradient with respect to a kernel of `shape`: lanes are channels of x, rows of a tile those of dy."""
+    outs, *window, _ = shape
+    batch, *counts, _ = _sizes(dy)
+    width = lanes(str(dy.dtype))
+    rows = max(n for n in (8, 7, 6, 5, 4, 2, 1) if outs % n == 0)
+    data = _padded(x, counts, (1, 1), steps, pads, window, spreads, width)
+    images, lines = _part(batch, *counts)
+    parts = batch // images * (counts[0] // lines)
+    n, y, z = (te.reduce_axis((0, d), name) for d, name in zip((images, lines, counts[1]), "nyz", strict=True))
+
+    def element(part: Any, o: Any, *i: Any) -> Any:
+        *taps, c = i
+        if lines == counts[0]:
+            image, line = part * images + n, y
+        else:
+            image, line = part // (counts[0] // lines), part % (counts[0] // lines) * lines + y
+        at = [a * t + r * s for a, t, r, s in zip((line, z), steps, taps, spreads, strict=True)]
+        return te.sum(dy(image, line, z, o) * data(image, *at, c), [n, y, z])
+
+    tile = (rows, *(1 for _ in window), width)
+    if parts == 1:
+        return tiled_sum(shape, tile, lambda *i: element(0, *i))
+    return tiled_sum_of_parts(parts, shape, tile, element)
+
+
+def _part(batch: int, height: int, width: int) -> tuple[int, int]:
+    """Images and rows of pixels of a part of a sum over pixels: few rounding errors, and operands in the cache."""
+    if height * width <= _PIXELS:
+        return next(n for n in range(min(batch, _PIXELS // (height * width)), 0, -1) if batch % n == 0), height
+    return 1, next(n for n in range(max(min(height, _PIXELS // width), 1), 0, -1) if height % n == 0)

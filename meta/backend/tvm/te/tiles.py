@@ -1,0 +1,114 @@
+"""Sums over register tiles: convolutions with channels last, forward and backward.
+
+Each is a sum `result[..., lane] += scalar * vector[lane]`, whose loops `meta.backend.tvm.schedule.cpu.tiles` orders as
+the annotations of its block say. Extents of the sum are rounded up to whole tiles; a last block copies what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from meta.backend.tvm.adapter import te, tirx
+
+TILE: Final = "meta.tile"
+"""Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""
+BLOCK: Final = "meta.block"
+"""Annotation of a sum: the size of a cache block along each axis of the result, 0 for axes without blocks."""
+PARTS: Final = "meta.parts"
+"""Annotation of a sum: whether the first axis of the result is added up by the block that reads it."""
+KEPT: Final = "meta.kept"
+"""Annotation of a copy that is stored, not computed where it is read."""
+_CACHE_BYTES: Final = 1 << 18
+"""Bytes of the operand that a cache block reads: a part of the second-level cache."""
+_LEAST_STEPS: Final = 4
+"""Steps of a tile that take as long as a larger tile's: an addition waits for the last one to the same register."""
+
+
+def lanes(dtype: str) -> int:
+    """Elements along the last axis of a tile: two vector registers."""
+    from meta.backend.tvm import target as targets
+
+    return 2 * targets.lanes(_bits(dtype))
+
+
+def most_rows() -> int:
+    """Rows of two registers in a tile, at most: the rest hold the operands."""
+    from meta.backend.tvm import target as targets
+
+    return 14 if targets.vector_bits() == 512 else 6
+
+
+def _bits(dtype: str) -> int:
+    return 64 if dtype == "float64" else 32
+
+
+def choose_tile(height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of pixels in a tile: those that take the least time for the whole image."""
+    limit = most_rows()
+    sizes = [(h, w) for w in range(1, min(width, limit) + 1) for h in range(1, min(height, limit // w) + 1)]
+    return min(sizes, key=lambda s: (_tiles(height, s[0]) * _tiles(width, s[1]) * (max(s[0] * s[1], _LEAST_STEPS) + 1),
+                                     s[0]))  # fmt: skip
+
+
+def _tiles(extent: int, size: int) -> int:
+    return -(-extent // size)
+
+
+def rounded_up(extent: int, size: int) -> int:
+    return _tiles(extent, size) * size
+
+
+def tiled_sum(shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int] = ()) -> Any:
+    """A tensor of `shape` with the sums `element(*indices)`, for indices of whole tiles.
+
+    block: the cache blocks, in elements; each a multiple of the tile that divides the rounded extent."""
+    total = _total(shape, tile, element, block, parts=False)
+    return te.compute(list(shape), lambda *i: total(*i), "result")
+
+
+def tiled_sum_of_parts(parts: int, shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any]) -> Any:
+    """A tensor of `shape` with the sums of `element(part, *indices)` over the parts, one part after the other."""
+    total = _total((parts, *shape), (1, *tile), element, (), parts=True)
+    part = te.reduce_axis((0, parts), "part")
+    return te.compute(list(shape), lambda *i: te.sum(total(part, *i), part), "result")
+
+
+def _total(
+    shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int], parts: bool
+) -> Any:
+    whole = [rounded_up(extent, size) for extent, size in zip(shape, tile, strict=True)]
+    attrs = {TILE: list(tile), BLOCK: list(block) or [0] * len(tile), PARTS: int(parts)}
+    return te.compute(whole, element, "tiled_sum", attrs=attrs)
+
+
+def kept(shape: Sequence[int], element: Callable[..., Any], name: str) -> Any:
+    """A copy that is stored before the sums read it."""
+    return te.compute(list(shape), element, name, attrs={KEPT: 1})
+
+
+def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:
+    """x, (batch, *spatial, channels), with zeros around its spatial axes: `befores` before them and `sizes` in all; and
+    after its channels, up to `channels`."""
+    batch, *spatial, given = (int(d) for d in x.shape)
+    if not any(befores) and all(size <= d for size, d in zip(sizes, spatial, strict=True)) and channels == given:
+        return x
+
+    def element(n: Any, *i: Any) -> Any:
+        *place, c = i
+        at = [a - b for a, b in zip(place, befores, strict=True)]
+        inside = [check for a, d in zip(at, spatial, strict=True) for check in (a >= 0, a < d)]
+        inside += [c < given] if channels > given else []
+        return tirx.if_then_else(tirx.all(*inside), x(n, *at, c), tirx.const(0, x.dtype))
+
+    return kept((batch, *sizes, channels), element, "padded")
+
+
+def cache_block(batch: int, rows: int, tile_rows: int, image_bytes: int) -> tuple[int, int]:
+    """Images and rows of pixels whose operand fits in a part of the cache: whole images, or rows of one."""
+    if image_bytes <= _CACHE_BYTES:
+        most = max(_CACHE_BYTES // max(image_bytes, 1), 1)
+        return next(n for n in range(min(batch, most), 0, -1) if batch % n == 0), rounded_up(rows, tile_rows)
+    tiles = _tiles(rows, tile_rows)
+    most = max(_CACHE_BYTES * tiles // image_bytes, 1)
+    return 1, tile_rows * next(n for n in range(min(tiles, most), 0, -1) if tiles % n == 0)

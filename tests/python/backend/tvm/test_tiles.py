@@ -1,0 +1,100 @@
+"""Convolutions in register tiles: sizes that tiles do not divide, strides, padding and dilation, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from benchmarks.problems import sample
+from benchmarks.schedules import scheduled_function
+from meta.backend.tvm.te.tiles import cache_block, choose_tile, most_rows, rounded_up
+from meta.testing.samples import T
+
+# (x, kernel, attributes) with channels last; most have enough channels for the gradients too
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 9, 7, 8), (11, 3, 3, 8), {"padding": 1}),
+    ((1, 13, 17, 9), (40, 3, 2, 9), {"padding": (1, 0, 2, 1), "stride": (2, 3)}),
+    ((2, 7, 7, 16), (33, 3, 3, 16), {"padding": 2, "dilation": 2}),
+    ((3, 5, 4, 70), (8, 1, 1, 70), {}),
+    ((2, 40, 40, 9), (9, 3, 3, 9), {"padding": 1}),
+    ((1, 10, 11, 40), (40, 5, 5, 1), {"padding": 2, "groups": 40}),
+    ((2, 9, 9, 12), (12, 3, 3, 1), {"padding": (0, 1, 1, 0), "stride": 2, "groups": 12}),
+]
+
+
+def _torch(x: Any, w: Any, padding: Any = 0, **attributes: Any) -> Any:
+    pads = (padding,) * 4 if isinstance(padding, int) else padding
+    first = torch.nn.functional.pad(x.movedim(-1, 1), (pads[1], pads[3], pads[0], pads[2]))
+    return torch.conv2d(first, w.movedim(-1, 1), **attributes).movedim(1, -1)
+
+
+@pytest.mark.parametrize(("case", "dtype"), [*((case, "float32") for case in CASES), (CASES[1], "float64")], ids=str)
+def test_results_and_gradients(case: Any, dtype: str) -> None:
+    x_shape, w_shape, attributes = case
+    rng = np.random.default_rng(0)
+    x, w = (torch.tensor(rng.standard_normal(s), requires_grad=True) for s in (x_shape, w_shape))
+    y = _torch(x, w, **attributes)
+    dy = torch.tensor(rng.standard_normal(y.shape))
+    y.backward(dy)
+    x_, w_, dy_ = (meta.array(t.detach().numpy().astype(dtype)) for t in (x, w, dy))
+    attributes = {**attributes, "channels_last": True}
+
+    @meta.trace
+    def program(x: Any, w: Any, dy: Any) -> Any:
+        dx, dw = meta.conv2d_dx(w, dy, x_shape, **attributes), meta.conv2d_dw(x, dy, w_shape, **attributes)
+        return meta.conv2d(x, w, **attributes), dx, dw
+
+    with meta.with_dialect("tvm"):
+        results = meta.vm.compile(program)(x_, w_, dy_)
+    tolerance = 3e-6 if dtype == "float32" else 1e-13
+    for result, expected in zip(results, (y, x.grad, w.grad), strict=True):
+        assert expected is not None
+        expected = expected.detach().numpy()
+        np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def test_tiles_stay_in_registers() -> None:
+    """The rule takes these calls, and neither channels first nor gradients with strides."""
+    x, w = T(2, 9, 7, 8), T(11, 3, 3, 8)
+    dy, strided = T(2, 9, 7, 11), T(2, 5, 4, 11)
+    options: dict[str, Any] = {"padding": 1, "channels_last": True}
+    in_tiles = {
+        sample("conv2d", x, w, **options): True,
+        sample("conv2d_dx", w, dy, x.shape, **options): True,
+        sample("conv2d_dw", x, strided, w.shape, **options, stride=2): True,
+        sample("conv2d", T(2, 9, 7, 12), T(12, 3, 3, 1), **options, groups=12): True,
+        sample("conv2d_packed", x, T(1, 3, 3, 8, 16), 11, T(11), dy, True, padding=1): True,
+        sample("conv2d_dx", w, strided, x.shape, **options, stride=2): False,
+        sample("conv2d", T(2, 8, 9, 7), T(11, 8, 3, 3), padding=1): False,
+    }
+    for call, expected in in_tiles.items():
+        function, _ = scheduled_function(call, "cpu", symbolic=False)
+        assert ("tiled_sum_local" in function.script()) == expected, call
+
+
+def test_parts_of_sums_over_pixels() -> None:
+    """The gradient of a kernel sums 65536 pixels in parts, with the rounding errors of one part."""
+    x, dy = np.full((16, 64, 64, 8), 1 + 2**-12, "float32"), np.ones((16, 64, 64, 8), "float32")
+    with meta.with_dialect("tvm"):
+        dw = meta.conv2d_dw(meta.array(x), meta.array(dy), (8, 1, 1, 8), channels_last=True)
+    np.testing.assert_allclose(dw.numpy(), 65536 * (1 + 2**-12), rtol=1e-6)
+
+
+def test_tiles_waste_little() -> None:
+    assert choose_tile(7, 7)[1] == 7
+    for height, width in [(56, 56), (14, 14), (7, 7), (1, 1), (13, 17), (4, 4)]:
+        rows, columns = choose_tile(height, width)
+        assert 1 <= rows * columns <= most_rows()
+        assert rounded_up(height, rows) * rounded_up(width, columns) <= 1.3 * height * width
+
+
+def test_cache_blocks_divide_the_tiles() -> None:
+    assert cache_block(8, 4, 2, 1 << 14) == (8, 4)
+    images, rows = cache_block(8, 55, 2, 1 << 20)
+    assert images == 1
+    assert rows % 2 == 0
+    assert rounded_up(55, 2) % rows == 0
