@@ -69,6 +69,21 @@ def _convolution(op: str) -> Problem:
     return problem
 
 
+def _deep(op: str) -> Problem:
+    """A convolution with channels last of eight images of 4 x 4 pixels, with a kernel of 3 x 3."""
+
+    def problem(work: int) -> Sample:
+        channels = max(8, isqrt(work * 128 // 9))
+        x, w = (8, 4, 4, channels), (channels, 3, 3, channels)
+        operands: dict[str, tuple[Any, ...]] = {
+            "conv2d": (T(*x), T(*w)),
+            "conv2d_dx": (T(*w), T(*x), x),
+        }
+        return sample(op, *operands[op], padding=1, channels_last=True)
+
+    return problem
+
+
 def _pool(work: int) -> Sample:
     return sample("max_pool2d", T(max(1, work // 8192), 32, 16, 16), 2)
 
@@ -114,6 +129,8 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("conv?d_dx", "multiplications"): _convolution("conv2d_dx"),
     ("conv?d_dw", "multiplications"): _convolution("conv2d_dw"),
     ("conv?d_transpose", "multiplications"): _convolution("conv2d_transpose"),
+    ("conv2d", "kernel elements per pixel"): _deep("conv2d"),
+    ("conv2d_d?", "kernel elements per pixel"): _deep("conv2d_dx"),
     ("*max_pool?d", "elements"): _pool,
     ("*softmax", "columns"): _columns,
     ("*softmax", "elements in columns"): _in_columns,

@@ -60,6 +60,9 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "argsort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "topk", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "conv2d", "cpu", "kernel elements per pixel", most=4_096, measured="Xeon, 2 cores, 2026-11-22"),
+    Limit("torch", "conv2d_d?", "cpu", "kernel elements per pixel", most=1_024, measured="Xeon, 2 cores, 2026-11-22"),
+    Limit("torch", "conv2d*", "cpu", "elements of separate channels", most=0, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "matmul", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "dense", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-21"),
@@ -143,6 +146,24 @@ def _convolution(call: CallInfo) -> Any:
     return tensors[result].size * prod(tensors[kernel].shape[1:])  # type: ignore[arg-type]
 
 
+def _per_pixel(call: CallInfo) -> Any:
+    """None for convolutions that TVM does not compute in register tiles."""
+    args = call.bind()
+    is_tiled = call.tensors()[0].dtype == "float32" and args["channels_last"] and args["groups"] == 1
+    if not is_tiled or (call.op.name.endswith("_dx") and set(args["stride"]) != {1}):
+        return None
+    kernel, result = _KERNEL_AND_RESULT[call.op.name.partition("_")[2]]
+    tensors = (*call.tensors(), *call.outputs())
+    return tensors[kernel].size * tensors[result].shape[-1] // tensors[result].size
+
+
+def _separate_channels(call: CallInfo) -> Any:
+    args = call.bind()
+    x = call.tensors()[0]
+    is_tiled = call.op.name in ("conv2d", "conv2d_epilogue") and x.dtype == "float32" and args["channels_last"]
+    return x.size if is_tiled and args["groups"] == x.shape[-1] == args["w"].shape[0] else None
+
+
 def _around(call: CallInfo) -> tuple[Any, Any, Any]:
     """The sizes around the axis that a softmax sums along or a normalisation keeps."""
     args = call.bind()
@@ -179,6 +200,8 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "joined elements": _joined,
     "elements of 16 bits": _in_half_precision,
     "multiplications": _multiplications,
+    "kernel elements per pixel": _per_pixel,
+    "elements of separate channels": _separate_channels,
     "columns": _columns,
     "elements in columns": _in_columns,
     "elements in rows": _in_rows,
@@ -187,5 +210,5 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 }
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
-elements: of the first operand.  columns: sums along an axis other than the last.  large: with a TVM kernel built
-for its sizes."""
+elements: of the first operand.  pixel: of the result, of all channels.  columns: sums along an axis other than the
+last.  large: with a TVM kernel built for its sizes."""

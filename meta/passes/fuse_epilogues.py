@@ -134,7 +134,7 @@ def _packed(binding: Binding, scope: Scope) -> Expr | None:
 def _panels(w: Constant) -> Constant:
     """A kernel (out channels, *window, channels) in panels of as many out channels as the lanes of a tile."""
     width = lanes(w.type.dtype)
-    value = to_array(w.value)
-    wide = np.pad(value, [(0, -len(value) % width), *[(0, 0)] * (value.ndim - 1)])
+    value: Any = to_array(w.value)
+    wide: Any = np.pad(value, [(0, -len(value) % width), *[(0, 0)] * (value.ndim - 1)])
     panels = np.ascontiguousarray(np.moveaxis(wide.reshape(-1, width, *value.shape[1:]), 1, -1))
     return Constant(panels, w.type.with_shape(panels.shape), w.span)

@@ -7,6 +7,7 @@ width, channels, lanes), where a panel has the out channels of one tile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx
@@ -59,7 +60,7 @@ def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads
     _, *window, ins, width = _sizes(packed)
     batch, *sizes, _ = _sizes(x)
     counts = _counts(sizes, pads, window, spreads, steps)
-    tile = choose_tile(*counts)
+    tile = choose_tile(counts[0], counts[1], prod(window) * ins * width * 4)
     data = _padded(x, counts, tile, steps, pads, window, spreads)
     taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, ins), "c")
 

@@ -21,6 +21,8 @@ KEPT: Final = "meta.kept"
 """Annotation of a copy that is stored, not computed where it is read."""
 _CACHE_BYTES: Final = 1 << 18
 """Bytes of the operand that a cache block reads: a part of the second-level cache."""
+_NEAR_BYTES: Final = 1 << 17
+"""Bytes of a panel of the kernel from which on larger tiles, which read it less often, take less time."""
 _LEAST_STEPS: Final = 4
 """Steps of a tile that take as long as a larger tile's: an addition waits for the last one to the same register."""
 
@@ -43,12 +45,20 @@ def _bits(dtype: str) -> int:
     return 64 if dtype == "float64" else 32
 
 
-def choose_tile(height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of pixels in a tile: those that take the least time for the whole image."""
+def choose_tile(height: int, width: int, panel_bytes: int = 0) -> tuple[int, int]:
+    """Rows and columns of pixels in a tile: those that take the least time for the whole image.
+
+    panel_bytes: what each tile reads of the kernel; reading it from the second-level cache takes time too."""
     limit = most_rows()
+    overhead = 3 if panel_bytes > _NEAR_BYTES else 1
     sizes = [(h, w) for w in range(1, min(width, limit) + 1) for h in range(1, min(height, limit // w) + 1)]
-    return min(sizes, key=lambda s: (_tiles(height, s[0]) * _tiles(width, s[1]) * (max(s[0] * s[1], _LEAST_STEPS) + 1),
-                                     s[0]))  # fmt: skip
+
+    def cost(size: tuple[int, int]) -> tuple[int, int]:
+        rows, columns = size
+        tiles = _tiles(height, rows) * _tiles(width, columns)
+        return tiles * (max(rows * columns, _LEAST_STEPS) + overhead), rows
+
+    return min(sizes, key=cost)
 
 
 def _tiles(extent: int, size: int) -> int:

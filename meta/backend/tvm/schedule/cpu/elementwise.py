@@ -94,7 +94,8 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
     transposed_axis = None if is_flat or shared_loops else _find_transposed_axis(block)
     if transposed_axis is not None and not any(
-        _has_wide_tail(block, extents[axis], _TILE_SIZE) for axis in (transposed_axis, -1)
+        _has_wide_tail(block, extents[axis], _TILE_SIZE) or _is_below(extents[axis], _TILE_SIZE // 2)
+        for axis in (transposed_axis, -1)
     ):
         _tile_transpose(sch, loops, transposed_axis, is_parallel_work(block, total))
         return
@@ -109,8 +110,15 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         sch.annotate(outer, PARTITION_HINT, 1)
         loops = [*loops[:-1], outer]
     if shared_loops == 0 and is_parallel_work(block, total):
-        outer = loops[:-1] if _keeps_row_loop(block, loops, is_flat) else loops
+        # Annotated loops cannot be fused.
+        is_annotated = is_vectorised and len(loops) > 1 and not _has_random_bits(block)
+        outer = loops[:-1] if is_annotated or _keeps_row_loop(block, loops, is_flat) else loops
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _is_below(extent: Any, least: int) -> bool:
+    """Whether a static extent is smaller: tiles of windows of 3 x 3 would be empty for the most part."""
+    return isinstance(extent, int) and extent < least
 
 
 def _keeps_row_loop(block: Block, loops: list[Any], is_flat: bool) -> bool:
