@@ -15,6 +15,8 @@ from meta.errors import ArgumentError
 from meta.modes import modes
 
 _STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
+_SKIPPED = "skipped_steps"
+"""The entry of a state that torch's scalers lack."""
 
 
 class Steppable(Protocol):
@@ -34,9 +36,9 @@ class GradScaler:
 
     scale: the initial factor.  growth: multiplies the factor after `interval` finite steps in a row.
     backoff: multiplies it after an overflow.
-    The factor (float32) and the number of finite steps (int32) are 0-d arrays, which a traced step updates like the
-    state of an optimizer. In a traced function a skipped step selects the old values, so that nothing waits for the
-    device.
+    The factor (float32) and the numbers of finite and of skipped steps (int32) are 0-d arrays, which a traced step
+    updates like the state of an optimizer. In a traced function a skipped step selects the old values, so that nothing
+    waits for the device.
     Raises ArgumentError unless scale > 0, growth >= 1, 0 < backoff < 1, interval >= 1.
     """
 
@@ -47,6 +49,7 @@ class GradScaler:
         self.interval = int(interval)
         self._factor = array(float(scale), dtype="float32")
         self._good_steps = array(0, dtype="int32")
+        self._skipped_steps = array(0, dtype="int32")
         self._unscaled: dict[int, tuple[Any, Any]] = {}
         """id(optimizer) -> the trace in which its gradients were unscaled, if any, and whether they are finite."""
 
@@ -70,10 +73,17 @@ class GradScaler:
         """The number of finite steps since the factor changed; reading it waits for the device."""
         return int(self._good_steps.item())
 
+    @property
+    def skipped_steps(self) -> int:
+        """The number of steps that were skipped so far, because a gradient was infinite or NaN; reading it waits for
+        the device."""
+        return int(self._skipped_steps.item())
+
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
         """The arrays of the state, with names."""
         yield "factor", self._factor
         yield "good_steps", self._good_steps
+        yield "skipped_steps", self._skipped_steps
 
     def scale(self, loss: Any) -> Any:
         """The loss times the current factor."""
@@ -102,7 +112,7 @@ class GradScaler:
 
     def step(self, optimizer: Steppable) -> Any:
         """Unscale the gradients (unless `unscale` did), update if all of them are finite, and adapt the factor. Returns
-        whether the parameters were updated, a 0-d bool tensor."""
+        whether the parameters were updated, a 0-d bool tensor; `skipped_steps` counts how often they were not."""
         finite = self._finite(optimizer)
         if finite is None:
             finite = self.unscale(optimizer)
@@ -116,20 +126,21 @@ class GradScaler:
         return finite
 
     def state_dict(self) -> dict[str, float | int]:
-        """The state to save with a checkpoint, with the entries of torch.amp.GradScaler."""
+        """The state to save with a checkpoint: the entries of torch.amp.GradScaler, and "skipped_steps"."""
         values = (self.factor, self.growth, self.backoff, self.interval, self.good_steps)
-        return dict(zip(_STATE, values, strict=True))
+        return {**dict(zip(_STATE, values, strict=True)), _SKIPPED: self.skipped_steps}
 
     def load_state_dict(self, state: Mapping[str, float | int]) -> None:
-        """Restore a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`, with values
-        that the constructor takes."""
-        if set(state) != set(_STATE):
+        """Restore a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`, of which
+        torch's states lack "skipped_steps", with values that the constructor takes."""
+        if set(state) - {_SKIPPED} != set(_STATE):
             raise ArgumentError("GradScaler", f"the state has {sorted(state)}", ", ".join(_STATE))
         scale, growth, backoff, interval, good_steps = (state[name] for name in _STATE)
         _check(scale, growth, backoff, interval)
         self.factor = scale
         self.growth, self.backoff, self.interval = float(growth), float(backoff), int(interval)
-        self._good_steps.update(array(int(good_steps), dtype="int32", device=self._good_steps.device))
+        for count, value in ((self._good_steps, good_steps), (self._skipped_steps, state.get(_SKIPPED, 0))):
+            count.update(array(int(value), dtype="int32", device=count.device))
 
     def _finite(self, optimizer: Steppable) -> Any:
         """Whether the unscaled gradients of an optimizer are finite; None before `unscale`. What an unfinished trace
@@ -143,13 +154,14 @@ class GradScaler:
                 move_in_place(x, device)
 
     def _adapt(self, finite: Any) -> None:
-        """The next factor and number of finite steps. A factor that would overflow does not grow."""
+        """The next factor and numbers of steps. A factor that would overflow does not grow."""
         steps = self._good_steps + 1
         full = steps >= self.interval
         larger = self._factor * self.growth
         grown = meta.where(meta.logical_and(full, meta.isfinite(larger)), larger, self._factor)
         self._factor.update(meta.where(finite, grown, self._factor * self.backoff))
         self._good_steps.update(meta.where(meta.logical_and(finite, meta.logical_not(full)), steps, 0))
+        self._skipped_steps.update(self._skipped_steps + meta.logical_not(finite).cast("int32"))
 
 
 def _check(scale: float, growth: float, backoff: float, interval: float) -> None:

@@ -12,6 +12,7 @@ from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import map_operands, nested_blocks, with_blocks
 from meta.passes.manager import Pass
+from meta.tracing.loop_op import LoopOp, with_rewritten_body
 
 
 def place(device: Device | str) -> Pass:
@@ -67,6 +68,11 @@ class _Placer:
         if isinstance(value, FunctionExpr):
             return self.function(value)
         new = map_operands(value, self.atom)
+        if isinstance(new, Call) and isinstance(new.op, LoopOp):
+            if new.op.body is not None:
+                return with_rewritten_body(new, new.args, self.function)
+            placed = replace(new.op, result=self.type(new.op.result))  # pyright: ignore[reportArgumentType]
+            return replace(new, op=placed, type=placed.result)
         if isinstance(new, Call):
             args = tuple(self.device if isinstance(a, Device) else a for a in new.args)
             return replace(new, args=args, type=self.type(new.type), dialect=None)

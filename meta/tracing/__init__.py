@@ -31,10 +31,10 @@ from meta.tracing.program import input_types as input_types
 from meta.tracing.program import record as record
 from meta.tracing.program import state_names as state_names
 from meta.tracing.program import trace as trace
+from meta.tracing.random_keys import Draws as Draws
+from meta.tracing.random_keys import is_key as is_key
 from meta.tracing.staleness import Held as Held
 from meta.tracing.staleness import changed as changed
 from meta.tracing.staleness import invalidate as invalidate
 from meta.tracing.staleness import revision as revision
-from meta.tracing.state import Draws as Draws
 from meta.tracing.state import LeftGradient as LeftGradient
-from meta.tracing.state import is_key as is_key

@@ -7,6 +7,7 @@ of the program: an `If` with two blocks, or a loop with one body (see `meta.trac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import meta
@@ -22,6 +23,7 @@ from meta.schema._types import TensorLike
 from meta.tracing.emitter import Emitter
 from meta.tracing.loop_op import current_emitter, element, emit_loop
 from meta.tracing.program import record
+from meta.tracing.random_keys import Body
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten
 
@@ -65,8 +67,9 @@ def while_loop(
 
     carry: a nest of tensors and numbers, which become 0-d tensors. `body` returns the same structure, shapes and
         dtypes.
-    max_steps: the most steps; the loop ends after them. A compiled loop has gradients only with a bound, and then goes
-        through all of the steps, of which those after the end cost no more than a test.
+    max_steps: the most steps; the loop ends after them. A compiled loop has gradients and random numbers only with a
+        bound. It then goes through all of the steps, of which those after the end cost no more than a test, and takes
+        random keys for all of them.
     Raises ArgumentError for a carry that changes its type, GradientError where a gradient goes through a compiled loop
     without a bound."""
     leaves, tree = _flattened("while_loop", "the carry", carry)
@@ -93,7 +96,10 @@ def while_loop(
     first = [flag_of([x for _, x in leaves]), *(x for _, x in leaves)]
     start = [emitter.value(x, "while_loop") for x in first]
     params = [Var(name or "carry", x.type) for (name, _), x in zip((("flag", None), *leaves), first, strict=True)]
-    with emitter.builder.function("while_loop", params) as scope, emitter.nested("while_loop", params):
+    with (
+        emitter.builder.function("while_loop", params) as scope,
+        emitter.nested("while_loop", Body("while_loop", None), params),
+    ):
         new = _checked("while_loop", body, (leaves, tree), tree.build(iter(map(Symbol, params[1:]))))
         values = [x for _, x in _flattened("while_loop", "the carry", new)[0]]
         scope.ret([emitter.value(x, "while_loop") for x in (flag_of(values), *values)])
@@ -117,8 +123,10 @@ def scan(
     reverse: from the last element to the first; y still has the place of its x.
     The result y is a nest of tensors, stacked along axis 0. A compiled program has one body, whatever the length, so
     that it compiles in the time of one step; gradients of any order go through it. Steps may read tensors around them;
-    they write none and draw no random numbers while they are traced.
-    Raises ArgumentError for a carry that changes its type, and for lengths that differ."""
+    they write none while they are traced. Random numbers are those of eager code, step by step, unless a
+    branch of `cond` draws some: a program takes keys for both branches.
+    Raises ArgumentError for a carry that changes its type, and for lengths that differ; TraceError for random numbers
+    in a program with a symbolic length."""
     state = _flattened("scan", "the carry", carry)
     elements = _flattened("scan", "xs", xs, numbers=False)
     count = _length(elements[0], length)
@@ -130,14 +138,17 @@ def scan(
     params = [Var(name or "carry", x.type) for name, x in state[0]]
     params += [Var(name or "x", element(x.type)) for name, x in elements[0]]
     items: tuple[Leaves, Tree] = ([], Tree("tuple"))
-    with emitter.builder.function("scan", params) as scope, emitter.nested("scan", params):
+    body = Body("scan", count if isinstance(count, int) else None)
+    with emitter.builder.function("scan", params) as scope, emitter.nested("scan", body, params):
         symbols = iter(map(Symbol, params))
         new, item = _stepped(step, state[1].build(symbols), elements[1].build(symbols), state)
         items = _flattened("scan", "the item", item, numbers=True)
         scope.ret([emitter.value(x, "scan") for _, x in (*new, *items[0])])
     if not state[0] and not items[0]:
         return state[1].build(iter(())), items[1].build(iter(()))
-    var = emit_loop(emitter.builder, scope.function, start, operands, count, reverse, span)
+    operands += emitter.key_stacks(body, reverse)
+    function = replace(scope.function, params=(*params, *body.params))
+    var = emit_loop(emitter.builder, function, start, operands, count, reverse, span)
     results = iter(_results(emitter, var, len(state[0]) + len(items[0])))
     return state[1].build(results), items[1].build(results)
 

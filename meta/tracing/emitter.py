@@ -15,6 +15,7 @@ from meta.ir.type import TensorType, TupleType, Value
 from meta.modes import modes, scopes
 from meta.op.registry import Op, as_type, get
 from meta.schema._types import TensorLike
+from meta.tracing.random_keys import Body
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, map_leaves
 
@@ -56,10 +57,15 @@ class Emitter:
         del where
         return Constant(x, x.type) if isinstance(x, NDArray) else x.atom
 
-    def nested(self, where: str, params: Sequence[Var] = ()) -> AbstractContextManager[None]:
+    def nested(self, where: str, body: Body | None = None, params: Sequence[Var] = ()) -> AbstractContextManager[None]:
         """The scope of a branch, or of the body of a loop with parameters."""
-        del where, params
+        del where, body, params
         return nullcontext()
+
+    def key_stacks(self, body: Body, reverse: bool) -> list[Atom]:
+        """The random keys for the parameters that tracing added to the body of a loop, stacked by step."""
+        del body, reverse
+        return []
 
     def result(self, var: Var) -> Any:
         """A Symbol for a tensor, or a tuple of them for the fields of a tuple."""

@@ -139,6 +139,13 @@ def with_changed_body(builder: Builder, call: Call, change: Callable[[FunctionEx
     return _call(replace(old, body=body), (*call.args[:taken], *captured))
 
 
+def with_rewritten_body(call: Call, args: Sequence[Atom], change: Callable[[FunctionExpr], FunctionExpr]) -> Call:
+    """The call of a loop, not outlined, with other operands and a body that takes them; types may differ."""
+    assert isinstance(call.op, LoopOp)
+    gradient: Any = call.op.rule.function
+    return _call(replace(gradient, body=change(gradient.body)), tuple(args))
+
+
 def _call(gradient: _Gradient, args: tuple[Atom, ...]) -> Call:
     """The call of the loop that a gradient describes."""
     body, carried, length = gradient.body, gradient.carried, gradient.length

@@ -19,8 +19,9 @@ from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
 from meta.tracing.emitter import emitting
+from meta.tracing.random_keys import Draws
 from meta.tracing.staleness import Held, revision
-from meta.tracing.state import Draws, LeftGradient, Trace
+from meta.tracing.state import LeftGradient, Trace
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
 
@@ -143,7 +144,7 @@ def record(
         constant = trace.constant_results(outputs)
         written = trace.written()
         scope.ret([*outputs, *(value for _, value in written)])
-    draws = tuple(trace.draws.values())
+    draws = tuple(trace.keys.draws.values())
     all_params = (*params, *(s.var for s in trace.state.values()), *(d.var for d in draws))
     mutates = {len(outputs) + i: all_params.index(var) for i, (var, _) in enumerate(written)}
     traced = scope.function

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
-from meta.backend.memory import allocation, numpy_arrays
 from meta.device import CPU, Device
-from meta.device import device as parse_device
 from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
 from meta.errors import GradientError, TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Constant, Var
-from meta.ir.type import tensor_type
 from meta.modes import modes
 from meta.op.registry import Op, get
 from meta.parts import mark_part
 from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
 from meta.tracing.emitter import Emitter
+from meta.tracing.random_keys import Body, RandomKeys
 from meta.tracing.staleness import Held, held
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of
@@ -48,24 +46,6 @@ class LeftGradient:
     assigned: bool
 
 
-@dataclass(slots=True)
-class Draws:
-    """The random keys that a program takes from one generator: a parameter with the first one, and the number of keys
-    that a call draws. generator: a meta.random.Generator, None for the default one."""
-
-    generator: Any
-    var: Var
-    count: int = 0
-
-
-_KEY = "key"
-
-
-def is_key(param: Var) -> bool:
-    """Whether a parameter of a program holds a random key."""
-    return param.name.partition(":")[0] == _KEY
-
-
 class Trace(Emitter):
     """See the module docstring.
 
@@ -79,19 +59,19 @@ class Trace(Emitter):
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
         self.containers: dict[int, Held] = {}
-        self.draws: dict[int, Draws] = {}
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}
         self._constants: dict[int, NDArray] = {}
         self._params: set[Var] = {s.atom for s in inputs}  # type: ignore[misc]
+        self.keys = RandomKeys(self._params)
         self._leaves: dict[Var, NDArray | Symbol] = {}
         self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
         self._assigned: set[int] = set()
         self._cut: set[Var] = set()
         self._stopped: dict[Var, Var] = {}
-        self._inside: tuple[str, bool] = ("", False)
-        """The conditional or loop that is being traced, and whether a loop is."""
+        self._inside = ""
+        """The conditional or loop that is being traced."""
 
     def reached(self, containers: Iterable[Any]) -> None:
         """Note the lists and dicts of a model that the program is traced through."""
@@ -175,15 +155,18 @@ class Trace(Emitter):
     # --- branches and loops ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def nested(self, where: str, params: Sequence[Var] = ()) -> Generator[None, None, None]:
+    def nested(self, where: str, body: Body | None = None, params: Sequence[Var] = ()) -> Generator[None, None, None]:
         """The scope of a branch, or of the body of a loop with parameters. Raises TraceError for writes in it."""
-        around, self._inside = self._inside, (where, bool(params) or self._inside[1])
+        around, self._inside = self._inside, where
+        self.keys.bodies += [] if body is None else [body]
         values, inputs = dict(self._values), [s.atom for s, _ in self.inputs]
         self._params.update(params)
         try:
             yield
         finally:
             self._inside = around
+            if body is not None:
+                params = (*params, *self.keys.bodies.pop().params)
             self._params.difference_update(params)
         written = [s.var.name for key, s in self.state.items() if self._values[key] is not values.get(key, s.var)]
         written += [
@@ -200,7 +183,7 @@ class Trace(Emitter):
             )
 
     def _refuse_inside(self, what: str) -> None:
-        where, _ = self._inside
+        where = self._inside
         if where:
             raise TraceError(
                 where, f"{what} inside", "branches and bodies that compute values", f"call it outside of {where}"
@@ -357,37 +340,12 @@ class Trace(Emitter):
     # --- random numbers ----------------------------------------------------------------------------------------------
 
     def random_key(self, device: Device | str = CPU, generator: Any = None, count: int = 1) -> Symbol:
-        """A key for a random operator: the program's key of a generator with its own offset added; `count` offsets are
-        reserved. generator: None for the default one."""
-        import numpy as np
+        """A key for a random operator; `count` offsets are reserved. generator: None for the default one. Raises
+        TraceError in a loop whose number of steps is not known."""
+        return self.keys.key(device, generator, count)
 
-        if self._inside[1]:
-            raise TraceError(
-                self._inside[0],
-                "random numbers are drawn inside, which would be the same in each step",
-                "bodies without random operators",
-                "draw them before the loop, and pass them as xs",
-            )
-
-        draws = self.draws.get(id(generator))
-        if draws is None:
-            name = f"{_KEY}:{len(self.draws)}" if generator is not None else _KEY
-            draws = self.draws[id(generator)] = Draws(generator, Var(name, tensor_type((2,), "int64")))
-            self._params.add(draws.var)
-        offset = _constant(np.array([0, draws.count], np.int64), parse_device(device))
-        draws.count += count
-        key = Symbol(draws.var)
-        placed = key if str(device) == "cpu" else meta.device_copy(key, device)
-        drawn: Symbol = meta.add(placed, Symbol(Constant(offset, offset.type)))  # type: ignore[arg-type]
-        return drawn
-
-
-def _constant(host: Any, on: Device) -> NDArray:
-    """An array on a device, created outside of the trace."""
-    kind = tensor_type(host.shape, str(host.dtype), on)
-    data = allocation.empty(host.shape, str(host.dtype), on)
-    allocation.copy_into(numpy_arrays.from_numpy(host), data)
-    return NDArray(data, kind)
+    def key_stacks(self, body: Body, reverse: bool) -> list[Atom]:
+        return [key.atom for key in self.keys.stacks(body, reverse)]
 
 
 def _free(name: str, taken: set[str]) -> str:

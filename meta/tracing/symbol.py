@@ -167,7 +167,7 @@ class Symbol(TensorMethods):
             "trace",
             f"the value of {self!r} is needed while tracing",
             "shapes and dtypes, which are all that is known while tracing",
-            "compute it with operators (meta.where for a choice) or outside of the traced function",
+            "compute it with operators (meta.where or meta.cond for a choice) or outside of the traced function",
         )
 
     def __format__(self, spec: str) -> str:

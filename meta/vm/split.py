@@ -17,7 +17,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import inline
 from meta.tracing.differentiate import gradients, reached
 from meta.tracing.emitter import recording
-from meta.tracing.state import is_key
+from meta.tracing.random_keys import is_key
 from meta.tracing.symbol import Symbol
 
 

@@ -54,7 +54,7 @@ def test_overflow_skips_the_step_and_lowers_the_factor(bad):
     b.grad = meta.ones((2,))
     assert not scaler.step(optimizer)
     np.testing.assert_array_equal(w.detach().numpy(), before)
-    assert scaler.factor == 4.0
+    assert (scaler.factor, scaler.skipped_steps) == (4.0, 1)
     assert_equal(optimizer.slots["velocity"]["b"], meta.zeros((2,)))
 
 
@@ -67,6 +67,9 @@ def test_factor_grows_after_consecutive_finite_steps():
         scaler.step(optimizer_of(w))
         factors.append(scaler.factor)
     assert factors == [2.0, 8.0, 8.0, 2.0, 2.0, 8.0]
+    other = meta.amp.GradScaler()
+    other.load_state_dict(scaler.state_dict())
+    assert (scaler.skipped_steps, other.skipped_steps) == (1, 1)
 
 
 def test_unscale_runs_once_per_step():
@@ -188,7 +191,7 @@ def run_steps(run, state):
 def test_traced_steps_skip_and_adapt_as_eager_ones(clip):
     step, scaler, state = training(clip)
     expected = run_steps(step, state)
-    assert [updated for _, updated in expected[0]].count(False) == 3
+    assert [updated for _, updated in expected[0]].count(False) == scaler.skipped_steps == 3
     assert scaler.factor != 16.0
     for how in ("interpreter", "vm"):
         step, scaler, state = training(clip)
@@ -197,6 +200,7 @@ def test_traced_steps_skip_and_adapt_as_eager_ones(clip):
             record = tracing.record(step, (array(6, 8), array(6, 1), array()), {})
             run = functools.partial(execute, record)
         results, arrays = run_steps(run, state)
+        assert scaler.skipped_steps == 3
         np.testing.assert_allclose(results, expected[0], rtol=1e-5, err_msg=how)
         for a, b in zip(arrays, expected[1], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6, err_msg=how)

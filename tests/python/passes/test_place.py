@@ -10,6 +10,7 @@ from meta.ir.compare import structural_equal
 from meta.ir.expr import Call, Constant
 from meta.ir.verifier import verify
 from meta.ir.visitor import reads, walk
+from meta.passes.outline_loops import outline_loops
 from tests.python.passes.programs import parse_program, program, random_module, with_named_dialect
 from tests.python.passes.test_structure import BRANCHES
 
@@ -24,10 +25,26 @@ def create_and_copy(x):
     return meta.device_copy(x, "cpu") + meta.full((2, 3), 2.0) * meta.array([1.0, 2.0, 3.0])
 
 
+def repeat(x):
+    def step(total, row):
+        inner, _ = meta.scan(lambda c, _: (c * meta.array([1.0, 2.0, 3.0]), ()), row, length=2)
+        return total + inner + meta.full((3,), 2.0), inner
+
+    total, rows = meta.scan(step, meta.zeros((3,)), x)
+    return meta.while_loop(lambda t: t.sum() < 10.0, lambda t: t + meta.ones((3,)), total), rows
+
+
 @pytest.mark.parametrize(
     "module",
-    [program(create_and_copy, (2, 3)), parse_program(BRANCHES), from_relay(RELAY), *map(random_module, range(8))],
-    ids=["creation", "branches", "closure", *map(str, range(8))],
+    [
+        program(create_and_copy, (2, 3)),
+        program(repeat, (2, 3)),
+        outline_loops(program(repeat, (2, 3))),
+        parse_program(BRANCHES),
+        from_relay(RELAY),
+        *map(random_module, range(8)),
+    ],
+    ids=["creation", "loops", "bodies", "branches", "closure", *map(str, range(8))],
 )
 def test_moves_programs_to_a_device_and_back(module):
     moved = passes.place("cuda:1")(module)
@@ -41,6 +58,15 @@ def test_moves_programs_to_a_device_and_back(module):
     back = passes.place("cpu")(moved)
     verify(back)
     assert all(structural_equal(back[name], f) for name, f in module.functions.items())
+
+
+def test_bodies_of_loops_are_placed():
+    moved = outline_loops(passes.place("cuda:1")(program(repeat, (2, 3))))
+    verify(moved)
+    text = str(moved)
+    assert len(moved.functions) == 4
+    assert '"cpu"' not in text
+    assert text == str(passes.place("cuda:1")(outline_loops(program(repeat, (2, 3)))))
 
 
 def test_drops_choices_of_dialects():

@@ -311,7 +311,7 @@ def test_predicates_are_flags_and_branches_return_one_type() -> None:
         meta.trace(lambda x: meta.cond(x.sum() > 0.0, lambda: x, lambda: x.sum())).record(x)
 
 
-def test_bodies_write_nothing_differentiate_nothing_and_draw_nothing() -> None:
+def test_bodies_write_nothing_and_differentiate_nothing() -> None:
     total = meta.zeros(())
 
     def writes(c: Any, x: Any) -> Any:
@@ -323,13 +323,9 @@ def test_bodies_write_nothing_differentiate_nothing_and_draw_nothing() -> None:
         (c * x).backward()
         return c, x
 
-    def draws(c: Any, x: Any) -> Any:
-        return c + meta.random.normal(()), x
-
     for step, text in (
         (writes, r"\[scan\] '\w+' is written in place inside; expected branches and bodies that return"),
         (differentiates, r"\[scan\] backward is called inside; .* call it outside of scan"),
-        (draws, r"\[scan\] random numbers are drawn inside, .*; draw them before the loop, and pass them as xs"),
     ):
         with pytest.raises(TraceError, match=text):
             meta.trace(lambda xs, step=step: meta.scan(step, 0.0, xs)).record(meta.ones((3,)))
