@@ -31,6 +31,7 @@ from meta.op.dispatch import CallInfo, first_accepting
 from meta.op.registry import Op, get
 from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
+from meta.passes.pools import arguments_of, indices_of, windows_of
 
 _CALL_BYTES: Final = 1 << 16
 """What calling the kernel of a transpose costs, in bytes moved in that time."""
@@ -70,6 +71,7 @@ class _Converter:
 
     last: variables whose channels are last now, and what holds them.  tuples: the same of tuples, with the positions of
     such tensors.  before, after: transposes made so far, back and forth.
+    planes: tensors as pools take them.  indices: those of max pools that have been converted.
     saved: bytes that libraries need not convert.  spent: bytes that transposes move."""
 
     def __init__(self, function: FunctionExpr) -> None:
@@ -79,6 +81,8 @@ class _Converter:
         self.tuples: dict[Atom, tuple[Var, tuple[int, ...]]] = {}
         self.before: dict[Atom, Atom] = {}
         self.after: dict[Atom, Atom] = {}
+        self.planes: dict[Atom, Atom] = {}
+        self.indices: set[Atom] = set()
         self.saved = 0
         self.spent = 0
 
@@ -171,13 +175,8 @@ def _bytes(kind: Any) -> int:
 _Rule = Callable[[_Converter, Call], "_New | None"]
 
 
-def _arguments(call: Call) -> dict[str, Any]:
-    assert isinstance(call.op, Op)
-    return dict(zip(call.op.schema.names, call.args, strict=True))
-
-
 def _convolution(to: _Converter, call: Call) -> _New | None:
-    args = _arguments(call)
+    args = arguments_of(call)
     if args["channels_last"] or not _prefers(call, args):
         return None
     tensors = {name: value for name, value in args.items() if is_atom(value)}
@@ -214,7 +213,7 @@ def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
     """names: the arguments of the shape of x."""
 
     def rule(to: _Converter, call: Call) -> _New | None:
-        args = _arguments(call)
+        args = arguments_of(call)
         ndim = args["x"].type.ndim
         if args["axis"] % ndim != 1 or not any(args[name] in to.last for name in names):
             return None
@@ -226,7 +225,7 @@ def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
 
 def _reduction(to: _Converter, call: Call) -> _New | None:
     """A reduction over other axes; without keepdims, of axes whose removal leaves the rest in order."""
-    args = _arguments(call)
+    args = arguments_of(call)
     x, axis = args["x"], args["axis"]
     if x not in to.last:
         return None
@@ -242,7 +241,7 @@ def _reduction(to: _Converter, call: Call) -> _New | None:
 
 
 def _bias_add(to: _Converter, call: Call) -> _New | None:
-    args = _arguments(call)
+    args = arguments_of(call)
     x, ndim = args["x"], args["x"].type.ndim
     if x not in to.last or args["axis"] % ndim != 1:
         return None
@@ -250,12 +249,86 @@ def _bias_add(to: _Converter, call: Call) -> _New | None:
 
 
 def _concatenate(to: _Converter, call: Call) -> _New | None:
-    args = _arguments(call)
+    args = arguments_of(call)
     xs = args["xs"]
     ndim = xs[0].type.ndim
     if not all(x in to.last for x in xs):
         return None
     return _New(to.changed(call, xs=tuple(map(to.as_last, xs)), axis=_to_last(ndim).index(args["axis"] % ndim)))
+
+
+def _max_pool(to: _Converter, call: Call) -> _New | None:
+    """Max pooling whose indices, which are those of the layout, only its gradient takes."""
+    args = arguments_of(call)
+    x, rank = args["x"], args["x"].type.ndim - 2
+    indices = indices_of(to.old, call)
+    if x not in to.last or rank > 2 or indices is None:
+        return None
+    to.indices.update(indices)
+    pooled = to.builder.emit(to.call(f"max_pool{rank + 1}d_with_indices", _plane(to, x), *windows_of(args, rank)))
+    y = _without_plane(to, to.builder.get_item(pooled, 0))
+    return _New(Tuple((to.builder.emit(y), to.builder.get_item(pooled, 1)), call.span), fields=(0, 1))
+
+
+def _max_pool_alone(to: _Converter, call: Call) -> _New | None:
+    """Max pooling of what is also pooled with indices, for its gradient: the two become one."""
+    args = arguments_of(call)
+    x, rank = args["x"], args["x"].type.ndim - 2
+    calls = [b.value for b in to.old.body.bindings if isinstance(b.value, Call) and b.value.args == call.args]
+    twins = [c for c in calls if c.op_name == f"{call.op_name}_with_indices" and indices_of(to.old, c)]
+    if x not in to.last or not twins:
+        return None
+    return _New(
+        _without_plane(to, to.builder.emit(to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))))
+    )
+
+
+def _max_pool_dx(to: _Converter, call: Call) -> _New | None:
+    args = arguments_of(call)
+    if args["indices"] not in to.indices:
+        return None
+    dy, indices = _plane(to, args["dy"]), to.last[args["indices"]]
+    return _pool_gradient(to, call, args, (dy, indices))
+
+
+def _avg_pool(to: _Converter, call: Call) -> _New | None:
+    args = arguments_of(call)
+    x, rank = args["x"], args["x"].type.ndim - 2
+    if x not in to.last or rank > 2:
+        return None
+    include = args["count_include_pad"]
+    pooled = to.call(f"avg_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank), include)
+    return _New(_without_plane(to, to.builder.emit(pooled)))
+
+
+def _avg_pool_dx(to: _Converter, call: Call) -> _New | None:
+    args = arguments_of(call)
+    if args["dy"] not in to.last or args["dy"].type.ndim > 4:
+        return None
+    return _pool_gradient(to, call, args, (_plane(to, args["dy"]),))
+
+
+def _pool_gradient(to: _Converter, call: Call, args: dict[str, Any], tensors: tuple[Atom, ...]) -> _New:
+    batch, channels, *spatial = args["shape"]
+    rank = len(spatial)
+    rest = (args["count_include_pad"],) if "count_include_pad" in args else ()
+    name = call.op_name.replace(f"{rank}d", f"{rank + 1}d")
+    gradient = to.call(name, *tensors, (batch, 1, *spatial, channels), *windows_of(args, rank), *rest)
+    return _New(_without_plane(to, to.builder.emit(gradient)))
+
+
+def _plane(to: _Converter, atom: Atom) -> Atom:
+    """A tensor with channels last as (batch, 1, *spatial, channels)."""
+    if atom not in to.planes:
+        last = to.as_last(atom)
+        batch, *rest = last.type.shape  # type: ignore[union-attr]
+        to.planes[atom] = to.builder.emit(to.call("reshape", last, (batch, 1, *rest)))
+    return to.planes[atom]
+
+
+def _without_plane(to: _Converter, atom: Atom) -> Call:
+    batch, _, *rest = atom.type.shape  # type: ignore[union-attr]
+    return to.call("reshape", atom, (batch, *rest))
 
 
 def _is_elementwise(op: Op) -> bool:
@@ -295,6 +368,11 @@ _RULES: Final[dict[str, _Rule]] = {
     "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
     "batch_norm_infer": _batch_norm("x"),
     **dict.fromkeys(("all", "any", "max", "mean", "min", "prod", "sum", "logsumexp", "std", "var"), _reduction),
+    **{f"max_pool{rank}d": _max_pool_alone for rank in (1, 2)},
+    **{f"max_pool{rank}d_with_indices": _max_pool for rank in (1, 2)},
+    **{f"max_pool{rank}d_dx": _max_pool_dx for rank in (1, 2)},
+    **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
+    **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
     "bias_add": _bias_add,
     "concatenate": _concatenate,
 }

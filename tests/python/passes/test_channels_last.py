@@ -107,6 +107,51 @@ def test_training_step() -> None:
     assert_equal(meta.vm.compile(after)(*given), expected, 1e-4)
 
 
+@pytest.mark.parametrize("pool", [
+    lambda h: meta.max_pool2d(h, 3, 2, 1),
+    lambda h: meta.max_pool2d(h, (2, 3), (), (1, 0, 0, 1), (1, 2), ceil_mode=True),
+    lambda h: meta.avg_pool2d(h, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+], ids=["max", "max of different sides", "avg"])  # fmt: skip
+def test_pools_between_convolutions_need_no_transposes(pool) -> None:
+    """Forward and backward; the gradient of w is transposed at the end."""
+
+    def function(x, w, v):
+        w.requires_grad = v.requires_grad = True
+        y = meta.conv2d(pool(meta.relu(meta.conv2d(x, w, padding=1))), v)
+        meta.sum(y * y).backward()
+        return w.grad, v.grad
+
+    types = ((2, 3, 8, 9), (4, 3, 3, 3), (5, 4, 1, 1))
+    before = program(function, *types)
+    after = check_same_results(before, passes.standard()(before), rtol=1e-4)
+    text = "\n".join(lines(after))
+    assert "max_pool3d(" not in text  # one with the indices
+    assert "pool3d" in text
+    assert "pool2d" not in text
+    assert text.count("= transpose(") == 3  # x, w, and the gradient of w
+    given = [array(*shape, seed=i) for i, shape in enumerate(types)]
+    assert_equal(meta.vm.compile(after)(*given), run(before, *given), 1e-4)
+
+
+def test_pools_of_one_axis() -> None:
+    def function(x, w):
+        w.requires_grad = True
+        y = meta.conv1d(meta.max_pool1d(meta.conv1d(x, w), 2), w)
+        meta.sum(y * y).backward()
+        return y, w.grad
+
+    text = "\n".join(lines(converted(function, (2, 3, 12), (3, 3, 2))))
+    assert text.count("max_pool2d_") == 2
+
+
+def test_indices_that_the_program_returns_are_those_of_its_layout() -> None:
+    def function(x, w):
+        y, indices = meta.max_pool2d_with_indices(meta.conv2d(x, w, padding=1), 2)
+        return meta.conv2d(y, w, padding=1), indices
+
+    assert "max_pool2d_with_indices" in "\n".join(lines(converted(function, (2, 3, 8, 8), (3, 3, 3, 3))))
+
+
 def test_other_operators_take_tensors_as_before() -> None:
     def function(x, w):
         y = meta.conv2d(x, w, padding=1)

@@ -163,5 +163,17 @@ def test_symbolic_columns_are_split_into_parts(op: str) -> None:
     assert {"column_parts", "column_totals"} <= blocks_of(func)
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+def test_gradients_of_pools_are_cast_in_the_kernel_that_sums_them(rank: int) -> None:
+    spatial, window = ((7, 8), (3, 2, 1)) if rank == 2 else ((7, 8, 6), ((3, 3, 1), (2, 2, 1), (1, 1, 0)))
+    x = random((2, 3, *spatial), "float16")
+    y, indices = getattr(meta, f"max_pool{rank}d_with_indices")(x, *window)
+    args = (y, indices, x.shape, *get(f"max_pool{rank}d").schema.bind("max_pool", (x, *window), {})[1:])
+    (ours,) = run(f"max_pool{rank}d_dx", *args)
+    np.testing.assert_array_equal(ours, getattr(meta, f"max_pool{rank}d_dx")(*args).numpy())
+    types = tuple(a.type if isinstance(a, meta.NDArray) else a for a in args)
+    assert count_kernels(scheduled(f"max_pool{rank}d_dx", types)) == 1
+
+
 def test_few_rows_are_not_split() -> None:
     assert "column_parts" not in blocks_of(scheduled("sum", (tensor_type((100, 64)), 0, False)))

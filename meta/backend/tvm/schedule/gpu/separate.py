@@ -6,7 +6,7 @@
 | reduction of outer axes | parts in another kernel, see `columns` |
 | other | one thread per result, or per several results of a spatial block |
 
-A spatial block that is the only consumer of a reduction of outer axes or of pairs, such as the cast or the division
+A spatial block that is the only consumer of a reduction with one thread per result, such as the cast or the division
 after a sum, is computed in the threads of that reduction, so that its results stay in registers.
 """
 
@@ -77,7 +77,7 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
         if share_reductions and reduces_outer_axes(block) and blocks.volume(block.extents) != 0:
             unscheduled = split_into_parts(sch, block)
             reductions.extend([unscheduled] if unscheduled is not None else [])
-        elif _reduces_pairs(block):
+        elif block.is_reduction:
             reductions.append(block)
         else:
             others.append(block)
