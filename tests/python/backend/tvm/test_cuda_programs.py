@@ -264,3 +264,17 @@ def test_operands_of_rows_and_columns_are_read_in_vectors(
     assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, vectors)
     x, (column, row) = randoms((512, columns), dtype="bfloat16")[0], randoms((512, 1), (columns,))
     check(module, planned, [x, meta.round(column * 100), row], ())
+
+
+@pytest.mark.parametrize(("axes", "vectors"), [((2, 0, 3, 1, 4), 1), ((2, 0, 3, 4, 1), 0)])
+def test_transposes_that_keep_the_last_axis_move_vectors(
+    axes: tuple[int, ...], vectors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(ops: Any, x: Any) -> list[Any]:
+        parts = ops.split(ops.transpose(x, axes), 3, 0)
+        return [ops.builder.get_item(parts, i) for i in range(3)]
+
+    module = program({"x": tensor_type((2, 32, 3, 8, 64), "bfloat16")}, body)
+    planned = plan(module, monkeypatch)
+    assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, vectors)
+    check(module, planned, randoms((2, 32, 3, 8, 64), dtype="bfloat16"), ())

@@ -26,7 +26,7 @@ _VECTOR_LANES: Final = 4
 """Elements of one load: 16 bytes of float32."""
 _MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
-_LEAST_ROW: Final = 256
+_LEAST_ROW: Final = 32
 """Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
 
 
