@@ -103,6 +103,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "current_stream": "tvm_ffi.core:_env_get_current_stream",
         "set_stream": "tvm_ffi.core:_env_set_current_stream",
         "register_global_func": "tvm_ffi:register_global_func",
+        "type_index": "tvm_ffi.core:_object_type_key_to_index",
         "tensor": "tvm.runtime:tensor",
         "empty": "tvm.runtime:empty",
         "Module": "tvm.runtime:Module",
@@ -134,6 +135,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "call_dps_packed": "tvm.relax:op.call_dps_packed",
         "call_pure_packed": "tvm.relax:op.call_pure_packed",
         "relax_build": "tvm.relax:build",
+        "ExecBuilder": "tvm.relax:ExecBuilder",
         "VirtualMachine": "tvm.relax:VirtualMachine",
     }
 )
@@ -157,6 +159,14 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         # frees what the pools of machines keep for further calls
         "clear_pools": "vm.builtin.memory_manager.clear",
         "register_op": "ir.RegisterOp",
+        # (number of the type, name of a field, its value, ...) -> a node
+        "make_object": "ffi.MakeObjectFromPackedArgs",
+        # module -> the bytes of its imports as a tensor
+        "pack_imports": "runtime.ModulePackImportsToTensor",
+        # the steps of `relax_build` before and after the build of the kernels
+        "vm_bytecode": "relax.VMCodeGen",
+        "vm_compiled": "relax.VMTIRCodeGen",
+        "vm_link": "relax.VMLink",
         # of scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span
         "buffer_type": "tirx.BufferType",
     }

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,12 +42,17 @@ def store(cache: DiskCache, key: str, module: Any) -> Any | None:
         with cache.workspace() as folder:
             linked = _link(module, folder)
             if linked is not None:
-                return _load_library(cache, key) if cache.put(key, linked, _LIBRARY) else None
+                return store_code(cache, key, linked)
             if not module.imports:
                 cache.put(key, _bitcode(module, folder), _BITCODE)
     except OSError as error:
         cache.report(error)
     return None
+
+
+def store_code(cache: DiskCache, key: str, code: bytes) -> Any | None:
+    """Store a shared library; returns the module loaded from there, or None if it was not stored."""
+    return _load_library(cache, key) if cache.put(key, code, _LIBRARY) else None
 
 
 def load(cache: DiskCache, key: str) -> Any | None:
@@ -74,10 +79,47 @@ def read(cache: DiskCache, key: str) -> bytes | None:
     return cache.read(key, _LIBRARY)
 
 
-def link(module: Any) -> bytes | None:
-    """A module as the bytes of a shared library; None without a linker. Raises OSError if there is no space."""
+def link(module: Any, objects: Sequence[bytes] = ()) -> bytes | None:
+    """A module as the bytes of a shared library; None without a linker. Raises OSError if there is no space.
+
+    objects: further files of machine code that become part of the library."""
     with _folder() as folder:
-        return _link(module, folder)
+        return _link(module, folder, objects)
+
+
+def object_code(module: Any) -> bytes:
+    """The machine code of a module for the CPU, without that of its imports. Raises OSError if there is no space."""
+    with _folder() as folder, _output_file(folder / "kernels.o") as file:
+        module.write_to_file(str(file), "o")
+        return file.read_bytes()
+
+
+def import_codes(module: Any) -> list[tuple[str, bytes]]:
+    """The kind and the code of each import of a module, such as ("cuda", ...).
+
+    TVM packs them as a number of bytes, the import tree as two vectors, and the modules; all lengths have 64 bits."""
+    data = tvm.pack_imports(module).numpy().tobytes()
+    at = 8
+
+    def number() -> int:
+        nonlocal at
+        at += 8
+        return int.from_bytes(data[at - 8 : at], "little")
+
+    def text() -> bytes:
+        nonlocal at
+        size = number()
+        at += size
+        return data[at - size : at]
+
+    for _ in range(2):
+        at += 8 * number()
+    codes: list[tuple[str, bytes]] = []
+    while at < len(data):
+        kind = text().decode()
+        if kind != "_lib":  # the machine code for the CPU, which is not among them
+            codes.append((kind, text()))
+    return codes
 
 
 def load_bytes(data: bytes) -> Any:
@@ -118,7 +160,7 @@ def _load_library(cache: DiskCache, key: str) -> Any | None:
             return None
 
 
-def _link(module: Any, folder: Path) -> bytes | None:
+def _link(module: Any, folder: Path, objects: Sequence[bytes] = ()) -> bytes | None:
     """A module as a shared library; None without a linker, or if linking fails.
 
     Raises:
@@ -129,8 +171,13 @@ def _link(module: Any, folder: Path) -> bytes | None:
         return None
     output = folder / ("module" + _LIBRARY)
 
-    def link(name: str, objects: list[str], **_: Any) -> None:
-        subprocess.run([*command, "-o", name, *objects], check=True, capture_output=True, pass_fds=descriptors)
+    further = [folder / f"kernels{i}.o" for i in range(len(objects))]
+    for file, code in zip(further, objects, strict=True):
+        file.write_bytes(code)
+
+    def link(name: str, files: list[str], **_: Any) -> None:
+        files = [*files, *map(str, further)]
+        subprocess.run([*command, "-o", name, *files], check=True, capture_output=True, pass_fds=descriptors)
 
     with _output_file(folder / "lib0.o") as host, _output_file(folder / "devc.o") as imports:
         descriptors = [int(file.readlink().name) for file in (host, imports) if file.is_symlink()]

@@ -34,12 +34,17 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
 
     The functions that launch kernels on GPUs do not check their arguments, which the program has checked or allocated:
     LLVM takes 30 s for the checks of 240 tensors."""
-    mode = mode or ("compiled" if _largest(planned.module) <= _COMPILED else "bytecode")
+    mode = mode or execution_mode(planned)
     progress.stage("generate code")
     target = targets.target(source.device.kind)
     module = finish(planned, target, static=source.static)
     with tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=pipeline(), exec_mode=mode).mod
+
+
+def execution_mode(planned: Planned) -> str:
+    """ "compiled" or "bytecode", by the size of the program."""
+    return "compiled" if _largest(planned.module) <= _COMPILED else "bytecode"
 
 
 def _largest(module: Any) -> int:

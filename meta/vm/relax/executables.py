@@ -16,6 +16,7 @@ from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
+from meta.backend.tvm.parallel import pool
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
@@ -27,6 +28,7 @@ from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
+from meta.vm.relax.linked import linked, worth_processes
 from meta.vm.relax.pipeline import Planned
 
 MAX_LOADED = 64
@@ -59,7 +61,11 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         register_kernels(source)
         lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices, source.calls)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
-        loaded = _loaded.get(key) or _from_disk(key) or _build(source, lowered, key, fuse, graphs)
+        loaded = _loaded.get(key) or _from_disk(key)
+        if loaded is None:
+            if worth_processes(sum(choice.compiled for choice in source.choices.listed()), source.device.kind):
+                pool.start()  # they import TVM while this process plans
+            loaded = _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
         if len(_loaded) > MAX_LOADED:
@@ -139,10 +145,14 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     planned, memory, destinations = _planned(source, lowered, fuse, graphs)
-    module = build_module(source, planned)
     disk = default_cache()
+    code = linked(source, planned)
+    if code is not None:
+        module = (disk and library.store_code(disk, key, code)) or library.load_bytes(code)
+    else:
+        module = build_module(source, planned)
+        module = (disk and library.store(disk, key, module)) or module
     if disk is not None:
-        module = library.store(disk, key, module) or module
         facts: dict[str, Any] = {"kernels": planned.kernels, "memory": memory.as_dict()}
         if destinations is not None:
             facts["destinations"] = destinations.as_dict()
@@ -170,4 +180,4 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | Non
         return stored
     with _lock:
         planned, _, _ = _planned(source, None, fuse, loaded.destinations is not None)
-        return library.link(build_module(source, planned))
+        return linked(source, planned) or library.link(build_module(source, planned))

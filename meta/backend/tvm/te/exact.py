@@ -240,6 +240,13 @@ def _reads(x: Any, buffers: list[Any]) -> bool:
     return any(found)
 
 
+def register_operators() -> None:
+    """Make the operators of this module known to TVM, for a function that another process wrote."""
+    _operators()
+    _literal_operator()
+    _rounding_operator()
+
+
 @cache
 def _operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""

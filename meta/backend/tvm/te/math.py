@@ -128,6 +128,11 @@ def vectorisable(func: Any) -> Any:
 _REPLACED: Final = frozenset(("exp", "log", "log1p", "tanh", "sigmoid", "erf"))
 
 
+def register_operators() -> None:
+    """Make the operators of this module known to TVM, for a function that another process wrote."""
+    _operators()
+
+
 @cache
 def _operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""

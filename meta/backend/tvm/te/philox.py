@@ -70,6 +70,11 @@ def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
     return low + tirx.truncmod(bits, span).astype("int64")
 
 
+def register_operators() -> None:
+    """Make the operators of this module known to TVM, for a function that another process wrote."""
+    _pairs()
+
+
 @cache
 def _pairs() -> tuple[Any, Any]:
     """The operators (seed, offset, index), all uint64 -> the words 0 and 1, and the words 2 and 3, as one uint64. They

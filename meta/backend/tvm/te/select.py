@@ -18,6 +18,11 @@ def opaque_select(condition: Any, value: Any, otherwise: Any) -> Any:
     return tvm.tirx.call_intrin(dtype_of(value), _operator(), condition, value, otherwise)
 
 
+def register_operators() -> None:
+    """Make the operator of this module known to TVM, for a function that another process wrote."""
+    _operator()
+
+
 @cache
 def _operator() -> Any:
     return operator("select", 3, default=lambda call: tvm.tirx.Select(*call.args))

@@ -1,0 +1,1 @@
+"""Kernels of large programs, compiled by several processes at once."""

@@ -1,0 +1,171 @@
+"""The processes that compile, started for large programs and reused while programs follow each other.
+
+They are new processes and not forks, because a fork after CUDA has started, or while other threads run, is not safe.
+Each imports TVM (0.2 GB); NVRTC takes up to 0.3 GB more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from meta.backend.tvm.parallel.worker import receive, send
+
+MOST: Final = 16
+_BYTES: Final = 1 << 29
+"""Memory that one process may take; together they take at most half of what is free."""
+
+Request = tuple[str, bool, list[tuple[str, bytes]]]
+"""The arguments of `worker.compile_functions`."""
+Code = tuple[bytes, list[tuple[str, bytes]]]
+"""Its result."""
+
+
+def jobs() -> int:
+    """How many processes compile: META_COMPILE_JOBS, or by default as many as there are cores for this process, at most
+    16 and as memory allows. 1: this process alone. An invalid value is ignored, with a warning."""
+    text = os.environ.get("META_COMPILE_JOBS", "").strip()
+    if text.isdecimal() and len(text) <= 3 and int(text) > 0:
+        return int(text)
+    if text:
+        problem = f"META_COMPILE_JOBS={text[:20]!r} is not a number of processes from 1 to 999"
+        warnings.warn(f"{problem}; the number of cores is used", UserWarning, stacklevel=2)
+    return max(1, min(_cores(), _free_memory() // 2 // _BYTES, MOST))
+
+
+def start() -> None:
+    """Start the processes, which import TVM while the caller goes on. Without effect where they run already."""
+    wanted = jobs()
+    _drop_ended()
+    if wanted < 2 or sys.platform == "win32" or not sys.executable:
+        return
+    _stop_at_exit()
+    with contextlib.suppress(OSError):  # no memory or no more processes: those that have started do the work
+        while len(_workers) < wanted:
+            _workers.append(_start())
+
+
+def running() -> int:
+    """The number of processes that can take work."""
+    _drop_ended()
+    return len(_workers)
+
+
+def compile_all(requests: Sequence[Request]) -> Iterator[tuple[int, Code | None]]:
+    """(number of the request, its code) in the order in which they are done; None for a request that failed, or whose
+    process died. Requests begin in the order given.
+
+    If the caller stops early, or is interrupted, the processes end."""
+    waiting: queue.SimpleQueue[tuple[int, Request]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Code | None]] = queue.SimpleQueue()
+    for item in enumerate(requests):
+        waiting.put(item)
+    used = list(_workers)
+    if not used:
+        yield from ((number, None) for number in range(len(requests)))
+        return
+    alive = [len(used)]
+    lock = threading.Lock()
+
+    def serve(worker: subprocess.Popen[bytes]) -> None:
+        while True:
+            try:
+                number, request = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                send(worker.stdin, request)  # type: ignore[arg-type]
+                answer = receive(worker.stdout)  # type: ignore[arg-type]
+            except (OSError, EOFError, ValueError):
+                worker.kill()
+                done.put((number, None))
+                break
+            done.put((number, answer[1:] if answer[0] == "compiled" else None))
+        with lock:
+            alive[0] -= 1
+            if not alive[0]:  # none is left for the rest
+                while not waiting.empty():
+                    done.put((waiting.get()[0], None))
+
+    finished = False
+    try:
+        for worker in used:
+            threading.Thread(target=serve, args=(worker,), name="meta compile", daemon=True).start()
+        for _ in requests:
+            yield done.get()
+        finished = True
+    finally:
+        if not finished:
+            stop()
+
+
+def stop() -> None:
+    """End the processes."""
+    for worker in _workers:
+        worker.kill()
+        worker.wait()
+    _drop_ended()
+
+
+@cache
+def _stop_at_exit() -> None:
+    atexit.register(stop)
+
+
+_workers: list[subprocess.Popen[bytes]] = []
+
+
+def _start() -> subprocess.Popen[bytes]:
+    folders = [str(Path(__file__).parents[4]), *(path for path in sys.path if path)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "meta.backend.tvm.parallel.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders), "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        start_new_session=True,  # Ctrl-C is for the caller, which ends them
+    )
+
+
+def _drop_ended() -> None:
+    for worker in [w for w in _workers if w.poll() is not None]:
+        _workers.remove(worker)
+        for stream in (worker.stdin, worker.stdout):
+            with contextlib.suppress(OSError):
+                assert stream is not None
+                stream.close()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free_memory() -> int:
+    """Bytes of memory that are available, a guess where the system does not tell."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        return 8 << 30
+    lines = [line for line in text.splitlines() if line.startswith("MemAvailable:")]
+    return int(lines[0].split()[1]) << 10 if lines else 8 << 30
+
+
+def _forget() -> None:
+    """In a forked child: the processes belong to its parent."""
+    for worker in _workers:
+        worker.returncode = 0
+    _workers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

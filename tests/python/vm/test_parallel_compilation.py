@@ -1,0 +1,304 @@
+"""Programs whose kernels several processes compile: equal results, and what happens when a process fails or ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import progress
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.parallel import pool
+from meta.backend.tvm.parallel.functions import UntransferableError, from_bytes, to_bytes
+from meta.backend.tvm.schedule.patterns import schedule
+from meta.backend.tvm.te.select import opaque_select
+from meta.vm.relax import executables, linked
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="programs are compiled by one process on Windows"),
+    pytest.mark.skipif(library.linker() is None, reason="there is no linker"),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Several processes compile small programs too, and nothing is on disk."""
+    monkeypatch.setattr(linked, "FEWEST", 2)
+    monkeypatch.setattr(linked, "_SAVED", 2)
+    monkeypatch.setenv("META_COMPILE_JOBS", "2")
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
+    executables.clear_memory()
+    yield
+    executables.clear_memory()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_processes_left() -> Iterator[None]:
+    yield
+    pool.stop()
+
+
+@meta.trace
+def program(x: Any, y: Any) -> Any:
+    total = meta.softmax(meta.matmul(x, y), axis=-1)
+    return meta.sum(meta.exp(total), axis=0), meta.cumsum(total, axis=1), meta.cast(x, "bfloat16")
+
+
+X: Any = np.reshape(np.linspace(-1, 1, 48, dtype=np.float32), (8, 6))
+
+
+def results() -> list[Any]:
+    """The results of a new executor, which compiles."""
+    executables.clear_memory()
+    found = meta.vm.compile(program)(meta.array(X), meta.array(X.T.copy()))
+    return [r.astype("float32").numpy() for r in found]
+
+
+def expected() -> list[Any]:
+    product = X.astype(np.float64) @ X.T.astype(np.float64)
+    e = np.exp(product - product.max(-1, keepdims=True))
+    total = e / e.sum(-1, keepdims=True)
+    return [np.exp(total).sum(0), total.cumsum(1)]
+
+
+def check(found: list[Any]) -> None:
+    for ours, theirs in zip(found, expected(), strict=False):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.fixture
+def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The requests that this process compiled itself."""
+    requests: list[Any] = []
+    compile_functions = linked.compile_functions
+
+    def compile_here(*request: Any) -> Any:
+        requests.append(request)
+        return compile_functions(*request)
+
+    monkeypatch.setattr(linked, "compile_functions", compile_here)
+    return requests
+
+
+def entries(folder: Path) -> dict[str, Any]:
+    """The programs in a cache, without their machine code."""
+    found = {p.name: p.read_bytes() if p.suffix == ".json" else b"" for p in folder.rglob("vm_*")}
+    assert found
+    return found
+
+
+def test_results_and_entries_do_not_depend_on_the_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fallbacks: list[Any]
+) -> None:
+    several = results()
+    assert pool.running() == 2
+    assert not fallbacks
+    monkeypatch.setenv("META_COMPILE_JOBS", "1")
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "one"))
+    one = results()
+    check(several)
+    for ours, theirs in zip(several, one, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert entries(tmp_path / "cache") == entries(tmp_path / "one")
+
+
+def test_programs_compiled_by_processes_load_from_disk() -> None:
+    first = results()
+    executables.clear_memory()
+    executor = meta.vm.compile(program)
+    x, y = meta.array(X), meta.array(X.T.copy())
+    assert executor.program(x, y).loaded.origin == "disk"
+    for ours, theirs in zip(executor(x, y), first, strict=True):
+        np.testing.assert_array_equal(ours.astype("float32").numpy(), theirs)
+
+
+@pytest.mark.parametrize("mode", ["compiled", "bytecode"])
+def test_both_modes_and_no_cache(mode: str, monkeypatch: pytest.MonkeyPatch, fallbacks: list[Any]) -> None:
+    monkeypatch.setenv("META_CACHE", "0")
+
+    def execution_mode(_: Any) -> str:
+        return mode
+
+    monkeypatch.setattr(linked, "execution_mode", execution_mode)
+    check(results())
+    assert not fallbacks
+
+
+def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any]) -> None:
+    pool.start()
+    for worker in pool._workers:
+        os.kill(worker.pid, signal.SIGSTOP)  # so that they take requests and do not answer
+
+    def kill() -> None:
+        time.sleep(0.5)
+        for worker in list(pool._workers):
+            os.kill(worker.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    started = pool.start
+    try:
+        pool.start = lambda: killer.start() if not killer.ident else None  # type: ignore[assignment]
+        check(results())
+    finally:
+        pool.start = started
+        killer.join()
+    assert fallbacks
+
+
+def test_failures_of_processes_raise_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(pool.compile_all([])) == []
+    pool.start()
+    assert list(pool.compile_all([("{}", True, [])])) == [(0, None)]
+
+    def wrong_bytes(_: Any) -> bytes:
+        return b"no function"
+
+    monkeypatch.setattr(linked, "to_bytes", wrong_bytes)
+    with pytest.raises((ValueError, EOFError, TypeError)):
+        results()
+
+
+def test_functions_that_cannot_be_sent_are_compiled_here(monkeypatch: pytest.MonkeyPatch, fallbacks: list[Any]) -> None:
+    def refuse(_: Any) -> bytes:
+        raise UntransferableError("no")
+
+    monkeypatch.setattr(linked, "to_bytes", refuse)
+    check(results())
+    assert not fallbacks
+
+
+def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        if progress_stage:
+            raise KeyboardInterrupt
+
+    progress_stage: list[str] = []
+    stage = progress.stage
+
+    def note(name: str, total: int | None = None) -> None:
+        progress_stage[:] = [name] if name == "generate code" else []
+        stage(name, total)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, "stage", note)
+        patch.setattr(progress, "advance", interrupt)
+        pool.start()
+        pids = [worker.pid for worker in pool._workers]
+        with pytest.raises(KeyboardInterrupt):
+            results()
+    assert pool.running() == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    check(results())
+
+
+def test_processes_end_with_the_one_that_started_them() -> None:
+    code = (
+        "import os, signal\n"
+        "from meta.backend.tvm.parallel import pool\n"
+        "pool.start()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    import time; time.sleep(20)\n"  # it holds the pipes open
+        "    os._exit(0)\n"
+        "print(child, *[w.pid for w in pool._workers], flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    child, *pids = map(int, done.stdout.split())
+    try:
+        assert len(pids) == 2
+        deadline = time.monotonic() + 30
+        while any(_runs(pid) for pid in pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return b"parallel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_forked_child_has_no_processes() -> None:
+    pool.start()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, str(pool.running()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"0"
+    os.close(reader)
+    os.close(writer)
+    assert pool.running() == 2
+
+
+def test_functions_keep_their_content() -> None:
+    """Exact arithmetic, approximated functions and selections are operators of meta."""
+    x = TensorSpec((6, 8), "bfloat16")
+
+    def compute(a: Any) -> Any:
+        def wide(i: Any, j: Any) -> Any:
+            return tvm.tirx.exp(a[i, j].astype("float32")) * 2.5 + float("inf")
+
+        def narrow(i: Any, j: Any) -> Any:
+            return opaque_select(i < j, whole[i, j], whole[j % 6, i]).astype("bfloat16")
+
+        whole = tvm.te.compute((6, 8), wide)
+        return tvm.te.compute((6, 8), narrow)
+
+    unscheduled = prim_func(KernelSpec("test", compute, (x,), (x,), "injective"))
+    for function in (unscheduled, schedule(unscheduled, "injective", targets.target("cpu"))):
+        read = from_bytes(to_bytes(function))
+        tvm.assert_structural_equal(function, read)
+        assert function.script() == read.script()
+
+
+def test_data_in_functions_is_not_sent() -> None:
+    x = TensorSpec((4,), "float32")
+
+    def copy(a: Any) -> Any:
+        return tvm.te.compute((4,), a.__getitem__)
+
+    function = prim_func(KernelSpec("test", copy, (x,), (x,), "injective"))
+    with pytest.raises(UntransferableError, match="a function contains Tensor"):
+        to_bytes(function.with_attr("data", tvm.tensor(np.zeros(3, np.float32))))
+
+
+def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_cores", lambda: 64)
+    monkeypatch.delenv("META_COMPILE_JOBS")
+    monkeypatch.setattr(pool, "_free_memory", lambda: 64 << 30)
+    assert pool.jobs() == pool.MOST
+    monkeypatch.setattr(pool, "_free_memory", lambda: 3 << 30)
+    assert pool.jobs() == 3
+    monkeypatch.setattr(pool, "_free_memory", lambda: 0)
+    assert pool.jobs() == 1
+    monkeypatch.setenv("META_COMPILE_JOBS", "5")
+    assert pool.jobs() == 5
+    monkeypatch.setenv("META_COMPILE_JOBS", "many")
+    with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of processes from 1 to 999"):
+        assert pool.jobs() == 1
+
+
+def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linked, "FEWEST", 100)
+    pool.stop()
+    check(results())
+    assert pool.running() == 0
