@@ -16,10 +16,13 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.interpreter.run import run as interpret
 from meta.ir.type import flat_types, tensor_type
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import get
 from tests.python.backend.tvm.test_cuda_code import CUDA, LIMITS, to_cuda
+from tests.python.backend.tvm.test_cuda_programs import kernel_calls, plan, run_serially
+from tests.python.vm.programs import flat, program, randoms
 
 
 @cache
@@ -161,6 +164,31 @@ def test_symbolic_columns_are_split_into_parts(op: str) -> None:
     train = (tensor_type(shape, "bfloat16"), c, c, c, c, 0.1, 1e-5, 1)
     func = scheduled(op, train if op == "batch_norm_train" else types_of(op, shape, "bfloat16"), symbolic=True)
     assert {"column_parts", "column_totals"} <= blocks_of(func)
+
+
+def test_elementwise_operators_before_sums_are_part_of_their_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a program: the gradient of relu and a cast, then sums of channels and statistics."""
+
+    def body(ops: Any, y: Any, dy: Any, x: Any, c: Any) -> list[Any]:
+        grad = ops.relu_dx(y, ops.cumsum(dy, axis=1))
+        sums = ops.batch_norm_sums(grad, ops.cumsum(x, axis=1), c, c, axis=-1)
+        stats = ops.batch_norm_stats(ops.multiply(ops.cumsum(y, axis=1), 2.0), axis=-1)
+        get = ops.builder.get_item
+        return [*(get(sums, i) for i in (0, 1)), *(get(stats, i) for i in (0, 1, 2))]
+
+    rows = dict.fromkeys(("y", "dy", "x"), (20, 15, 16))
+    module = program({**rows, "c": (16,)}, body)
+    planned = plan(module, monkeypatch)
+    fused = [planned.kernels[c] for c in kernel_calls(planned) if len(planned.kernels[c]) > 1]
+    assert sorted(fused) == [("tvm.multiply", "tvm.batch_norm_stats"), ("tvm.relu_dx", "tvm.batch_norm_sums")]
+    names = [blocks_of(f) for f in planned.module.functions.values() if isinstance(f, tvm.PrimFunc)]
+    assert sum("column_parts" in n for n in names) == 2
+    arrays = randoms(*rows.values(), (16,))
+    with meta.with_dialect("reference"):
+        expected = flat(interpret(module, *arrays))
+    for ours, theirs in zip(run_serially(planned, arrays), expected, strict=True):
+        exact = theirs.numpy()
+        np.testing.assert_allclose(meta.from_dlpack(ours).numpy(), exact, rtol=1e-5, atol=1e-6 * abs(exact).max())
 
 
 @pytest.mark.parametrize("rank", [2, 3])
