@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
@@ -71,13 +71,19 @@ def _without_dead_code(module: Any) -> Any:
     return tvm.relax_transform.DeadCodeElimination(["main"])(module)
 
 
+MOST_FUSED: Final = 64
+"""Operators in a kernel, at most. One more pass over memory for so many costs little, and the time of LLVM grows faster
+than their number: 30 s for a chain of 256 hyperbolic tangents, which TVM would fuse, and 2 s for one of 64."""
+
+
 def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
     """The module with groups of operators as one PrimFunc each, and the operators of each."""
     kernels: dict[str, tuple[str, ...]] = {name: (op,) for name, op in lowered.ops.items()}
     if not fuse:
         return lowered.module, kernels
     module = _without_dead_code(lowered.module)  # a dead user of a tensor would keep it from being fused
-    module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(module)
+    with tvm.PassContext(config={"relax.FuseOps.max_depth": MOST_FUSED}):
+        module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(module)
     for target, function in module.functions.items():
         if isinstance(function, tvm.RelaxFunction) and function.attrs and "Primitive" in function.attrs:
             kernels[target.name_hint] = _members(function, kernels)

@@ -17,6 +17,7 @@ from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.vm.relax.executables import clear_memory
+from meta.vm.relax.pipeline import MOST_FUSED
 
 from .programs import assert_same, program, randoms
 
@@ -198,3 +199,19 @@ def test_rejects_programs_of_another_device() -> None:
     executor = meta.vm.compile(program({"x": (2,)}, lambda ops, x: ops.add(x, x)), device="cuda")
     with pytest.raises(DeviceError, match=r"\[vm\] 'x' is on cpu; expected cuda, for which the program is compiled"):
         executor(x)
+
+
+def test_long_chains_are_several_kernels() -> None:
+    """LLVM takes half a minute for a kernel of 256 operators."""
+
+    @meta.trace
+    def negate(x: Any) -> Any:
+        for _ in range(MOST_FUSED + 8):
+            x = -x * 0.75
+        return x
+
+    x = meta.array([1.0, -2.0])
+    compiled = meta.vm.compile(negate).program(x)
+    sizes = [len(ops) for ops in compiled.loaded.kernels.values()]
+    assert max(sizes) <= MOST_FUSED < sum(sizes)
+    np.testing.assert_allclose(compiled.run([x]).numpy(), negate(x).numpy(), rtol=1e-5)
