@@ -28,6 +28,7 @@ from meta.vm.arguments import (
     refuse_writes,
     with_arrays,
 )
+from meta.vm.byte_counts import parse_bytes
 from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.gradient import Recorder, finisher, with_left_gradients
 from meta.vm.lower.source import output_types, prepare
@@ -59,11 +60,12 @@ class Executor(Generic[P, R]):
 
     def __init__(
         self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None,
-        graphs: bool = False, dynamic: Dynamic | None = None,
+        graphs: bool = False, dynamic: Dynamic | None = None, memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
+        self.memory_budget = None if memory_budget is None else parse_bytes(memory_budget, "memory_budget")
         self._name = str(getattr(what, "__name__", type(what).__name__))
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
@@ -115,8 +117,10 @@ class Executor(Generic[P, R]):
         return report.memory(program, inputs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """A table of operators and types: the dialect that runs each, the number of calls, and the reason."""
-        return report.explain(self.program(*args, **kwargs).source.choices)
+        """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then what a
+        budget of memory costs."""
+        program = self.program(*args, **kwargs)
+        return report.explain(program.source.choices, program.loaded.trade)
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
         """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,
@@ -244,7 +248,7 @@ class Executor(Generic[P, R]):
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
-        source = prepare(module, self.device)
+        source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.checked)
         if loaded.destinations is not None and not repays(source, loaded.destinations):
             loaded = load(source, fuse=self.fuse)
@@ -287,16 +291,19 @@ def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
 def compile(
     what: tracing.Traced[P, R], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
+    memory_budget: int | str | None = None,
 ) -> Executor[P, R]: ...  # fmt: skip
 @overload
 def compile(
     what: Module, device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
+    memory_budget: int | str | None = None,
 ) -> Executor[..., tuple[NDArray, ...]]: ...  # fmt: skip
 @overload
 def compile(
     what: Recordable, device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
+    memory_budget: int | str | None = None,
 ) -> Executor[..., Any]: ...  # fmt: skip
 def compile(
     what: Module | Recordable,
@@ -306,6 +313,7 @@ def compile(
     passes: Transform | Iterable[Transform] | None = None,
     graphs: bool = True,
     dynamic: Dynamic | None = None,
+    memory_budget: int | str | None = None,
 ) -> Executor[..., Any]:
     """Compile a Model, a traced function, a training step or an IR Module.
 
@@ -323,6 +331,10 @@ def compile(
     dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
         equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
         in sizes alone lead to a SpecialisationWarning.
+    memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
+        "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
+        `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
+        number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     A `with_dialect` around this call holds for the program."""
     chosen = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, chosen, graphs, dynamic)
+    return Executor(what, parse_device(device), fuse, chosen, graphs, dynamic, memory_budget)

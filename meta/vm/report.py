@@ -15,6 +15,7 @@ from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.vm.lower.choose import Choices
 from meta.vm.program import Program
+from meta.vm.relax.budget import MemoryTrade
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.runner import Machine
 
@@ -22,13 +23,13 @@ RELAX_STAGES = ("relax", "planned")
 STAGES = ("traced", "optimized", *RELAX_STAGES)
 
 
-def explain(choices: Choices) -> str:
-    """One line for each operator and types: `dialect.op(types)  calls  reason`."""
+def explain(choices: Choices, trade: MemoryTrade | None = None) -> str:
+    """One line for each operator and types: `dialect.op(types)  calls  reason`; then what a budget of memory costs."""
     rows = [("operator", "calls", "why")]
     for choice in choices.listed():
         types = ", ".join(map(_short, choice.info.tensors()))
         rows.append((f"{choice.implementation.name}({types})", str(choice.calls), choice.reason))
-    return _table(rows)
+    return _table(rows) if trade is None else f"{_table(rows)}\n{trade}"
 
 
 def _short(t: TensorType) -> str:
@@ -44,6 +45,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 class MemoryReport:
     """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
     inputs, constants: those of the call.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
+    trade: what a budget of memory costs, None without one.
     `total` is everything that lives during the call."""
 
     state: int
@@ -53,6 +55,7 @@ class MemoryReport:
     intermediates: int
     workspace: int
     dynamic: int
+    trade: MemoryTrade | None = None
 
     @property
     def total(self) -> int:
@@ -62,7 +65,8 @@ class MemoryReport:
         rows = [(name, getattr(self, name)) for name in
                 ("state", "inputs", "constants", "outputs", "intermediates", "workspace", "total")]  # fmt: skip
         text = "\n".join(f"{name:<14}{value:>16,} bytes" for name, value in rows)
-        return text + (f"\n{self.dynamic} tensors of symbolic size are not counted" if self.dynamic else "")
+        text += f"\n{self.dynamic} tensors of symbolic size are not counted" if self.dynamic else ""
+        return text if self.trade is None else f"{text}\n{self.trade}"
 
 
 def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
@@ -76,6 +80,7 @@ def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
         intermediates=plan.intermediates,
         workspace=plan.workspace,
         dynamic=plan.dynamic,
+        trade=program.loaded.trade,
     )
 
 

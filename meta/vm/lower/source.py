@@ -24,7 +24,8 @@ from meta.vm.lower.python_errors import kept
 class Source:
     """A program ready to be lowered: no closures, constants of "main" as its last parameters.
 
-    mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`."""
+    mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`.
+    budget: the most bytes that it may need, None for no limit."""
 
     module: Module
     constants: tuple[Constant, ...]
@@ -32,6 +33,7 @@ class Source:
     mutates: dict[int, int]
     device: Device
     calls: Calls
+    budget: int | None = None
 
     @property
     def main(self) -> FunctionExpr:
@@ -53,12 +55,14 @@ class Source:
         return any(choice.checked for choice in self.choices.listed())
 
 
-def prepare(module: Module, device: Device) -> Source:
-    """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError."""
+def prepare(module: Module, device: Device, budget: int | None = None) -> Source:
+    """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError.
+
+    budget: see `Source`."""
     main, constants = constants_to_params(module.main)
     lifted = outline_branches(tail_loops(lift_closures(module.with_function("main", main))))
     choices = choose_all(lifted, device)
-    return Source(lifted, constants, choices, _flat_mutates(module.main), device, special_calls(lifted))
+    return Source(lifted, constants, choices, _flat_mutates(module.main), device, special_calls(lifted), budget)
 
 
 def _flat_mutates(main: FunctionExpr) -> dict[int, int]:

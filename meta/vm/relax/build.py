@@ -21,7 +21,9 @@ def plan_source(
     progress.stage("lower operators")
     lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
-    return lowered, plan(lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena)
+    return lowered, plan(
+        lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena, budget=source.budget
+    )
 
 
 _COMPILED: Final = 400

@@ -26,6 +26,7 @@ from meta.vm.lower.source import Source, register_kernels
 from meta.vm.lower.translate import Lowered
 from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
+from meta.vm.relax.budget import MemoryTrade
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
 from meta.vm.relax.linked import linked, worth_processes
@@ -39,7 +40,7 @@ MAX_LOADED = 64
 class Loaded:
     """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
     origin: "built", "disk".  destinations: the memory that callers provide, None where the program allocates it.
-    key: its name in the cache on disk."""
+    key: its name in the cache on disk.  trade: what a budget of memory costs, None without one."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
@@ -47,6 +48,7 @@ class Loaded:
     origin: str
     destinations: Destinations | None = None
     key: str = ""
+    trade: MemoryTrade | None = None
 
 
 _lock = new_lock("executables")
@@ -95,7 +97,7 @@ def cache_key(source: Source, fuse: bool, lowered: Lowered | None) -> str:
     parts = [
         to_text(source.module, spans=False),
         *map(_choice_text, source.choices.listed()),
-        repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device))),
+        repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device), source.budget)),
         targets.identity(source.device.kind),
         _own_sources(),
         "" if lowered is None else digest(lowered.module),
@@ -132,7 +134,8 @@ def _from_disk(key: str) -> Loaded | None:
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
     stored = facts.get("destinations")
     destinations = Destinations.from_dict(stored) if stored is not None else None
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key)
+    trade = MemoryTrade.from_dict(facts["trade"]) if facts.get("trade") else None
+    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
 
 
 def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
@@ -154,10 +157,12 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
         module = (disk and library.store(disk, key, module)) or module
     if disk is not None:
         facts: dict[str, Any] = {"kernels": planned.kernels, "memory": memory.as_dict()}
+        if planned.trade is not None:
+            facts["trade"] = planned.trade.as_dict()
         if destinations is not None:
             facts["destinations"] = destinations.as_dict()
         disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, planned.kernels, memory, "built", destinations, key)
+    return Loaded(module, planned.kernels, memory, "built", destinations, key, planned.trade)
 
 
 def _planned(

@@ -30,7 +30,8 @@ class Kernel:
 class Lifetimes:
     """kernels: in order.  tensors: the variables of the new tensors; those of results are not among them.
     sizes: their bytes.  readers: tensor -> the kernels that read it.  steps: all steps of "main".
-    rest: the steps that make tuples of results.  result: what "main" returns."""
+    rest: the steps that make tuples of results.  result: what "main" returns.
+    last_users: for results, and parameters that "main" writes, the last kernel to use them, which writes the latter."""
 
     kernels: list[Kernel]
     tensors: list[Any]
@@ -39,6 +40,7 @@ class Lifetimes:
     steps: Steps
     rest: list[Step]
     result: Any
+    last_users: dict[Any, int]
 
     def peak(self, order: Sequence[Kernel]) -> tuple[int, int]:
         """The most bytes of tensors that live at one time, and the sum of the bytes that live after each kernel."""
@@ -175,7 +177,7 @@ def _linked(
         for j in kernel.after:
             kernels[j].before.add(i)
         kernels.append(kernel)
-    return Lifetimes(kernels, tensors, sizes, readers, steps, rest, result)
+    return Lifetimes(kernels, tensors, sizes, readers, steps, rest, result, last)
 
 
 def _results(main: Any, steps: Steps) -> set[Any]:
@@ -206,3 +208,11 @@ def _bytes(allocation: Any) -> int | None:
     if not all(isinstance(d, (int, tvm.IntImm)) for d in sizes):
         return None
     return prod(map(int, sizes)) * itemsize(str(allocation.args[1].value))
+
+
+def argument_bytes(argument: Any) -> int:
+    """The bytes of an argument or a parameter, 0 for what is no tensor of a static size."""
+    kind: Any = argument.ty if isinstance(argument, tvm.RelaxVar) else None
+    if not isinstance(kind, tvm.TensorType) or not all(isinstance(d, tvm.IntImm) for d in kind.shape):
+        return 0
+    return prod(int(d) for d in kind.shape) * itemsize(str(kind.dtype))

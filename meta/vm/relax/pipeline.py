@@ -11,6 +11,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
+from meta.vm.relax.budget import MemoryTrade, keep_to_budget
 from meta.vm.relax.bundle import bundle_kernels
 from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
@@ -22,18 +23,21 @@ from meta.vm.relax.workspace import lift_workspaces
 @dataclass(frozen=True, slots=True)
 class Planned:
     """kernels: the operators in each PrimFunc and packed function, by name.
-    module: ready for code generation, but for `finish`."""
+    module: ready for code generation, but for `finish`.  trade: what a budget of memory costs, None without one."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
+    trade: MemoryTrade | None = None
 
 
 def plan(
-    lowered: Lowered, mutates: Mapping[int, int], constants: int, target: Any, *, fuse: bool, arena: bool = False
-) -> Planned:
+    lowered: Lowered, mutates: Mapping[int, int], constants: int, target: Any, *, fuse: bool, arena: bool = False,
+    budget: int | None = None,
+) -> Planned:  # fmt: skip
     """Run the passes up to the static memory plan.
 
-    mutates, constants: see `update_in_place`.  arena: see `assign_memory`."""
+    mutates, constants: see `update_in_place`.  arena: see `assign_memory`.
+    budget: the most bytes that the program may need with its parameters; see `keep_to_budget`."""
     with target:
         progress.stage("fuse operators")
         module, kernels = _fused(lowered, fuse)
@@ -43,13 +47,22 @@ def plan(
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
         module, kernels = lift_workspaces(_without_dead_code(module), kernels)
         module = order_kernels(module, mutates.values())
-        module, kernels = write_over_operands(module, kernels)
-        if fuse and str(target.kind.name) == "cuda":
-            module, kernels = bundle_kernels(module, kernels)
-        module = _without_dead_code(module)
-        module = assign_memory(module, arena=arena)
+        bundles = fuse and str(target.kind.name) == "cuda"
+
+        def complete(module: Any, bundle: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
+            module, names = write_over_operands(module, kernels)
+            if bundle and bundles:
+                module, names = bundle_kernels(module, names)
+            return assign_memory(_without_dead_code(module), arena=arena), names
+
+        trade: MemoryTrade | None = None
+        if budget is None:
+            module, kernels = complete(module, True)
+        else:
+            module, kernels, trade = keep_to_budget(module, kernels, list(mutates.values()), budget, complete)
     present = {name.name_hint for name in module.get_global_vars()}
-    return Planned(module, {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")})
+    used = {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")}
+    return Planned(module, used, trade)
 
 
 def finish(planned: Planned, target: Any, *, static: bool) -> Any:
