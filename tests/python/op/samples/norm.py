@@ -103,8 +103,8 @@ def batch_norm_stats(x: Any, eps: float = 1e-5, axis: int = 1) -> Any:
     channels = x.shape[axis]
     zeros, ones = (fill(channels, dtype=wide(x).dtype) for fill in (torch.zeros, torch.ones))
     mean, invstd = batch_norm_train(x, zeros, ones, eps=eps, axis=axis)[3:]
-    others = [a for a in range(x.ndim) if a != axis % x.ndim]
-    return mean, torch.var(wide(x), dim=others, correction=0), invstd
+    variance = ((wide(x) - spread(mean, x, [axis % x.ndim])) ** 2).mean(others(x, axis))
+    return mean, variance, invstd
 
 
 def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int = 1) -> Any:
