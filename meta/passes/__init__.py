@@ -13,6 +13,7 @@ from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
+from meta.passes.fuse_concatenations import fuse_concatenations
 from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
@@ -24,7 +25,7 @@ from meta.passes.standard import standard
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
     "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const",
-    "fuse_epilogues", "inline_calls", "join_gradients", "place", "simplify", "standard",
+    "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "place", "simplify", "standard",
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from meta.passes.expand_losses import expand_losses
 from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
+from meta.passes.fuse_concatenations import fuse_concatenations
 from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
@@ -20,8 +21,9 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 
 def standard() -> Pipeline:
     """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
-    expand_losses, channels_last, expand_norms, cse, simplify, fuse_epilogues, join_gradients, dce, for a program whose
-    gradients are taken: results stay the same up to rounding."""
+    expand_losses, channels_last, expand_norms, cse, simplify, fuse_epilogues, join_gradients, fuse_concatenations, dce,
+    for a program whose gradients are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
     expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
-    return Pipeline((*prepared, *expanded, cse, simplify, fuse_epilogues, join_gradients, dce))
+    fused = (fuse_epilogues, join_gradients, fuse_concatenations)
+    return Pipeline((*prepared, *expanded, cse, simplify, *fused, dce))

@@ -19,9 +19,11 @@ from meta.backend.tvm.lowering import pipeline
 from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.device import CPU, device
 from meta.interpreter.run import run
+from meta.ir.expr import Call
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
-from meta.passes import place
+from meta.ir.visitor import walk
+from meta.passes import fuse_concatenations, place
 from meta.vm.lower.source import prepare
 from meta.vm.relax import bundle
 from meta.vm.relax.build import build_module, plan_source
@@ -278,3 +280,23 @@ def test_transposes_that_keep_the_last_axis_move_vectors(
     planned = plan(module, monkeypatch)
     assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, vectors)
     check(module, planned, randoms((2, 32, 3, 8, 64), dtype="bfloat16"), ())
+
+
+@pytest.mark.parametrize(
+    ("axis", "axes", "fused"), [(0, (1, 0, 2), True), (2, (1, 0, 2), False), (0, (1, 2, 0), False)]
+)
+def test_concatenations_that_a_transpose_reads_are_one_kernel_of_vectors(
+    axis: int, axes: tuple[int, ...], fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts are parameters: their last axis stays the last one, or TVM is not chosen for its sake."""
+
+    def body(ops: Any, *parts: Any) -> list[Any]:
+        return [ops.transpose(ops.concatenate(list(parts), axis), axes)]
+
+    module = program(dict.fromkeys("abc", tensor_type((2, 64, 128), "bfloat16")), body)
+    after = fuse_concatenations(place("cuda")(module))
+    calls = [b.value for b in walk(after.main) if isinstance(b.value, Call)]
+    assert [call.dialect for call in calls] == ["tvm" if fused else None, None]
+    planned = plan(module, monkeypatch)
+    assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, int(fused))
+    check(module, planned, randoms(*[(2, 64, 128)] * 3, dtype="bfloat16"), ())

@@ -26,6 +26,7 @@ _VECTOR_LANES: Final = 4
 """Elements of one load: 16 bytes of float32."""
 _MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
+_CHOICE: Final = ".if_then_else"
 _LEAST_ROW: Final = 32
 """Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
 
@@ -87,12 +88,17 @@ def _bind_nest(sch: Any, nest: list[Block]) -> None:
     if blocks.volume(block.extents) == 0:
         sch.bind(sch.add_unit_loop(sch.get_loops(block.rv)[0]), "threadIdx.x")
         return
-    loop = blocks.fuse_loops(sch, sch.get_loops(block.rv))
     vector_lanes = min(map(_choose_vector_lanes, nest))
+    loops = sch.get_loops(block.rv)
     if vector_lanes == 1:
-        bind_threads(sch, loop, choose_thread_elements(block))
+        bind_threads(sch, blocks.fuse_loops(sch, loops), choose_thread_elements(block))
         return
-    outer, thread, vector = sch.split(loop, factors=[None, _BLOCK_THREADS, vector_lanes])
+    if all(map(blocks.is_elementwise, nest)):
+        loop = blocks.fuse_loops(sch, loops)
+        outer, thread, vector = sch.split(loop, factors=[None, _BLOCK_THREADS, vector_lanes])
+    else:  # conditions on the outer axes then do not depend on the position in a vector
+        row, vector = sch.split(loops[-1], factors=[None, vector_lanes])
+        outer, thread = sch.split(blocks.fuse_loops(sch, [*loops[:-1], row]), factors=[None, _BLOCK_THREADS])
     sch.bind(outer, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(vector)
@@ -134,11 +140,12 @@ def _is_along_rows(block: Block) -> bool:
 
 
 def _computes_in_halves(block: Block) -> bool:
-    """Whether the block does more with 16-bit floats than load, cast and store them: CUDA lacks vector arithmetic."""
+    """Whether the block does more with 16-bit floats than load, choose, cast and store them: CUDA lacks vector
+    arithmetic."""
     computed: list[Any] = []
 
     def visit(expr: Any) -> None:
-        if str(expr.ty.dtype) in HALVES:
+        if str(expr.ty.dtype) in HALVES and not getattr(getattr(expr, "op", None), "name", "").endswith(_CHOICE):
             computed.append(expr)
 
     for kind in (tvm.Call, tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div, tvm.tirx.Max, tvm.tirx.Min):
