@@ -19,11 +19,17 @@ def conv(nn: Any, inputs: int, outputs: int, window: int, stride: int = 1) -> li
 
 
 def path(nn: Any, inputs: int, width: int, stride: int, deep: bool) -> Any:
-    """The layers beside the shortcut: two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones."""
+    """The layers beside the shortcut: two 3x3 convolutions, or 1x1, 3x3 and 1x1 ones.
+
+    The last scale starts as 0, so that a block starts as its shortcut (P. Goyal et al., "Accurate, Large Minibatch
+    SGD", 2017). With scales of 1, rounding errors of float32 grow so much in depth that no two libraries agree."""
     if deep:
-        wide = [*conv(nn, inputs, width, 1), nn.ReLU(), *conv(nn, width, width, 3, stride), nn.ReLU()]
-        return nn.Sequential(*wide, *conv(nn, width, 4 * width, 1))
-    return nn.Sequential(*conv(nn, inputs, width, 3, stride), nn.ReLU(), *conv(nn, width, width, 3))
+        layers = [*conv(nn, inputs, width, 1), nn.ReLU(), *conv(nn, width, width, 3, stride), nn.ReLU()]
+        layers += conv(nn, width, 4 * width, 1)
+    else:
+        layers = [*conv(nn, inputs, width, 3, stride), nn.ReLU(), *conv(nn, width, width, 3)]
+    nn.init.zeros_(layers[-1].weight)
+    return nn.Sequential(*layers)
 
 
 def shortcut(nn: Any, inputs: int, outputs: int, stride: int) -> Any:
