@@ -116,7 +116,7 @@ def plot(losses: Sequence[float], path: str) -> None:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(steps=1000)
+    parser.set_defaults(steps=600)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--length", type=int, default=64, help="letters of a piece (default: 64)")

@@ -17,6 +17,7 @@ from meta.eager.ndarray import NDArray
 from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
+from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, scopes
 from meta.tracing.symbol import Symbol
@@ -79,6 +80,13 @@ class Model(metaclass=_Constructor):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.build(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for granted
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError for a missing attribute; for a name of torch it says what to write."""
+            hint = f"; write model.{TORCH_METHODS[name]}" if name in TORCH_METHODS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""

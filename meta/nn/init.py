@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from meta.random.generator import Generator
 
 __all__ = [
-    "calculate_gain", "constant_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_",
-    "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
+    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
+    "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
 ]  # fmt: skip
 
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0, "relu": math.sqrt(2.0), "selu": 0.75}
@@ -85,6 +85,37 @@ def eye_(x: NDArray) -> NDArray:
     if x.ndim != 2:
         raise ArgumentError("eye_", f"x has shape {x.shape}", "two axes")
     return _filled(x, meta.eye(x.shape[0], x.shape[1], dtype=x.dtype, device=x.device))
+
+
+def dirac_(x: NDArray, groups: int = 1) -> NDArray:
+    """Weights of a convolution that copies its input channels, as many as there are: 1 in the middle of the window from
+    channel i to channel i of each group, 0 elsewhere. Raises ArgumentError for other than 3 to 5 axes, and for groups
+    that do not divide axis 0."""
+    np: Any = import_module("numpy")
+    if x.ndim not in (3, 4, 5):
+        raise ArgumentError("dirac_", f"x has shape {x.shape}", "3, 4 or 5 axes")
+    if groups < 1 or x.shape[0] % groups:
+        raise ArgumentError("dirac_", f"groups is {groups} and x has shape {x.shape}", "a divisor of axis 0")
+    values, size = np.zeros(x.shape), x.shape[0] // groups
+    middle = tuple(n // 2 for n in x.shape[2:])
+    for group in range(groups):
+        for i in range(min(size, x.shape[1])):
+            values[(group * size + i, i, *middle)] = 1.0
+    return _filled(x, array(values, x.dtype, x.device))
+
+
+def sparse_(x: NDArray, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> NDArray:
+    """Normal with a standard deviation, and ceil(sparsity * rows) random zeros in each column of a matrix (J. Martens,
+    "Deep learning via Hessian-free optimization", 2010). Runs on the host.
+
+    sparsity: a fraction from 0 to 1. Raises ArgumentError for another one, and unless x has two axes."""
+    np: Any = import_module("numpy")
+    if x.ndim != 2 or not 0 <= sparsity <= 1:
+        raise ArgumentError("sparse_", f"x has shape {x.shape} and sparsity is {sparsity}", "two axes, and 0 to 1")
+    values = random.normal(x.shape, 0.0, std, "float64", generator=generator).numpy(copy=True)
+    order = np.argsort(random.uniform(x.shape, dtype="float64", generator=generator).numpy(), axis=0)
+    np.put_along_axis(values, order[: math.ceil(sparsity * x.shape[0])], 0.0, axis=0)
+    return _filled(x, array(values, x.dtype, x.device))
 
 
 def xavier_uniform_(x: NDArray, gain: float = 1.0, generator: Generator | None = None) -> NDArray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import meta
 from meta import nn
@@ -131,6 +133,15 @@ def test_gains_are_those_of_torch(name: str) -> None:
         ),
         (lambda: init.orthogonal_(meta.zeros((3,))), r"\[orthogonal_\] x has shape \(3,\)"),
         (lambda: init.eye_(meta.zeros((3,))), r"\[eye_\] x has shape \(3,\); expected two axes"),
+        (lambda: init.dirac_(meta.zeros((3, 2))), r"\[dirac_\] x has shape \(3, 2\); expected 3, 4 or 5 axes"),
+        (
+            lambda: init.dirac_(meta.zeros((3, 2, 1)), 2),
+            r"\[dirac_\] groups is 2 and x .*; expected a divisor of axis 0",
+        ),
+        (
+            lambda: init.sparse_(meta.zeros((3, 2)), 1.5),
+            r"\[sparse_\] .* sparsity is 1.5; expected two axes, and 0 to 1",
+        ),
         (
             lambda: init.trunc_normal_(meta.zeros((3,)), a=1, b=0),
             r"\[trunc_normal_\] a is 1, b is 0, std is 1.0; expected",
@@ -140,6 +151,30 @@ def test_gains_are_those_of_torch(name: str) -> None:
 def test_errors(use: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         use()
+
+
+@pytest.mark.parametrize(("shape", "groups"), [((3, 5, 4), 1), ((6, 2, 3, 3), 3), ((4, 2, 1, 3, 2), 2)])
+def test_copies_of_channels_are_those_of_torch(shape: tuple[int, ...], groups: int) -> None:
+    expected = torch.nn.init.dirac_(torch.empty(shape), groups)
+    np.testing.assert_array_equal(init.dirac_(meta.ones(shape), groups).numpy(), expected.numpy())
+
+
+def test_columns_have_equally_many_zeros() -> None:
+    x = drawn(init.sparse_, 0.3, 2.0, shape=(11, 400))
+    assert ((x == 0).sum(0) == 4).all()
+    assert (x == 0).sum(1).min() > 80, "other rows in each column"
+    assert abs(x[x != 0].std() - 2.0) < 0.1
+
+
+@pytest.mark.parametrize(("name", "text"), [("eval", "infer_mode()"), ("cuda", 'to("cuda")'), ("half", 'to(dtype="fl')])
+def test_methods_of_torch_are_explained(name: str, text: str) -> None:
+    model = nn.Linear(2, 3)
+    with pytest.raises(AttributeError) as caught:
+        getattr(model, name)
+    assert str(caught.value).startswith(f"'Linear' object has no attribute '{name}'; write model.{text}")
+    with pytest.raises(AttributeError, match=r"'Linear' object has no attribute 'w2'$"):
+        _ = model.w2
+    assert copy.deepcopy(model).w.shape == (3, 2)
 
 
 def test_apply_initialises_sub_models_first() -> None:
