@@ -16,10 +16,10 @@ class _Pool(Model):
     rank: ClassVar[int]
     operator: ClassVar[str]
 
-    def _pool(self, x: Any, *args: Any, indices: bool = False) -> Any:
+    def _pool(self, x: Any, *args: Any, indices: bool = False, **options: bool) -> Any:
         """indices: return the positions of the maxima too."""
         pool: Callable[..., Any] = getattr(meta, f"{self.operator}{self.rank}d{'_with_indices' * indices}")
-        return pool(x, *args)
+        return pool(x, *args, **options)
 
 
 class _MaxPool(_Pool):
@@ -43,10 +43,12 @@ class _AvgPool(_Pool):
         self, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:  # fmt: skip
-        self.window = (kernel_size, kernel_size if stride is None else stride, padding, ceil_mode, count_include_pad)
+        self.window = (kernel_size, kernel_size if stride is None else stride, padding)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
 
     def forward(self, x: Any) -> Any:
-        return self._pool(x, *self.window)
+        return self._pool(x, *self.window, ceil_mode=self.ceil_mode, count_include_pad=self.count_include_pad)
 
 
 class MaxPool1d(_MaxPool):
