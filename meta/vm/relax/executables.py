@@ -65,8 +65,9 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)
         if loaded is None:
-            if worth_processes(sum(choice.compiled for choice in source.choices.listed()), source.device.kind):
-                pool.start()  # they import TVM while this process plans
+            operators = sum(choice.compiled for choice in source.choices.listed())
+            if worth_processes(operators, source.device.kind):
+                pool.start(operators)  # they import TVM while this process plans
             loaded = _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)

@@ -48,7 +48,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     kernels = {str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
     if not worth_processes(len(kernels), source.device.kind):
         return None
-    pool.start()
+    pool.start(len(kernels))
     if not pool.running():
         return None
     progress.stage("generate code", total=len(kernels))

@@ -38,6 +38,7 @@ def test_results_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(linked, "FEWEST", 2)
     monkeypatch.setattr(linked, "_SAVED", 2)
+    monkeypatch.setattr(pool, "_KERNELS", 1)
     monkeypatch.setattr(linked, "compile_functions", compile_here)
     try:
         several = train(tmp_path, "2", monkeypatch)

@@ -38,6 +38,7 @@ def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     """Several processes compile small programs too, and nothing is on disk."""
     monkeypatch.setattr(linked, "FEWEST", 2)
     monkeypatch.setattr(linked, "_SAVED", 2)
+    monkeypatch.setattr(pool, "_KERNELS", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     executables.clear_memory()
@@ -137,8 +138,8 @@ def test_both_modes_and_no_cache(mode: str, monkeypatch: pytest.MonkeyPatch, fal
     assert not fallbacks
 
 
-def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any]) -> None:
-    pool.start()
+def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pool.start(100)
     for worker in pool._workers:
         os.kill(worker.pid, signal.SIGSTOP)  # so that they take requests and do not answer
 
@@ -148,19 +149,21 @@ def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any]) -> Non
             os.kill(worker.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
-    started = pool.start
-    try:
-        pool.start = lambda: killer.start() if not killer.ident else None  # type: ignore[assignment]
-        check(results())
-    finally:
-        pool.start = started
-        killer.join()
+    compile_all = pool.compile_all
+
+    def compile_and_kill(requests: Any) -> Any:
+        killer.start()
+        return compile_all(requests)
+
+    monkeypatch.setattr(pool, "compile_all", compile_and_kill)
+    check(results())
+    killer.join()
     assert fallbacks
 
 
 def test_failures_of_processes_raise_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(pool.compile_all([])) == []
-    pool.start()
+    pool.start(100)
     assert list(pool.compile_all([("{}", True, [])])) == [(0, None)]
 
     def wrong_bytes(_: Any) -> bytes:
@@ -195,7 +198,7 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patch:
         patch.setattr(progress, "stage", note)
         patch.setattr(progress, "advance", interrupt)
-        pool.start()
+        pool.start(100)
         pids = [worker.pid for worker in pool._workers]
         with pytest.raises(KeyboardInterrupt):
             results()
@@ -208,7 +211,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     code = (
         "import os, signal\n"
         "from meta.backend.tvm.parallel import pool\n"
-        "pool.start()\n"
+        "pool.start(100)\n"
         "child = os.fork()\n"
         "if not child:\n"
         "    import time; time.sleep(20)\n"  # it holds the pipes open
@@ -236,7 +239,7 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_forked_child_has_no_processes() -> None:
-    pool.start()
+    pool.start(100)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -25,6 +25,9 @@ MOST: Final = 16
 _BYTES: Final = 1 << 29
 """Memory that one process may take; together they take at most half of what is free."""
 
+_KERNELS: Final = 6
+"""Kernels for which one more process is worth its start."""
+
 Request = tuple[str, bool, list[tuple[str, bytes]]]
 """The arguments of `worker.compile_functions`."""
 Code = tuple[bytes, list[tuple[str, bytes]]]
@@ -43,9 +46,9 @@ def jobs() -> int:
     return max(1, min(_cores(), _free_memory() // 2 // _BYTES, MOST))
 
 
-def start() -> None:
-    """Start the processes, which import TVM while the caller goes on. Without effect where they run already."""
-    wanted = jobs()
+def start(kernels: int) -> None:
+    """Start the processes for so many kernels, which import TVM while the caller goes on. Those that run are used."""
+    wanted = min(jobs(), -(-kernels // _KERNELS))
     _drop_ended()
     if wanted < 2 or sys.platform == "win32" or not sys.executable:
         return
