@@ -39,15 +39,17 @@ FLOATS: dict[str, tuple[Callable[[Any, float], Any], Callable[[torch.Tensor, flo
 @pytest.mark.parametrize("dtype", HALVES_TO_DOUBLE)
 def test_floats(name: str, dtype: str):
     function, reference = FLOATS[name]
+    numbers = (1e39, -1e9, sys.float_info.max) if name != "layer_norm" else (1e39,)
+    if name == "layer_norm" and dtype == "float64":
+        return
     x = meta.array([1.0, -2.0], dtype=dtype)
-    for number in (1e39, -1e9, sys.float_info.max) if name != "layer_norm" else (1e39,):
-        if name == "layer_norm" and dtype == "float64":
-            continue
-        host = torch.tensor([1.0, -2.0], dtype=getattr(torch, dtype))
-        kept = reference(host, number)
-        results = [function(x, number), meta.vm.compile(meta.trace(lambda x, n=number: function(x, n)))(x)]
+    host = torch.tensor([1.0, -2.0], dtype=getattr(torch, dtype))
+    eager = [function(x, number) for number in numbers]
+    compiled = meta.vm.compile(meta.trace(lambda x: [function(x, number) for number in numbers]))(x)
+    for number, *results in zip(numbers, eager, compiled, strict=True):
+        expected = reference(host, number).double().numpy()
         for result in results:
-            np.testing.assert_array_equal(result.cast("float64").numpy(), kept.double().numpy(), f"{number}")
+            np.testing.assert_array_equal(result.cast("float64").numpy(), expected, f"{number}")
 
 
 INTS: dict[str, Callable[[Any, Any], Any]] = {

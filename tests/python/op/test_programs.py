@@ -4,7 +4,7 @@ import pytest
 
 from meta.op.dispatch import implementations
 from meta.testing.derivatives import is_differentiable
-from meta.testing.programs import check_fused, check_program_gradients, check_programs
+from meta.testing.programs import check_compiled, check_fused, check_interpreted, check_program_gradients
 from meta.testing.samples import Sample
 from tests.python.op.samples import first_rows, samples
 
@@ -15,8 +15,19 @@ def dtype_of(sample: Sample) -> str:
 
 
 @pytest.mark.parametrize("sample", samples(), ids=repr)
-def test_programs(sample: Sample) -> None:
-    check_programs(sample, dtype_of(sample))
+def test_interpreted(sample: Sample) -> None:
+    check_interpreted(sample, dtype_of(sample))
+
+
+def groups(size: int = 8) -> list[tuple[Sample, ...]]:
+    """The rows, in programs of several calls."""
+    rows = samples()
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+@pytest.mark.parametrize("rows", groups(), ids=lambda rows: f"{rows[0]!r}...")
+def test_compiled(rows: tuple[Sample, ...]) -> None:
+    check_compiled([(row, dtype_of(row)) for row in rows])
 
 
 def runs_on_torch(sample: Sample) -> bool:
