@@ -98,7 +98,7 @@ def order_key(x: Expr, largest: bool) -> Expr:
     nan_key = tirx.const(nan if largest else ~nan, kind)
     # By bits and not by `select`, which TVM makes branches of, so that no load would overtake the one before it.
     key = _flip(tirx.reinterpret(kind, x))
-    is_nan = -tirx.isnan(x).astype(kind)
+    is_nan = const(key, 0) - tirx.isnan(x).astype(kind)
     return key ^ ((key ^ nan_key) & is_nan)
 
 
