@@ -59,6 +59,20 @@ def test_resize1d(method: str, coordinates: str, mode: str, value: float) -> Non
 
 
 @pytest.mark.usefixtures("dialect")
+@pytest.mark.parametrize(("size", "count"), [(4, 1), (1, 1), (1, 3)])
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_resize1d_with_sizes_of_one(size: int, count: int, value: float) -> None:
+    """They make weights known when kernels are built."""
+    x = _special((1, 1, size), -1, value)
+    expected = F.interpolate(x, count, mode="linear", align_corners=True)
+    _assert_equal(meta.resize1d(meta.array(x.numpy()), count, "linear", "align_corners"), expected)
+    for place in range(size):
+        x = _special((1, 1, size), place, value)
+        expected = x[..., :1] * 1.0 + x[..., min(1, size - 1)] * 0.0
+        _assert_equal(meta.resize1d(meta.array(x.numpy()), 1, "linear", "pytorch_half_pixel"), expected)
+
+
+@pytest.mark.usefixtures("dialect")
 @pytest.mark.parametrize(("method", "mode"), [("linear", "bilinear"), ("cubic", "bicubic")])
 def test_resize2d(method: str, mode: str) -> None:
     for place in (0, 1, 12, 24):

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from itertools import product
 from typing import Any
 
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.elementwise import cast
@@ -39,7 +40,14 @@ def _source_position(i: Expr, size: Expr, count: Expr, coordinates: str, dtype: 
 
 
 def _taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float], dtype: str) -> Taps:
-    """The taps of element i of `count` along an axis of `size` elements."""
+    """The taps of element i of `count` along an axis of `size` elements.
+
+    Weights that sizes of 1 make literals are opaque: times NaN or infinity, one of 0 is NaN."""
+    taps = _simplified_taps(i, size, count, options, dtype)
+    return [(at, constant(w.value, dtype) if isinstance(w, tvm.FloatImm) else w) for at, w in taps]
+
+
+def _simplified_taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float], dtype: str) -> Taps:
     method, coordinates, rounding, alpha = options
     position = _source_position(i, size, count, coordinates, dtype)
     half, one = tirx.const(0.5, dtype), tirx.const(1, dtype)
