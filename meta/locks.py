@@ -30,6 +30,7 @@ _ORDER: Final = (
     "parts",
     "scopes",
     "constants",
+    "modules of TVM",
 )
 """What the locks guard, in the order in which a thread may take several of them; a fork takes them in this order."""
 

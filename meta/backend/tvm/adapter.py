@@ -9,7 +9,6 @@ so it lists what an upgrade of TVM broke.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Mapping
@@ -202,7 +201,7 @@ def unwrapped(value: Any) -> Any:
 
 def _import_module(module: str) -> Any:
     runtime.ffi()  # imports `tvm_ffi` without torch, so it must come first
-    return importlib.import_module(module)
+    return runtime.import_module(module)
 
 
 def _global_function(name: str) -> Any:

@@ -15,7 +15,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from meta.locks import new_lock
+
 _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}.get(sys.platform, "libtvm_runtime.so")
+
+
+# Modules of TVM import each other in circles: in two threads, one of them would see half of a module.
+_importing = new_lock("modules of TVM")
+
+
+def import_module(name: str) -> Any:
+    """A module of TVM, imported by one thread at a time."""
+    with _importing:
+        return importlib.import_module(name)
 
 
 @cache
@@ -25,14 +37,15 @@ def ffi() -> Any:
     `tvm_ffi` imports an installed torch because of a conflict on Windows, and for a fast path that torch includes since
     2.10. meta loads torch at its first use instead.
     """
-    if sys.platform == "win32" or "torch" in sys.modules or "tvm_ffi" in sys.modules:
-        return importlib.import_module("tvm_ffi")
-    sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` raise ImportError, which is caught
-    try:
-        return importlib.import_module("tvm_ffi")
-    finally:
-        if sys.modules.get("torch") is None:
-            sys.modules.pop("torch", None)
+    with _importing:
+        if sys.platform == "win32" or "torch" in sys.modules or "tvm_ffi" in sys.modules:
+            return importlib.import_module("tvm_ffi")
+        sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` raise ImportError, caught there
+        try:
+            return importlib.import_module("tvm_ffi")
+        finally:
+            if sys.modules.get("torch") is None:
+                sys.modules.pop("torch", None)
 
 
 @cache
@@ -45,7 +58,7 @@ def load() -> Any:
     module = ffi()
     path = _library()
     if path is None or "tvm" in sys.modules:
-        importlib.import_module("tvm")
+        import_module("tvm")
     else:
         # RTLD_GLOBAL, as in `import tvm`: kernels look up the runtime's functions in the global scope.
         ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
