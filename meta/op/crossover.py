@@ -147,14 +147,15 @@ def _convolution(call: CallInfo) -> Any:
 
 
 def _per_pixel(call: CallInfo) -> Any:
-    """None for convolutions that TVM does not compute in register tiles."""
+    """None for convolutions without results, and those that TVM does not compute in register tiles."""
     args = call.bind()
     is_tiled = call.tensors()[0].dtype == "float32" and args["channels_last"] and args["groups"] == 1
     if not is_tiled or (call.op.name.endswith("_dx") and set(args["stride"]) != {1}):
         return None
     kernel, result = _KERNEL_AND_RESULT[call.op.name.partition("_")[2]]
     tensors = (*call.tensors(), *call.outputs())
-    return tensors[kernel].size * tensors[result].shape[-1] // tensors[result].size
+    pixels = tensors[result].size // max(tensors[result].shape[-1], 1)
+    return tensors[kernel].size // pixels if pixels else None
 
 
 def _separate_channels(call: CallInfo) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -29,12 +28,9 @@ _SHARE: Final = 4
 def worth_processes(kernels: int, device: str) -> bool:
     """Whether several processes should compile a program of as many kernels, or operators before they are fused.
 
-    Programs for GPUs are, where META_COMPILE_JOBS asks for it."""
+    Those for GPUs are not: seen on an H200, the code that another process compiles has no kind to load it by."""
     fewest = max(FEWEST, _SAVED // max(pool.jobs() - 1, 1))
-    if device != "cpu" and "META_COMPILE_JOBS" not in os.environ:
-        return False
-    loads = device == "cpu" or tvm.get_global_func(_LOADER.format(device), allow_missing=True) is not None
-    return pool.jobs() > 1 and kernels >= fewest and loads and library.linker() is not None
+    return device == "cpu" and pool.jobs() > 1 and kernels >= fewest and library.linker() is not None
 
 
 _LOADER: Final = "ffi.Module.load_from_bytes.{}"

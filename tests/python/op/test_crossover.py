@@ -6,8 +6,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import meta
 from benchmarks.crossovers import PROBLEMS, crossing, render
 from meta.device import device
 from meta.ir.type import TensorType, tensor_type
@@ -70,3 +72,12 @@ def test_crossing_is_the_last_change_of_sides() -> None:
 def test_rows_are_rendered_as_they_are_written() -> None:
     text = Path(crossover.__file__).read_text()
     assert all(render(limit) in text for limit in LIMITS)
+
+
+def test_convolutions_of_no_pixels() -> None:
+    """Limits that count kernel elements per pixel of the result have nothing to divide by."""
+    x, w = meta.ones((0, 5, 5, 8)), meta.ones((8, 3, 3, 8))
+    y = meta.conv2d(x, w, channels_last=True)
+    assert y.shape == (0, 3, 3, 8)
+    dw = meta.conv2d_dw(x, y, w.shape, channels_last=True)
+    np.testing.assert_array_equal(dw.numpy(), np.zeros((8, 3, 3, 8)))
