@@ -249,11 +249,11 @@ def column_conditions() -> Iterator[Condition]:
 def gpu_conditions() -> Iterator[Condition]:
     """The size conditions of the CUDA schedules."""
     for elements, side in {8: 8192, 4: 1024, 2: 768}.items():
-        calls = tuple(_add(side, side, dtype=d) for d in ("int32", "float64"))
+        calls = tuple(_add(side, side, dtype=d) for d in ("int64", "float64"))
         yield Condition(f"elementwise: {elements} elements per thread", gpu_elementwise, "choose_thread_elements",
                         lambda block: 1, calls)  # fmt: skip
     yield Condition("elementwise: 1 element per thread", gpu_elementwise, "choose_thread_elements", lambda block: 8,
-                    (_add(256, 256, dtype="int32"), _add(256, 256, dtype="float64")))  # fmt: skip
+                    (_add(256, 256, dtype="int64"), _add(256, 256, dtype="float64")))  # fmt: skip
     yield Condition("elementwise: 4 adjacent elements per thread", gpu_elementwise, "_choose_vector_lanes",
                     lambda block: 1,
                     (_cast(8192, 8192), _cast(768, 768), _add(1024, 1024, dtype="float16")))  # fmt: skip
