@@ -39,14 +39,15 @@ def _in_bindings(sequence: Any) -> Any:
 
 def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     """`value` with loads in place of the values of variables that have variables of their own, and the statements that
-    store what they load. Operands of `if_then_else` stay: their loads may be out of bounds where they are not taken."""
-    if not _has_nested(value) or _has_lazy_operands(value):
+    store what they load. Those in operands of `if_then_else` stay: the loads of the one that is not taken may be out of
+    bounds."""
+    if not _has_nested(value):
         return value, []
     statements: list[Any] = []
-    bound = {let.var for let in _lets(value)}
+    bound, lazy = {let.var for let in _lets(value)}, _lazy_variables(value)
 
     def load(let: Any) -> Any:
-        if not _lets(let.value) or not bound.isdisjoint(_free_variables(let.value)):
+        if let.var in lazy or not _lets(let.value) or not bound.isdisjoint(_free_variables(let.value)):
             return let
         buffer = tirx.decl_buffer((1,), dtype_of(let.value), "value", scope="local")
         statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, let.value, [0])])
@@ -65,15 +66,16 @@ def _has_nested(node: Any) -> bool:
     return any(_lets(let.value) for let in _lets(node))
 
 
-def _has_lazy_operands(value: Expr) -> bool:
-    lazy = False
+def _lazy_variables(value: Expr) -> set[Any]:
+    """The variables bound in operands of `if_then_else`, of which one is computed."""
+    variables: set[Any] = set()
 
     def visit(call: Any) -> None:
-        nonlocal lazy
-        lazy = lazy or getattr(call.op, "name", "") == "tirx.if_then_else"
+        if getattr(call.op, "name", "").endswith(".if_then_else"):
+            variables.update(let.var for operand in call.args[1:] for let in _lets(operand))
 
     tvm.structural_walk(value, (tvm.Call, visit))
-    return lazy
+    return variables
 
 
 def _free_variables(value: Expr) -> set[Any]:
