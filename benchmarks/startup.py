@@ -26,6 +26,14 @@ import meta
 meta.softmax(meta.array(host)).numpy()
 print(time.perf_counter() - start)
 """
+_FIRST_NUMBERS = """
+import time
+import tvm
+import meta
+start = time.perf_counter()
+meta.random.normal((64, 64)).numpy()
+print(time.perf_counter() - start)
+"""
 _FIRST_STEP = """
 import time
 import tvm
@@ -44,10 +52,12 @@ print(time.perf_counter() - start)
 
 
 def rows() -> Iterator[Row]:
-    """`import meta`, the first eager operator and the first digits training step, with empty and warm disk cache."""
+    """`import meta`, the first eager operator, the first random numbers and the first digits training step, with empty
+    and warm disk cache."""
     yield Row("import meta (neither torch nor tvm loaded)", _median(_IMPORT, {}, 5), None, "s", 0.15)
     for name, code, cold, warm in (
         ("first eager op, above the import of TVM", _FIRST_OP, 1.0, 0.5),
+        ("first random.normal, above the import of TVM", _FIRST_NUMBERS, 1.0, 0.5),
         ("digits CNN training step, first call to first result", _FIRST_STEP, 10.0, 2.0),
     ):
         with tempfile.TemporaryDirectory() as cache:
