@@ -133,13 +133,12 @@ def conv2d_packed(
 ) -> TensorType:  # fmt: skip
     """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other. Programs
     call it with constant kernels, packed when they are compiled."""
-    rules.require(
-        len(w.shape) == 5, f"'w' has shape {rules.show(w.shape)}", "(panels, height, width, channels, panel size)"
-    )
+    is_packed = len(w.shape) == 5 and isinstance(w.shape[0], int) and isinstance(w.shape[4], int)
+    layout = "(panels, height, width, channels, panel size), the first and the last of them numbers"
+    rules.require(is_packed, f"'w' has shape {rules.show(w.shape)}", layout)
     panels, *window, ins, width = w.shape
-    known = isinstance(panels, int) and isinstance(width, int)
     rules.require(
-        channels >= 1 and not (known and channels > panels * width),
+        channels >= 1 and not (isinstance(channels, int) and channels > panels * width),  # pyright: ignore[reportUnnecessaryIsInstance]
         f"channels is {channels}, w has {panels} panels of {width}",
         f"1 to {panels * width}",
     )

@@ -48,6 +48,8 @@ def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
         statement,
         (tvm.SBlockRealize, lambda r: realizes.append(r) if _stores(r, result) or _loads(r, operand) else None),
     )
+    if not realizes:  # a hand-written nest without blocks
+        return False
     writer = realizes[-1]
     stores = _stores(writer, result)
     if len(stores) != 1 or any(_stores(r, result) for r in realizes[:-1]) or not all(map(_is_plain, realizes)):

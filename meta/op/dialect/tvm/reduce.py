@@ -231,10 +231,9 @@ _moment("std", tirx.sqrt)
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
     @compute(name, pattern="opaque")
     def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-        dtype, wide = out[0].dtype, accumulation_dtype(out[0].dtype)
-        elements = x if x.dtype == wide else te.compute(x.shape, elements_of(x, wide), "element")
+        elements = te.compute(x.shape, elements_of(x, accumulation_dtype(out[0].dtype)), "element")
         total = scan(elements, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
-        return total if dtype == wide else te.compute(x.shape, lambda *i: cast(total(*i), dtype), name)
+        return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
 
 
 _scan("cumprod", operator.mul, 1)

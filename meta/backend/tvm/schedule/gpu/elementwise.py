@@ -111,6 +111,8 @@ def _choose_vector_lanes(block: Block) -> int:
     buffers = (*block.written_buffers, *block.read_buffers)
     if not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers):
         return 1
+    if any(str(buffer.dtype) == "int32" for buffer in block.written_buffers):  # its arithmetic has none
+        return 1
     if not blocks.is_elementwise(block) and not _is_along_rows(block):
         return 1
     fits = total is not None and total % (_VECTOR_LANES * _BLOCK_THREADS) == 0
