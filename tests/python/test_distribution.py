@@ -21,8 +21,9 @@ def requirements(extra: str = "") -> dict[str, Requirement]:
 
 
 def test_hard_requirements_are_few() -> None:
-    """TVM, NumPy with its bfloat16, and small packages in pure Python."""
-    assert set(requirements()) == {"apache-tvm", "lark", "ml-dtypes", "numpy", "opt-einsum", "platformdirs"}
+    """TVM, NumPy with its bfloat16, the format of saved arrays (0.5 MB), and small packages in pure Python."""
+    required = {"apache-tvm", "lark", "ml-dtypes", "numpy", "opt-einsum", "platformdirs", "safetensors"}
+    assert set(requirements()) == required
 
 
 def test_torch_is_an_extra() -> None:
