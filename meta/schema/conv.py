@@ -35,14 +35,19 @@ def conv(rank: int) -> Schema:
     )
 
 
+_EPILOGUE = (
+    Arg("bias", OptionalTensor, None, doc="Added to each channel."),
+    Arg("other", OptionalTensor, None, doc="Added then; of the shape of the result."),
+    Arg("relu", Bool, False, doc="Whether negative results become 0."),
+)
+
+
 def conv_epilogue(rank: int) -> Schema:
     return Schema(
         "conv_epilogue",
         Arg("x", Tensor, doc="Input, (batch, channels, *spatial)."),
         Arg("w", Tensor, doc="Kernel, (out channels, channels / groups, *window)."),
-        Arg("bias", OptionalTensor, None, doc="Added to each channel."),
-        Arg("other", OptionalTensor, None, doc="Added then; of the shape of the result."),
-        Arg("relu", Bool, False, doc="Whether negative results become 0."),
+        *_EPILOGUE,
         *_common(rank),
         _CHANNELS_LAST,
     )
@@ -55,9 +60,7 @@ def conv_packed(rank: int) -> Schema:
         Arg("x", Tensor, doc="Input, (batch, *spatial, channels)."),
         Arg("w", Tensor, doc="Packed kernel, (panels, *window, channels, out channels of a panel)."),
         Arg("channels", Int, doc="Out channels; those after them, in the last panel, do not count."),
-        Arg("bias", OptionalTensor, None, doc="Added to each channel."),
-        Arg("other", OptionalTensor, None, doc="Added then; of the shape of the result."),
-        Arg("relu", Bool, False, doc="Whether negative results become 0."),
+        *_EPILOGUE,
         *window,
     )
 

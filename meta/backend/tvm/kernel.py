@@ -163,8 +163,8 @@ def compiled(spec: KernelSpec) -> Compiled:
 
 
 def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
-    """The compiled kernels, in order. Missing kernels are built together in one module per target: fifty kernels in one
-    module build in a quarter of the time of fifty modules.
+    """The compiled kernels, in order. Missing kernels are built together in one module per target, which took 15 to
+    22 % less time for 27 kernels than one module each.
     """
     return [kernel.function for kernel in _compiled_many(tuple(specs))]
 

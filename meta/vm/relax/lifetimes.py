@@ -211,7 +211,7 @@ def _bytes(allocation: Any) -> int | None:
 
 
 def argument_bytes(argument: Any) -> int:
-    """The bytes of an argument or a parameter, 0 for what is no tensor of a static size."""
+    """The bytes of a tensor with a static size; 0 for any other argument or parameter."""
     kind: Any = argument.ty if isinstance(argument, tvm.RelaxVar) else None
     if not isinstance(kind, tvm.TensorType) or not all(isinstance(d, tvm.IntImm) for d in kind.shape):
         return 0

@@ -128,7 +128,7 @@ def test_placed_tensors_start_at_their_offset(dtype: str) -> None:
 
 
 def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradient of cross_entropy has a matrix of its own, which is as large as the logits."""
+    """The kernel of cross_entropy's gradient allocates a matrix as large as the logits."""
     monkeypatch.setattr(workspace, "LEAST_BYTES", 4 * 32 * 10)
 
     def body(ops: Any, x: Any, target: Any, dy: Any) -> Any:
