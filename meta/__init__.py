@@ -57,17 +57,11 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import asarray as asarray
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
-    from meta.functional.compare import allclose as allclose
-    from meta.functional.compare import array_equal as array_equal
-    from meta.functional.compare import isclose as isclose
-    from meta.functional.einsum import einsum as einsum
-    from meta.functional.image import affine_grid as affine_grid
-    from meta.functional.image import grid_sample as grid_sample
-    from meta.functional.image import roi_align as roi_align
-    from meta.functional.norm import group_norm as group_norm
-    from meta.functional.norm import instance_norm as instance_norm
-    from meta.functional.select import searchsorted as searchsorted
-    from meta.functional.select import unique as unique
+    from meta.functional.compare import *  # noqa: F403
+    from meta.functional.einsum import *  # noqa: F403
+    from meta.functional.image import *  # noqa: F403
+    from meta.functional.norm import *  # noqa: F403
+    from meta.functional.select import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect
@@ -102,18 +96,7 @@ _HOMES: dict[str, str] = {
     "register_dialect": "meta.op.registration",
     "unregister_dialect": "meta.op.registration",
     "with_dialect": "meta.op.dispatch",
-    "affine_grid": "meta.functional.image",
-    "allclose": "meta.functional.compare",
-    "array_equal": "meta.functional.compare",
-    "einsum": "meta.functional.einsum",
-    "grid_sample": "meta.functional.image",
-    "group_norm": "meta.functional.norm",
-    "instance_norm": "meta.functional.norm",
-    "isclose": "meta.functional.compare",
-    "roi_align": "meta.functional.image",
     "scan": "meta.tracing.control_flow",
-    "searchsorted": "meta.functional.select",
-    "unique": "meta.functional.select",
     "unregister": "meta.definition",
     "while_loop": "meta.tracing.control_flow",
 }
@@ -132,10 +115,12 @@ def _import(name: str) -> Any:
 
 
 def _operator(name: str) -> Any:
-    from meta._generated.table import ALIASES, FAMILIES
+    from meta._generated.table import ALIASES, FAMILIES, FUNCTIONS
 
     if name in FAMILIES or name in ALIASES:
         return getattr(import_module("meta._generated.functions"), name)
+    if name in FUNCTIONS:
+        return getattr(import_module(FUNCTIONS[name]), name)
     # `from meta import dtype` asks for the attribute before it imports the module.
     if name.startswith("_") or find_spec(f"meta.{name}") is not None:
         raise AttributeError(f"module 'meta' has no attribute {name!r}")
@@ -145,18 +130,18 @@ def _operator(name: str) -> Any:
     plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
     if name in globals():
         return globals()[name]
-    names = [*FAMILIES, *ALIASES, *_HOMES, *_MODULES]
+    names = [*FAMILIES, *ALIASES, *FUNCTIONS, *_HOMES, *_MODULES]
     raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 
 
 def __dir__() -> list[str]:
-    from meta._generated.table import ALIASES, FAMILIES
+    from meta._generated.table import ALIASES, FAMILIES, FUNCTIONS
 
     values = dict(globals())  # other threads may import the next name meanwhile
     # Functions and classes: those imported at once, those used before, and operators that the program defined.
     used = [name for name, value in values.items() if str(getattr(value, "__module__", "")).startswith("meta")]
     defined = [name for name, value in values.items() if hasattr(value, "op_name")]
-    names = {*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *used, *defined}
+    names = {*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *FUNCTIONS, *used, *defined}
     return sorted(name for name in names if not name.startswith("_"))
 
 

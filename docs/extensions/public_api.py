@@ -3,7 +3,8 @@
     :::{public-api} meta.optim
     :::
 
-The names are those of `dir(module)`, without submodules. Options: `:only:` and `:except:`, names separated by spaces.
+The names are those of `dir(module)`, without submodules. Options: `:only:` and `:except:`, names separated by spaces;
+`:from:`, the package that defines them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ def setup(app: Any) -> dict[str, bool]:
 
 class PublicApi(SphinxDirective):
     required_arguments = 1
-    option_spec = {"only": directives.unchanged, "except": directives.unchanged}  # noqa: RUF012
+    option_spec = dict.fromkeys(("only", "except", "from"), directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
         only, left_out = (self.options.get(option, "").split() for option in ("only", "except"))
+        home = self.options.get("from", "")
         lines = [
             line
             for public, value in public_names(import_module(name))
             if (not only or public in only) and public not in left_out
+            if getattr(value, "__module__", "").startswith(home)
             for line in _directive(f"{name}.{public}", value)
         ]
         return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))

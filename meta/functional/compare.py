@@ -9,6 +9,8 @@ from meta import dtype as dtypes
 from meta.errors import ArgumentError
 from meta.schema._types import TensorLike
 
+__all__ = ["allclose", "array_equal", "isclose"]
+
 
 def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Whether |x1 - x2| <= atol + rtol * |x2|, elementwise, as torch.isclose and numpy.isclose do: a bool tensor of the

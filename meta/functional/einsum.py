@@ -11,6 +11,8 @@ import meta
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
 
+__all__ = ["einsum"]
+
 _EQUATION = re.compile(r"(?P<inputs>[A-Za-z.,]*)(->(?P<output>[A-Za-z.]*))?")
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 

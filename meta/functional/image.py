@@ -9,6 +9,8 @@ from typing import Any, Literal
 import meta
 from meta.errors import ArgumentError
 
+__all__ = ["affine_grid", "grid_sample", "roi_align"]
+
 
 def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
     """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1

@@ -8,6 +8,8 @@ import meta
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
+__all__ = ["group_norm", "instance_norm"]
+
 
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with the moments of each group of channels of each example (Y.

@@ -9,6 +9,8 @@ from meta.dim import product
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 
+__all__ = ["searchsorted", "unique"]
+
 
 def _number(name: str, count: Any) -> int:
     if isinstance(count, NDArray):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from meta._generated.table import ALIASES, FAMILIES
+from meta._generated.table import ALIASES, FAMILIES, FUNCTIONS
 
 PROGRAM = Path(__file__).with_name("user_program.py")
 LAZY = ("meta", "meta.autograd", "meta.model", "meta.nn", "meta.optim", "meta.testing", "meta.vm")
@@ -51,7 +51,9 @@ def test_type_checkers_know_the_names_of_the_package(name: str) -> None:
     branches = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for branch in branches for node in branch.body if isinstance(node, ast.ImportFrom)]
     typed = {alias.asname for node in imports for alias in node.names} - {None}
-    at_once = {"Device", "device", *FAMILIES, *ALIASES} if name == "meta" else set()
+    whole = {node.module for node in imports if node.names[0].name == "*"}
+    composed = {public for public, home in FUNCTIONS.items() if home in whole}
+    at_once = {"Device", "device", *FAMILIES, *ALIASES, *composed} if name == "meta" else set()
     command = f"import {name}; print(*dir({name}))"  # in a new process: tests define operators
     listed = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     assert typed | at_once == set(listed)
