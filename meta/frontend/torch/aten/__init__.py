@@ -1,0 +1,28 @@
+"""The table of ATen's operators: what each is in meta.
+
+    aten.find("addmm")(bias, x, w, beta=1, alpha=2)
+
+`find` gives a function with ATen's arguments that calls public functions of meta, on arrays and on traced values alike.
+The modules of this package hold the rows, by family: each has a dict `ROWS` from ATen's base name (all overloads share
+one row) to one of
+
+- a name, `"tanh"`: the function `meta.tanh` has ATen's order of arguments, and their names up to the common
+  renames of `_row.RENAMES` (`self` is `x`, `dim` is `axis`, ...). Dots are allowed: `"special.lgamma"`;
+- `direct("conv2d", weight="w")`: the same with further renames;
+- a function with ATen's names of arguments, entered by `@into(ROWS)` under its own name or by `@into(ROWS, "max")`
+  under others. It serves all overloads of the name, and sees no argument that only places memory
+  (`_row.PLACEMENT`): those are dropped.
+
+Nothing here imports torch: dtypes and devices of torch are converted when a row is called. A new operator needs one
+line in the file of its family; a test checks every row against the registry and against torch.
+"""
+
+from __future__ import annotations
+
+from meta.frontend.torch.aten._table import find, names, rows
+
+__all__ = ["find", "names", "rows"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,102 @@
+"""Rows of the table, and the functions that they become."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from typing import Any, TypeVar
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import ArgumentError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RENAMES: Mapping[str, tuple[str, ...]] = {
+    "self": ("x", "x1"), "input": ("x",), "other": ("x2", "like"), "dim": ("axis", "axes"), "dims": ("axis", "axes"),
+    "keepdim": ("keepdims",), "tensors": ("xs",), "size": ("shape",), "exponent": ("x2",), "index": ("indices",),
+    "weight": ("w",), "grad_output": ("dy",), "kernel_size": ("kernel",), "output_size": ("size",),
+    "max_val": ("max",), "min_val": ("min",),
+}  # fmt: skip
+"""ATen's names of arguments, and those of the same arguments in meta: the first that the function has is meant."""
+
+PLACEMENT = frozenset({"layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
+"""Arguments of ATen that choose memory and not values. meta's arrays are compact and draw from one generator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """A public function of meta with ATen's order of arguments.
+
+    function: its name below `meta`.  renames: ATen's names of arguments -> the function's, before RENAMES."""
+
+    function: str
+    renames: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def resolve(self) -> Callable[..., Any]:
+        """The function. Raises AttributeError if it does not exist."""
+        return reduce(getattr, self.function.split("."), meta)
+
+    def rename(self, name: str) -> str:
+        """The function's name of ATen's argument; the same name if it has none."""
+        parameters = _parameters(self.resolve())
+        candidates = (*filter(None, (self.renames.get(name),)), name, *RENAMES.get(name, ()))
+        return next((known for known in candidates if known in parameters), name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.resolve()(*args, **{self.rename(name): value for name, value in kwargs.items()})
+
+
+Row = str | Direct | Callable[..., Any]
+Rows = dict[str, Row]
+
+
+def direct(function: str, /, **renames: str) -> Direct:
+    """A row of data with its own renames."""
+    return Direct(function, renames)
+
+
+def into(table: Rows, *names: str) -> Callable[[F], F]:
+    """Enter the decorated function into `table` under `names`, or under its own name."""
+
+    def enter(function: F) -> F:
+        for name in names or (function.__name__,):
+            assert name not in table, name
+            table[name] = function
+        return function
+
+    return enter
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def runnable(row: Row) -> Callable[..., Any]:
+    """A row as a function of ATen's arguments: placement is dropped; dtypes and devices of torch become meta's."""
+    target = Direct(row) if isinstance(row, str) else row
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        kept = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
+        return target(*map(_plain, args), **kept)
+
+    return run
+
+
+def _plain(value: Any) -> Any:
+    """`value`, or the name of a dtype or device of torch; sizes as a tuple."""
+    kind = type(value)
+    if not kind.__module__.startswith("torch"):
+        return value
+    if kind.__name__ == "dtype":
+        return dtypes.canonical(value, "aten")
+    if kind.__name__ == "device":
+        return str(value)
+    if kind.__name__ == "Size":
+        return tuple(value)
+    if kind.__name__ in ("layout", "memory_format"):
+        return None
+    raise ArgumentError("aten", f"an argument is a {kind.__module__}.{kind.__name__}", "arrays, numbers and dtypes")

@@ -1,0 +1,54 @@
+"""Conversions of arguments that rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import ArgumentError
+from meta.schema._types import TensorLike
+
+REDUCTIONS = ("none", "mean", "sum")
+"""Names of the reductions that ATen numbers."""
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, TensorLike)
+
+
+def scaled(x: Any, factor: Any) -> Any:
+    """x times a number; x itself for 1."""
+    return x if isinstance(factor, (int, float)) and factor == 1 else meta.multiply(x, factor)
+
+
+def in_dtype(x: Any, dtype: Any) -> Any:
+    """x in `dtype`; x itself for None."""
+    return x if dtype is None or dtypes.canonical(dtype) == x.dtype else meta.cast(x, dtype)
+
+
+def axes(dim: Any) -> Any:
+    """ATen's axes of a reduction: an empty list means all of them."""
+    return None if dim is None or (isinstance(dim, (list, tuple)) and not dim) else dim
+
+
+def position(dim: int, rank: int) -> int:
+    """An axis counted from 0. Raises ArgumentError outside of [-rank, rank); a 0-d tensor has the axis 0."""
+    rank = max(rank, 1)
+    if not -rank <= dim < rank:
+        raise ArgumentError("aten", f"the axis is {dim}", f"one in [-{rank}, {rank - 1}]")
+    return dim % rank
+
+
+def reduction(number: int) -> str:
+    """The name of a reduction of losses. Raises ArgumentError for a number that ATen does not define."""
+    if number not in range(len(REDUCTIONS)):
+        raise ArgumentError("aten", f"the reduction is {number!r}", "0 (none), 1 (mean) or 2 (sum)")
+    return REDUCTIONS[number]
+
+
+def per_axis(value: Any, count: int) -> tuple[Any, ...]:
+    """One value for each of `count` spatial axes: ATen allows a single one for all."""
+    values: Sequence[Any] = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(values) * count if len(values) == 1 else tuple(values)

@@ -1,0 +1,117 @@
+"""Factories and conversions of dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta.dtype import canonical
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import in_dtype, is_tensor
+
+ROWS: Rows = {}
+
+
+@into(ROWS, "zeros", "empty")
+def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.zeros(tuple(size), dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def ones(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.ones(tuple(size), dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.full(tuple(size), fill_value, dtype or _number_dtype(fill_value), device or "cpu")
+
+
+@into(ROWS)
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.full((), s, dtype or "float32", device or "cpu")
+
+
+@into(ROWS, "zeros_like", "empty_like")
+def zeros_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return _placed(meta.zeros_like(self, dtype), device)
+
+
+@into(ROWS)
+def ones_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return _placed(meta.ones_like(self, dtype), device)
+
+
+@into(ROWS)
+def full_like(self: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return _placed(meta.full_like(self, fill_value, dtype), device)
+
+
+@into(ROWS, "new_zeros", "new_empty")
+def new_zeros(self: Any, size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.zeros(tuple(size), dtype or self.dtype, device or self.device)
+
+
+@into(ROWS)
+def new_ones(self: Any, size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.ones(tuple(size), dtype or self.dtype, device or self.device)
+
+
+@into(ROWS)
+def new_full(self: Any, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.full(tuple(size), fill_value, dtype or self.dtype, device or self.device)
+
+
+@into(ROWS)
+def fill(self: Any, value: Any) -> Any:
+    if is_tensor(value):
+        return meta.broadcast_to(in_dtype(value, self.dtype), self.shape)
+    return meta.full_like(self, value)
+
+
+@into(ROWS)
+def zero(self: Any) -> Any:
+    return meta.zeros_like(self)
+
+
+@into(ROWS)
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.arange(start, end, step, dtype, device or "cpu")
+
+
+@into(ROWS)
+def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
+    first, last = (x.item() if is_tensor(x) else x for x in (start, end))
+    return meta.linspace(first, last, steps, dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.eye(n, m, dtype or "float32", device or "cpu")
+
+
+@into(ROWS, "to", "_to_copy")
+def to(self: Any, dtype: Any = None, device: Any = None, copy: bool = False, other: Any = None) -> Any:
+    """`dtype` may be a device, or a tensor whose dtype and device are meant, as in ATen's overloads."""
+    if is_tensor(dtype):
+        return _placed(in_dtype(self, dtype.dtype), dtype.device)
+    return _placed(in_dtype(self, dtype), device)
+
+
+@into(ROWS)
+def type_as(self: Any, other: Any) -> Any:
+    return _placed(in_dtype(self, other.dtype), other.device)
+
+
+@into(ROWS)
+def item(self: Any) -> Any:
+    return self.item()
+
+
+def _placed(x: Any, device: Any) -> Any:
+    return x if device is None else x.to(device=device)
+
+
+def _number_dtype(value: Any) -> str:
+    return canonical(type(value)) if isinstance(value, (bool, int, float)) else value.dtype

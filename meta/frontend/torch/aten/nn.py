@@ -1,0 +1,115 @@
+"""Convolutions, attention, padding and resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import per_axis
+
+ROWS: Rows = {}
+
+
+def _convolution(rank: int) -> Callable[..., Any]:
+    function = (meta.conv1d, meta.conv2d, meta.conv3d)[rank - 1]
+
+    def convolution(
+        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    ) -> Any:
+        steps, spread = per_axis(stride, rank), per_axis(dilation, rank)
+        x, width = input, padding
+        if isinstance(padding, str):
+            x, width = _named_padding(x, weight, padding, steps, spread)
+        batched = x.ndim == rank + 2
+        x = x if batched else meta.expand_dims(x, 0)
+        out = function(x, weight, steps, per_axis(width, rank), spread, groups)
+        out = out if bias is None else meta.bias_add(out, bias)
+        return out if batched else meta.squeeze(out, 0)
+
+    return convolution
+
+
+def _named_padding(
+    x: Any, weight: Any, padding: str, stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[Any, Sequence[int]]:
+    """x and the width of its symmetric padding. Uneven padding for "same" puts the further element at the end."""
+    rank = len(stride)
+    if padding not in ("valid", "same") or (padding == "same" and any(step != 1 for step in stride)):
+        raise ArgumentError("conv", f"padding is {padding!r} with stride {tuple(stride)}",
+                            "'valid', or 'same' with stride 1")  # fmt: skip
+    if padding == "valid":
+        return x, (0,) * rank
+    totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    uneven = [(0, total % 2) for total in totals]
+    if any(total % 2 for total in totals):
+        x = meta.pad(x, [(0, 0)] * (x.ndim - rank) + uneven)
+    return x, [total // 2 for total in totals]
+
+
+def _transposed(rank: int) -> Callable[..., Any]:
+    function = (meta.conv1d_transpose, meta.conv2d_transpose, meta.conv3d_transpose)[rank - 1]
+
+    def convolution(
+        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, dilation: Any = 1,
+    ) -> Any:  # fmt: skip
+        batched = input.ndim == rank + 2
+        x = input if batched else meta.expand_dims(input, 0)
+        steps, width, spread = per_axis(stride, rank), per_axis(padding, rank), per_axis(dilation, rank)
+        out = function(x, weight, steps, width, per_axis(output_padding, rank), spread, groups)
+        out = out if bias is None else meta.bias_add(out, bias)
+        return out if batched else meta.squeeze(out, 0)
+
+    return convolution
+
+
+for _rank, _names in enumerate((("conv1d", "conv_transpose1d"), ("conv2d", "conv_transpose2d"),
+                                ("conv3d", "conv_transpose3d")), 1):  # fmt: skip
+    into(ROWS, _names[0])(_convolution(_rank))
+    into(ROWS, _names[1])(_transposed(_rank))
+
+
+@into(ROWS)
+def convolution(
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int,
+) -> Any:  # fmt: skip
+    rank = weight.ndim - 2
+    if transposed:
+        return _transposed(rank)(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _convolution(rank)(input, weight, bias, stride, padding, dilation, groups)
+
+
+@into(ROWS)
+def constant_pad_nd(self: Any, pad: Sequence[int], value: Any = 0) -> Any:
+    return _padded(self, pad, "constant", value)
+
+
+@into(ROWS)
+def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "circular"}
+    if mode not in modes:
+        raise ArgumentError("pad", f"mode is {mode!r}", f"one of {', '.join(modes)}")
+    return _padded(self, pad, modes[mode], value or 0)
+
+
+def _padded(x: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
+    """x with two widths for each of the last axes, the last first."""
+    if len(pad) % 2 or len(pad) > 2 * x.ndim:
+        raise ArgumentError("pad", f"{len(pad)} widths for {x.ndim} axes", "two for each of the last axes")
+    pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
+    return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    if attn_mask is not None or dropout_p or enable_gqa:
+        raise ArgumentError("scaled_dot_product_attention", "a mask, dropout or grouped queries",
+                            "queries, keys and values of as many heads")  # fmt: skip
+    return meta.scaled_dot_product_attention(query, key, value, is_causal, scale)[0]

@@ -1,0 +1,102 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import is_tensor, scaled
+
+ROWS: Rows = {
+    "abs": "abs", "absolute": "abs", "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
+    "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2", "atanh": "atanh",
+    "bitwise_and": "bitwise_and", "bitwise_left_shift": "left_shift", "bitwise_not": "bitwise_not",
+    "bitwise_or": "bitwise_or", "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor",
+    "ceil": "ceil", "cos": "cos", "cosh": "cosh", "eq": "equal", "erf": "erf", "exp": "exp", "exp2": "exp2",
+    "expm1": "expm1", "floor": "floor", "floor_divide": "floor_divide", "fmod": "trunc_mod", "ge": "greater_equal",
+    "greater": "greater", "greater_equal": "greater_equal", "gt": "greater", "hypot": "hypot", "isfinite": "isfinite",
+    "isinf": "isinf", "isnan": "isnan", "le": "less_equal", "less": "less", "less_equal": "less_equal", "log": "log",
+    "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_and": "logical_and", "logical_not": "logical_not",
+    "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum",
+    "mul": "multiply", "multiply": "multiply", "ne": "not_equal", "neg": "negative", "negative": "negative",
+    "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "rsqrt": "rsqrt",
+    "sgn": "sign", "sigmoid": "sigmoid", "sign": "sign", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
+    "square": "square", "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
+}  # fmt: skip
+
+
+@into(ROWS)
+def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return meta.add(self, scaled(other, alpha))
+
+
+@into(ROWS, "sub", "subtract")
+def sub(self: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return meta.subtract(self, scaled(other, alpha))
+
+
+@into(ROWS)
+def rsub(self: Any, other: Any, alpha: Any = 1) -> Any:
+    return meta.subtract(other, scaled(self, alpha))
+
+
+@into(ROWS, "div", "divide")
+def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    functions = {None: meta.divide, "trunc": meta.trunc_divide, "floor": meta.floor_divide}
+    if rounding_mode not in functions:
+        raise ArgumentError("div", f"rounding_mode is {rounding_mode!r}", "None, 'trunc' or 'floor'")
+    return functions[rounding_mode](self, other)
+
+
+@into(ROWS, "clamp", "clip")
+def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
+    """NaN where a bound is NaN, and `max` where `min` exceeds it."""
+    if min is None and max is None:
+        raise ArgumentError("clamp", "min and max are None", "at least one bound")
+    if not is_tensor(min) and not is_tensor(max):
+        return meta.clip(self, min, max)
+    out = self if min is None else meta.maximum(self, min)
+    return out if max is None else meta.minimum(out, max)
+
+
+@into(ROWS)
+def clamp_min(self: Any, min: Any) -> Any:
+    return clamp(self, min, None)
+
+
+@into(ROWS)
+def clamp_max(self: Any, max: Any) -> Any:
+    return clamp(self, None, max)
+
+
+@into(ROWS)
+def where(condition: Any, self: Any = None, other: Any = None) -> Any:
+    if self is None and other is None:
+        places = meta.argwhere(condition)
+        return tuple(meta.squeeze(column, 1) for column in meta.split(places, condition.ndim, 1))
+    return meta.where(condition, self, other)
+
+
+@into(ROWS)
+def round(self: Any, *, decimals: int = 0) -> Any:
+    return meta.round(self) if decimals == 0 else meta.round(self, decimals)  # type: ignore[call-arg]
+
+
+@into(ROWS)
+def positive(self: Any) -> Any:
+    if self.dtype == "bool":
+        raise ArgumentError("positive", "x is bool", "a number")
+    return self
+
+
+@into(ROWS)
+def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if mask.dtype != "bool":
+        raise ArgumentError("masked_fill", f"mask is {mask.dtype}", "bool")
+    if is_tensor(value) and value.ndim:
+        raise ArgumentError("masked_fill", f"value has shape {value.shape}", "a number or a 0-d tensor")
+    fill = meta.cast(value, self.dtype) if is_tensor(value) else meta.full((), value, self.dtype, self.device)
+    return meta.where(mask, fill, self)

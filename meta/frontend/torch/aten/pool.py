@@ -1,0 +1,108 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import per_axis
+
+ROWS: Rows = {}
+
+
+def _batched(rank: int, function: Callable[[Any], Any], x: Any) -> Any:
+    """`function` of x with a batch axis, which its results lose again if x has none."""
+    if x.ndim == rank + 2:
+        return function(x)
+    if x.ndim != rank + 1:
+        raise ArgumentError("pool", f"x has {x.ndim} axes", f"{rank + 1} or {rank + 2}")
+    out = function(meta.expand_dims(x, 0))
+    return tuple(meta.squeeze(y, 0) for y in out) if isinstance(out, tuple) else meta.squeeze(out, 0)
+
+
+def _int64(out: Any) -> Any:
+    """Values and positions, with positions as ATen has them; values alone unchanged."""
+    return (out[0], meta.cast(out[1], "int64")) if isinstance(out, tuple) else out
+
+
+def _average(rank: int) -> Callable[..., Any]:
+    function = (meta.avg_pool1d, meta.avg_pool2d, meta.avg_pool3d)[rank - 1]
+
+    def avg_pool(
+        self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Any:  # fmt: skip
+        kernel = per_axis(kernel_size, rank)
+        steps = per_axis(stride, rank) if stride not in (None, (), []) else kernel
+        width = per_axis(padding, rank)
+        _check_width(kernel, width)
+        whole = count_include_pad or divisor_override is not None
+
+        def pool(x: Any) -> Any:
+            return function(x, kernel, steps, width, (1,) * rank, ceil_mode, whole)
+
+        out = _batched(rank, pool, self)
+        if divisor_override is None:
+            return out
+        if ceil_mode:
+            raise ArgumentError("avg_pool", "divisor_override with ceil_mode", "one of them")
+        if not divisor_override:
+            raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
+        count = 1
+        for k in kernel:
+            count *= k
+        return meta.multiply(out, count / divisor_override)
+
+    return avg_pool
+
+
+def _check_width(kernel: tuple[int, ...], padding: tuple[int, ...]) -> None:
+    if any(p < 0 or p > k // 2 for k, p in zip(kernel, padding, strict=True)):
+        raise ArgumentError("pool", f"padding {padding} for a kernel of {kernel}", "at most half of the kernel")
+
+
+def _maximum(rank: int, indices: bool) -> Callable[..., Any]:
+    plain = (meta.max_pool1d, meta.max_pool2d, meta.max_pool3d)[rank - 1]
+    both = (meta.max_pool1d_with_indices, meta.max_pool2d_with_indices, meta.max_pool3d_with_indices)[rank - 1]
+    function = both if indices else plain
+
+    def max_pool(
+        self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Any:
+        kernel = per_axis(kernel_size, rank)
+        steps = per_axis(stride, rank) if stride not in (None, (), []) else kernel
+        width, spread = per_axis(padding, rank), per_axis(dilation, rank)
+        _check_width(kernel, width)
+        return _batched(rank, lambda x: _int64(function(x, kernel, steps, width, spread, ceil_mode)), self)
+
+    return max_pool
+
+
+def _adaptive(rank: int, largest: bool) -> Callable[..., Any]:
+    averages = (meta.adaptive_avg_pool1d, meta.adaptive_avg_pool2d, meta.adaptive_avg_pool3d)
+    maxima = (
+        meta.adaptive_max_pool1d_with_indices,
+        meta.adaptive_max_pool2d_with_indices,
+        meta.adaptive_max_pool3d_with_indices,
+    )
+    function = (maxima if largest else averages)[rank - 1]
+
+    def adaptive_pool(self: Any, output_size: Any) -> Any:
+        wanted = per_axis(output_size, rank)
+        sizes = [old if new is None else new for old, new in zip(self.shape[-rank:], wanted, strict=True)]
+        return _batched(rank, lambda x: _int64(function(x, sizes)), self)
+
+    return adaptive_pool
+
+
+for _rank in (1, 2, 3):
+    into(ROWS, f"avg_pool{_rank}d")(_average(_rank))
+    into(ROWS, f"max_pool{_rank}d")(_maximum(_rank, indices=False))
+    into(ROWS, f"max_pool{_rank}d_with_indices")(_maximum(_rank, indices=True))
+    into(ROWS, f"adaptive_avg_pool{_rank}d")(_adaptive(_rank, largest=False))
+    into(ROWS, f"adaptive_max_pool{_rank}d")(_adaptive(_rank, largest=True))
+for _rank in (2, 3):
+    ROWS[f"_adaptive_avg_pool{_rank}d"] = ROWS[f"adaptive_avg_pool{_rank}d"]

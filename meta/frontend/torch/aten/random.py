@@ -1,0 +1,62 @@
+"""Random operators. Every call draws the next key of meta's default generator: the numbers are not torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta.frontend.torch.aten._row import Rows, into
+
+ROWS: Rows = {}
+
+
+@into(ROWS)
+def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.random.uniform(tuple(size), dtype=dtype or "float32", device=device or "cpu")
+
+
+@into(ROWS)
+def rand_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.random.uniform(self.shape, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@into(ROWS)
+def randn(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.random.normal(tuple(size), dtype=dtype or "float32", device=device or "cpu")
+
+
+@into(ROWS)
+def randn_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.random.normal(self.shape, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@into(ROWS)
+def randint(low: Any, high: Any, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
+    """`randint(high, size)` starts at 0."""
+    first, last, shape = (0, low, high) if size is None else (low, high, size)
+    drawn = meta.random.randint(tuple(shape), first, last, device=device or "cpu")
+    return meta.cast(drawn, dtype) if dtype else drawn
+
+
+@into(ROWS)
+def randint_like(self: Any, low: Any, high: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
+    first, last = (0, low) if high is None else (low, high)
+    return randint(first, last, self.shape, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@into(ROWS)
+def dropout(input: Any, p: float, train: bool) -> Any:
+    if not train or p == 0 or not input.size:
+        return input if 0 <= p <= 1 else meta.dropout(input, meta.random.next_key(input.device), p)[0]
+    if p == 1:
+        return meta.multiply(input, meta.zeros_like(input))
+    return meta.dropout(input, meta.random.next_key(input.device), p)[0]
+
+
+@into(ROWS)
+def native_dropout(input: Any, p: float, train: bool | None) -> Any:
+    if train is False:
+        return input, meta.ones_like(input, "bool")
+    out, mask = meta.dropout(input, meta.random.next_key(input.device), p)
+    return out, meta.cast(mask, "bool")

@@ -1,0 +1,109 @@
+"""Reductions and scans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor
+
+ROWS: Rows = {"argmax": "argmax", "argmin": "argmin"}
+
+
+@into(ROWS)
+def sum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return meta.sum(in_dtype(self, dtype), axes(dim), keepdim)
+
+
+@into(ROWS)
+def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
+
+
+@into(ROWS)
+def prod(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return meta.prod(in_dtype(self, dtype), dim, keepdim)
+
+
+@into(ROWS)
+def all(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    out = meta.all(self, dim, keepdim)
+    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
+
+
+@into(ROWS)
+def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    out = meta.any(self, dim, keepdim)
+    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
+
+
+@into(ROWS)
+def amax(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return meta.max(self, axes(dim), keepdim)
+
+
+@into(ROWS)
+def amin(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
+    return meta.min(self, axes(dim), keepdim)
+
+
+@into(ROWS)
+def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
+    return meta.logsumexp(self, axes(dim), keepdim)
+
+
+@into(ROWS)
+def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
+    return meta.cumsum(in_dtype(self, dtype), dim)
+
+
+@into(ROWS)
+def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
+    return meta.cumprod(in_dtype(self, dtype), dim)
+
+
+@into(ROWS)
+def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+    axis, lost = _spread(dim, unbiased, correction)
+    return meta.var(self, axis, lost, keepdim)
+
+
+@into(ROWS)
+def std(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+    axis, lost = _spread(dim, unbiased, correction)
+    return meta.std(self, axis, lost, keepdim)
+
+
+def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
+    """Axes and correction: the second argument is `unbiased` in the overload without axes."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    return axes(dim), int(unbiased) if correction is None else correction
+
+
+@into(ROWS)
+def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if is_tensor(dim):
+        return meta.maximum(self, dim)
+    return meta.max(self) if dim is None else _extreme(self, meta.argmax(self, dim, True), dim, keepdim)
+
+
+@into(ROWS)
+def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if is_tensor(dim):
+        return meta.minimum(self, dim)
+    return meta.min(self) if dim is None else _extreme(self, meta.argmin(self, dim, True), dim, keepdim)
+
+
+def _extreme(x: Any, where: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """Values and positions along one axis."""
+    if x.ndim == 0:
+        return x, where
+    values = meta.gather(x, dim, where)
+    return (values, where) if keepdim else (meta.squeeze(values, dim), meta.squeeze(where, dim))
+
+
+@into(ROWS)
+def sum_to_size(self: Any, size: Any) -> Any:
+    return meta.sum_to(self, tuple(size))

@@ -1,0 +1,91 @@
+"""Every row of the table names an operator of ATen and a function of meta that takes its arguments."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch import aten
+from meta.frontend.torch.aten import _table
+from meta.frontend.torch.aten._row import PLACEMENT, Direct, direct, runnable
+
+_OUTPUTS = {"out", "out0", "out1", "indices", "values", "grad_input"}
+
+
+def _schemas(name: str) -> list[Any]:
+    packet = getattr(torch.ops.aten, name)
+    return [getattr(packet, overload)._schema for overload in packet.overloads()]
+
+
+def _problem(row: Any, schema: Any) -> str:
+    """Why the row's function does not take the arguments of an overload; "" if it does."""
+    arguments = [
+        a for a in schema.arguments if not (a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)
+    ]
+    positional = [a.name for a in arguments if not a.kwarg_only]
+    named = [a.name for a in arguments if a.kwarg_only and a.name not in PLACEMENT]
+    positional = [name for name in positional if name not in PLACEMENT]
+    target = row.resolve() if isinstance(row, Direct) else row
+    parameters = list(inspect.signature(target).parameters.values())
+    if isinstance(row, Direct):
+        positional, named = list(map(row.rename, positional)), list(map(row.rename, named))
+        order = [p.name for p in parameters]
+        if order[: len(positional)] != positional:
+            return f"{positional} for {order}"
+    try:
+        inspect.signature(target).bind(*positional, **dict.fromkeys(named))
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def test_no_operator_is_in_two_families() -> None:
+    counts = Counter(name for rows in _table.families().values() for name in rows)
+    assert [name for name, count in counts.items() if count > 1] == []
+    assert len(counts) == len(aten.rows()) > 300
+
+
+@pytest.mark.parametrize("family", sorted(_table.families()))
+def test_rows_fit_an_overload(family: str) -> None:
+    problems: dict[str, list[str]] = {}
+    for name, row in _table.families()[family].items():
+        assert hasattr(torch.ops.aten, name), f"{name} is no operator of ATen"
+        found = [_problem(Direct(row) if isinstance(row, str) else row, schema) for schema in _schemas(name)]
+        if "" not in found:
+            problems[name] = found
+    assert problems == {}
+
+
+def test_a_row_in_another_order_is_noticed() -> None:
+    (schema,) = [s for s in _schemas("conv2d") if s.overload_name == ""]
+    assert "bias" in _problem(direct("conv2d", weight="w"), schema)
+
+
+def test_dtypes_devices_and_sizes_of_torch_are_converted() -> None:
+    ones = runnable("ones")
+    x = ones(torch.Size([2]), dtype=torch.bfloat16, device=torch.device("cpu"), layout=torch.strided, pin_memory=False)
+    assert (x.shape, x.dtype) == ((2,), "bfloat16")
+    with pytest.raises(ArgumentError, match=r"\[aten\] an argument is a torch.Tensor; expected arrays, numbers and"):
+        ones(torch.ones(2))
+
+
+def test_rows_run_on_arrays_and_in_traces() -> None:
+    addmm = aten.find("sub")
+    assert addmm is not None
+    x = meta.array([1.0, 2.0])
+    assert addmm(x, x, alpha=3).tolist() == [-2.0, -4.0]
+    assert meta.trace(lambda a: addmm(a, a, alpha=3))(x).tolist() == [-2.0, -4.0]
+    assert aten.find("no_such_operator") is None
+
+
+def test_the_table_needs_no_torch() -> None:
+    code = "import sys; from meta.frontend.torch import aten; assert aten.names(); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
