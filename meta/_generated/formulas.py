@@ -11,7 +11,7 @@ FORMULAS: dict[str, Any] = {
     "scaled_dot_product_attention": {'q, k, v': 'attention_grad', 'undefined_gradients': [1]},
     "scaled_dot_product_attention_dx": {'q, k, v, y, lse, dy': 'attention_dx_grad'},
     "add": {'x1': 'fit(dy, x1)', 'x2': 'fit(dy, x2)'},
-    "atan2": {'x1': 'fit(dy * x2 / (x1 * x1 + x2 * x2), x1)', 'x2': 'fit(-(dy * x1 / (x1 * x1 + x2 * x2)), x2)'},
+    "atan2": {'x1, x2': 'atan2_grad'},
     "bitwise_and": 'non_differentiable',
     "bitwise_or": 'non_differentiable',
     "bitwise_xor": 'non_differentiable',

@@ -5641,7 +5641,7 @@ _r_clip_dx = _s_clip_dx.fast
 
 
 def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> T:
-    """Gradient of clip: dy where x lies within the bounds or equals one, else 0.
+    """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound; None for no bound.

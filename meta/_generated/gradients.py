@@ -43,7 +43,8 @@ def _add(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _atan2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.divide(meta.multiply(dy, x2), meta.add(meta.multiply(x1, x1), meta.multiply(x2, x2))), x1) if needs[0] else None, grad_support.fit(meta.negative(meta.divide(meta.multiply(dy, x1), meta.add(meta.multiply(x1, x1), meta.multiply(x2, x2)))), x2) if needs[1] else None)
+    g0 = grad_binary.atan2_grad(needs, x1, x2, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
 
 
 def _divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:

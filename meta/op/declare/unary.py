@@ -106,7 +106,7 @@ def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
 def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
-    """Gradient of clip: dy where x lies within the bounds or equals one, else 0."""
+    """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN."""
     rules.require_float("dy", dy)
     rules.require_same_shape(x=x, dy=dy)
     rules.require_same_dtype(x=x, dy=dy)

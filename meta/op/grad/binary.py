@@ -13,13 +13,26 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
+def atan2_grad(needs: tuple[bool, ...], x1: Any, x2: Any, dy: Any) -> tuple[Any, Any]:
+    """dy * x2 / r**2 and -dy * x1 / r**2 with r = hypot(x1, x2), divided by r twice because r**2 may leave the range of
+    the dtype; 0 at the origin, where the angle has no gradient."""
+    origin = meta.logical_and(meta.equal(x1, 0), meta.equal(x2, 0))
+    r = meta.hypot(meta.where(origin, 1, x1), x2)
+
+    def gradient(part: Any, x: Any) -> Any:
+        return fit(meta.where(origin, 0.0, dy * (part / r) / r), x)
+
+    return gradient(x2, x1) if needs[0] else None, gradient(-x1, x2) if needs[1] else None
+
+
 def power_dx1(x1: Any, x2: Any, dy: Any) -> Any:
-    """dy * x2 * x1**(x2 - 1); 0 where x2 is 0, also at x1 = 0."""
+    """dy * x2 * x1**(x2 - 1); 0 where x2 is 0, also where x1**-1 is not finite."""
     if _is_number(x2):
         if x2 == 0:
             return meta.zeros_like(x1)
         return fit(dy * (x2 * x1 ** (x2 - 1)), x1)
-    base = meta.where(meta.logical_and(meta.equal(x1, 0), meta.equal(x2, 0)), 1, x1)
+    finite = meta.isfinite(meta.reciprocal(x1))
+    base = meta.where(meta.logical_or(finite, meta.not_equal(x2, 0)), x1, 1)
     return fit(dy * (x2 * base ** (x2 - 1)), x1)
 
 

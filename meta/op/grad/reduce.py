@@ -8,6 +8,7 @@ from typing import Any
 import meta
 from meta.dim import Dim, product
 from meta.ir.type import TensorType
+from meta.modes import modes
 from meta.op import rules
 from meta.op.grad.support import at_least_one, widen
 
@@ -103,9 +104,21 @@ def prod_dx_dy(x: Any, axis: tuple[int, ...] | None, keepdims: bool, dy: Any, dz
 
 def cumprod_grad(x: Any, axis: int, exclusive: bool, reverse: bool, y: Any, dy: Any) -> Any:
     """dx_i = sum_j (dy_j y_j) / x_i over the products y_j that contain x_i. For the first 0 the products are those with
-    that 0 replaced by 1; after it dx is 0."""
+    that 0 replaced by 1; after it dx is 0. In gradients that are recorded, dx of the second 0 is the first times a
+    sum of products without both, so that its own derivative is right."""
     zero = meta.equal(x, 0)
-    first = meta.logical_and(zero, meta.equal(meta.cumsum(zero, axis, False, reverse), 1))
-    others = meta.cumprod(meta.where(first, 1, x), axis, exclusive, reverse)
+    place = meta.cumsum(zero, axis, False, reverse)
+
+    def without(zeros: Any) -> Any:
+        """The sum over the products with these elements replaced by 1."""
+        products = meta.cumprod(meta.where(zeros, 1, x), axis, exclusive, reverse)
+        return meta.cumsum(dy * products, axis, exclusive, not reverse)
+
+    first = meta.logical_and(zero, meta.equal(place, 1))
     regular = meta.cumsum(dy * y, axis, exclusive, not reverse) / meta.where(zero, 1, x)
-    return meta.where(first, meta.cumsum(dy * others, axis, exclusive, not reverse), regular)
+    dx = meta.where(first, without(first), regular)
+    if not modes.grad_enabled or not x.ndim:
+        return dx
+    second = meta.logical_and(zero, meta.equal(place, 2))
+    first_zero = meta.sum(meta.where(first, x, 0), axis, True)
+    return meta.where(second, first_zero * without(meta.logical_or(first, second)), dx)

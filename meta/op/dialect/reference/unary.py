@@ -69,12 +69,12 @@ def clip(x: Array, low: float | None, high: float | None) -> Array:
 
 
 def clip_dx(x: Array, dy: Array, low: float | None, high: float | None) -> Array:
-    outside = np.zeros(x.shape, bool)
+    inside = np.ones(x.shape, bool)
     if low is not None:
-        outside |= x < np.asarray(low).astype(x.dtype)
+        inside &= x >= np.asarray(low).astype(x.dtype)
     if high is not None:
-        outside |= x > np.asarray(high).astype(x.dtype)
-    return np.where(outside, 0, dy)
+        inside &= x <= np.asarray(high).astype(x.dtype)
+    return np.where(inside, dy, 0)
 
 
 elementwise({

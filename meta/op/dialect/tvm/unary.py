@@ -81,10 +81,11 @@ def clip(x: Expr, low: float | None, high: float | None) -> Expr:
 
 
 def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:
+    """dy within the bounds; 0 at NaN, for comparisons with it are false."""
     zero = const(dy, 0)
     if low is not None:
-        dy = select(x < const(x, low), zero, dy)
-    return dy if high is None else select(x > const(x, high), zero, dy)
+        dy = select(x >= const(x, low), dy, zero)
+    return dy if high is None else select(x <= const(x, high), dy, zero)
 
 
 elementwise({
