@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meta import inspect as inspect
     from meta import interpreter as interpreter
     from meta import ir as ir
+    from meta import linalg as linalg
     from meta import model as model
     from meta import nn as nn
     from meta import op as op
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from meta.functional.einsum import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
     from meta.functional.norm import *  # noqa: F403
+    from meta.functional.products import *  # noqa: F403
     from meta.functional.select import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.op.dispatch import dialect as dialect
@@ -101,8 +103,8 @@ _HOMES: dict[str, str] = {
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
-    {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "model", "nn", "op", "ops",
-     "optim", "passes", "profiler", "random", "testing", "vm"}
+    {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "linalg", "model", "nn",
+     "op", "ops", "optim", "passes", "profiler", "random", "testing", "vm"}
 )  # fmt: skip
 
 

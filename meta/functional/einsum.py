@@ -10,6 +10,7 @@ from typing import Any
 import meta
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
+from meta.functional._matrices import main_diagonal
 
 __all__ = ["einsum"]
 
@@ -116,10 +117,8 @@ def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
                 raise _refuse(
                     "".join(labels), f"axes {first} and {second} have sizes {n} and {x.shape[second]}", "equal"
                 )
-            shape = [n if axis in (first, second) else 1 for axis in range(x.ndim)]
-            mask = meta.reshape(meta.eye(n, None, "bool", x.device), shape)  # type: ignore[arg-type]
-            x = meta.sum(meta.where(mask, x, 0), second)
-            labels = (*labels[:second], *labels[second + 1 :])
+            x = main_diagonal(meta.moveaxis(x, (first, second), (-2, -1)))
+            labels = (*(c for n, c in enumerate(labels) if n not in (first, second)), label)
     return x, labels
 
 
