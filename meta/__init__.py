@@ -59,10 +59,12 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
     from meta.functional.compare import *  # noqa: F403
+    from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
     from meta.functional.norm import *  # noqa: F403
     from meta.functional.products import *  # noqa: F403
+    from meta.functional.rearrange import *  # noqa: F403
     from meta.functional.select import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.op.dispatch import dialect as dialect

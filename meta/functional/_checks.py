@@ -1,12 +1,17 @@
-"""Checks of arguments, worded as those of operators."""
+"""Checks and promotions that composed functions share. Their errors are worded as those of operators, and name the
+function that was called."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
+import meta
 from meta import dtype as dtypes
 from meta.dim import same_dim
-from meta.errors import TypeInferenceError
+from meta.errors import TypeInferenceError, attributed
+from meta.op import rules
 from meta.op.rules import same_shape, show
 
 
@@ -54,3 +59,60 @@ def require_sizes(name: str, **tensors: tuple[Any, Any]) -> None:
     for label, shape in rest:
         problem = f"'{first}' has shape {show(head)}, '{label}' has {show(shape)}"
         require(name, same_shape(head, shape), problem, "equal shapes")
+
+
+def axis_of(name: str, axis: int, ndim: int) -> int:
+    """`axis` counted from the front. A 0-d tensor has an axis 0. Raises TypeInferenceError of the function `name`."""
+    with attributed(name):
+        return rules.axis_index(axis, ndim)
+
+
+def axes_of(name: str, axes: Sequence[int] | int | None, ndim: int) -> tuple[int, ...]:
+    """Distinct axes counted from the front; None means all of them. Raises TypeInferenceError of `name`."""
+    with attributed(name):
+        return rules.axis_indices((axes,) if isinstance(axes, int) else axes, ndim)
+
+
+def distinct_axes(name: str, axis1: int, axis2: int, ndim: int) -> tuple[int, int]:
+    """Two different axes, counted from the front. Raises TypeInferenceError of the function `name`."""
+    require(name, ndim >= 2, f"x has rank {ndim}", "at least two axes")
+    first, second = axis_of(name, axis1, ndim), axis_of(name, axis2, ndim)
+    require(name, first != second, f"axes {axis1} and {axis2} are the same", "two different axes")
+    return first, second
+
+
+def require_rank(name: str, x: Any, *, least: int) -> None:
+    """At least so many axes."""
+    require(name, x.ndim >= least, f"x has shape {show(x.shape)}", f"rank {least} or more")
+
+
+def require_number(name: str, x: Any, label: str = "x") -> None:
+    """Any dtype but bool."""
+    remedy = f'cast it: {label}.cast("int64")'
+    require(name, x.dtype != "bool", f"'{label}' has dtype bool", "numbers", remedy)
+
+
+def require_same_device(name: str, *xs: Any) -> None:
+    """Raise DeviceError of the function `name` unless the tensors are on one device."""
+    with attributed(name):
+        rules.same_device(*(x.type for x in xs))
+
+
+def broadcast_shape(name: str, *xs: Any) -> tuple[Any, ...]:
+    """The shape that the tensors broadcast to. Raises TypeInferenceError of the function `name`."""
+    with attributed(name):
+        return rules.broadcast_shapes(*(x.shape for x in xs))
+
+
+def in_dtype(x: Any, dtype: str) -> Any:
+    """x in another dtype; x itself if it has it."""
+    return x if x.dtype == dtype else meta.cast(x, dtype)
+
+
+def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
+    """Tensors in their common dtype. Raises TypeInferenceError of the function `name` for an empty list, DeviceError
+    for tensors on several devices."""
+    require(name, len(xs) > 0, "no tensors", "at least one")
+    require_same_device(name, *xs)
+    common = reduce(dtypes.promote, (x.dtype for x in xs))
+    return [in_dtype(x, common) for x in xs]
