@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import asarray as asarray
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
+    from meta.functional.activation import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403

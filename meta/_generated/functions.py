@@ -33,6 +33,215 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=TensorMethods)
 
+# --- activation -------------------------------------------------------------------------------------------------------
+
+_s_hardshrink = state(get("hardshrink"))
+_r_hardshrink = _s_hardshrink.fast
+
+
+def hardshrink(x: T, lambd: float = 0.5) -> T:
+    """x where |x| exceeds `lambd`, else 0.
+    x: Input of any shape.
+    lambd: Elements of at most this size give 0.
+    """
+    try:
+        run = _r_hardshrink[x._type, lambd or repr(lambd), lambd.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardshrink, x, lambd)
+    _y = run(x)
+    if x._node is not None:
+        return record("hardshrink", _y, (x, lambd))
+    return _y
+
+
+_s_hardsigmoid = state(get("hardsigmoid"))
+_r_hardsigmoid = _s_hardsigmoid.fast
+
+
+def hardsigmoid(x: T) -> T:
+    """min(max(x + 3, 0), 6) / 6.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_hardsigmoid[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardsigmoid, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("hardsigmoid", _y, (x,))
+    return _y
+
+
+_s_hardswish = state(get("hardswish"))
+_r_hardswish = _s_hardswish.fast
+
+
+def hardswish(x: T) -> T:
+    """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019).
+    x: Input of any shape.
+    """
+    try:
+        run = _r_hardswish[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardswish, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("hardswish", _y, (x,))
+    return _y
+
+
+_s_hardtanh = state(get("hardtanh"))
+_r_hardtanh = _s_hardtanh.fast
+
+
+def hardtanh(x: T, min: float = -1.0, max: float = 1.0) -> T:
+    """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, that of `clip` 1.
+    x: Input of any shape.
+    min: Lower bound.
+    max: Upper bound.
+    """
+    try:
+        run = _r_hardtanh[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardtanh, x, min, max)
+    _y = run(x)
+    if x._node is not None:
+        return record("hardtanh", _y, (x, min, max))
+    return _y
+
+
+_s_logsigmoid = state(get("logsigmoid"))
+_r_logsigmoid = _s_logsigmoid.fast
+
+
+def logsigmoid(x: T) -> T:
+    """log(sigmoid(x)), computed without overflow.
+    Aliases: log_sigmoid.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_logsigmoid[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logsigmoid, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("logsigmoid", _y, (x,))
+    return _y
+
+
+log_sigmoid = logsigmoid
+
+_s_mish = state(get("mish"))
+_r_mish = _s_mish.fast
+
+
+def mish(x: T) -> T:
+    """x * tanh(log(1 + exp(x))) (D. Misra, 2019).
+    x: Input of any shape.
+    """
+    try:
+        run = _r_mish[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_mish, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("mish", _y, (x,))
+    return _y
+
+
+_s_selu = state(get("selu"))
+_r_selu = _s_selu.fast
+
+
+def selu(x: T) -> T:
+    """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017).
+    x: Input of any shape.
+    """
+    try:
+        run = _r_selu[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_selu, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("selu", _y, (x,))
+    return _y
+
+
+_s_softshrink = state(get("softshrink"))
+_r_softshrink = _s_softshrink.fast
+
+
+def softshrink(x: T, lambd: float = 0.5) -> T:
+    """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
+    x: Input of any shape.
+    lambd: Elements of at most this size give 0.
+    """
+    try:
+        run = _r_softshrink[x._type, lambd or repr(lambd), lambd.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_softshrink, x, lambd)
+    _y = run(x)
+    if x._node is not None:
+        return record("softshrink", _y, (x, lambd))
+    return _y
+
+
+_s_softsign = state(get("softsign"))
+_r_softsign = _s_softsign.fast
+
+
+def softsign(x: T) -> T:
+    """x / (1 + |x|).
+    x: Input of any shape.
+    """
+    try:
+        run = _r_softsign[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_softsign, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("softsign", _y, (x,))
+    return _y
+
+
+_s_tanhshrink = state(get("tanhshrink"))
+_r_tanhshrink = _s_tanhshrink.fast
+
+
+def tanhshrink(x: T) -> T:
+    """x - tanh(x), accurate near 0.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_tanhshrink[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_tanhshrink, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("tanhshrink", _y, (x,))
+    return _y
+
+
 # --- attention --------------------------------------------------------------------------------------------------------
 
 _s_scaled_dot_product_attention = state(get("scaled_dot_product_attention"))
@@ -6434,20 +6643,21 @@ _s_softplus = state(get("softplus"))
 _r_softplus = _s_softplus.fast
 
 
-def softplus(x: T, beta: float = 1.0) -> T:
-    """log(1 + exp(beta * x)) / beta.
+def softplus(x: T, beta: float = 1.0, threshold: float | None = None) -> T:
+    """log(1 + exp(beta * x)) / beta, without overflow.
     x: Input of any shape.
     beta: Sharpness of the bend at zero; must not be 0.
+    threshold: x itself where beta * x is above it; None for the exact function.
     """
     try:
-        run = _r_softplus[x._type, beta or repr(beta), beta.__class__]
+        run = _r_softplus[x._type, beta or repr(beta), beta.__class__, threshold or repr(threshold), threshold.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_softplus, x, beta)
+        return invoke(_s_softplus, x, beta, threshold)
     _y = run(x)
     if x._node is not None:
-        return record("softplus", _y, (x, beta))
+        return record("softplus", _y, (x, beta, threshold))
     return _y
 
 

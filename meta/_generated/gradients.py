@@ -28,6 +28,47 @@ from meta.op.grad import unary as grad_unary
 from meta.op.grad.rule import GradRule, add_rules
 
 
+def _hardshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
+
+
+def _hardsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.less(meta.abs(x), 3), meta.divide(dy, 6), 0),)
+
+
+def _hardswish(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.less_equal(x, (-3)), 0, meta.where(meta.less(x, 3), meta.multiply(dy, meta.add(meta.divide(x, 3), 0.5)), dy)),)
+
+
+def _hardtanh(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.logical_or(meta.less_equal(x, min), meta.greater_equal(x, max)), 0, dy),)
+
+
+def _logsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.sigmoid(meta.negative(x))),)
+
+
+def _mish(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    t = meta.tanh(meta.softplus(x))
+    return (meta.multiply(dy, meta.add(t, meta.multiply(meta.multiply(x, meta.subtract(1, meta.multiply(t, t))), meta.sigmoid(x)))),)
+
+
+def _selu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.elu_dx(x, meta.multiply(dy, 1.0507009873554805), 1.6732632423543772),)
+
+
+def _softshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
+
+
+def _softsign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.divide(dy, meta.square(meta.add(meta.abs(x), 1))),)
+
+
+def _tanhshrink(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.square(meta.tanh(x))),)
+
+
 def _scaled_dot_product_attention(needs: Any, q: Any, k: Any, v: Any, causal: Any, scale: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
     g0 = grad_attention.attention_grad(q, k, v, causal, scale, y_0, y_1, dy_0, dy_1) if needs[0] or needs[1] or needs[2] else (None, None, None)
     return (g0[0], g0[1], g0[2])
@@ -856,8 +897,8 @@ def _sinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.multiply(dy, meta.cosh(x)),)
 
 
-def _softplus(needs: Any, x: Any, beta: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.sigmoid(meta.multiply(x, beta))),)
+def _softplus(needs: Any, x: Any, beta: Any, threshold: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_unary.softplus_grad(x, beta, threshold, dy),)
 
 
 def _sqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -897,6 +938,16 @@ def _trunc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 add_rules([
+    GradRule("hardshrink", _hardshrink, (0,), saved_args=frozenset({0})),
+    GradRule("hardsigmoid", _hardsigmoid, (0,), saved_args=frozenset({0})),
+    GradRule("hardswish", _hardswish, (0,), saved_args=frozenset({0})),
+    GradRule("hardtanh", _hardtanh, (0,), saved_args=frozenset({0})),
+    GradRule("logsigmoid", _logsigmoid, (0,), saved_args=frozenset({0})),
+    GradRule("mish", _mish, (0,), saved_args=frozenset({0})),
+    GradRule("selu", _selu, (0,), saved_args=frozenset({0})),
+    GradRule("softshrink", _softshrink, (0,), saved_args=frozenset({0})),
+    GradRule("softsign", _softsign, (0,), saved_args=frozenset({0})),
+    GradRule("tanhshrink", _tanhshrink, (0,), saved_args=frozenset({0})),
     GradRule("scaled_dot_product_attention", _scaled_dot_product_attention, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
     GradRule("scaled_dot_product_attention_dx", _scaled_dot_product_attention_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     GradRule("add", _add, (0, 1)),

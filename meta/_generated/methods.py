@@ -130,6 +130,58 @@ class TensorMethods(Casts):
     def __rdivmod__(self, other: Self | float) -> tuple[Self, Self]:
         return other // self, other % self
 
+    def hardshrink(self, lambd: float = 0.5) -> Self:
+        """x where |x| exceeds `lambd`, else 0.
+        lambd: Elements of at most this size give 0.
+        """
+        return meta.hardshrink(self, lambd)
+
+    def hardsigmoid(self) -> Self:
+        """min(max(x + 3, 0), 6) / 6."""
+        return meta.hardsigmoid(self)
+
+    def hardswish(self) -> Self:
+        """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019)."""
+        return meta.hardswish(self)
+
+    def hardtanh(self, min: float = -1.0, max: float = 1.0) -> Self:
+        """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, that of `clip`
+        1.
+        min: Lower bound.
+        max: Upper bound.
+        """
+        return meta.hardtanh(self, min, max)
+
+    def logsigmoid(self) -> Self:
+        """log(sigmoid(x)), computed without overflow.
+        Aliases: log_sigmoid.
+        """
+        return meta.logsigmoid(self)
+
+    log_sigmoid = logsigmoid
+
+    def mish(self) -> Self:
+        """x * tanh(log(1 + exp(x))) (D. Misra, 2019)."""
+        return meta.mish(self)
+
+    def selu(self) -> Self:
+        """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017)."""
+        return meta.selu(self)
+
+    def softshrink(self, lambd: float = 0.5) -> Self:
+        """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
+        lambd: Elements of at most this size give 0.
+        """
+        return meta.softshrink(self, lambd)
+
+    def softsign(self) -> Self:
+        """x / (1 + |x|)."""
+        return meta.softsign(self)
+
+    def tanhshrink(self) -> Self:
+        """x - tanh(x), accurate near 0."""
+        return meta.tanhshrink(self)
+
     def __add__(self, other: Self | float) -> Self:
         return meta.add(self, other)
 
@@ -1064,11 +1116,12 @@ class TensorMethods(Casts):
         """Hyperbolic sine. Integers and booleans give float32."""
         return meta.sinh(self)
 
-    def softplus(self, beta: float = 1.0) -> Self:
-        """log(1 + exp(beta * x)) / beta.
+    def softplus(self, beta: float = 1.0, threshold: float | None = None) -> Self:
+        """log(1 + exp(beta * x)) / beta, without overflow.
         beta: Sharpness of the bend at zero; must not be 0.
+        threshold: x itself where beta * x is above it; None for the exact function.
         """
-        return meta.softplus(self, beta)
+        return meta.softplus(self, beta, threshold)
 
     def sqrt(self) -> Self:
         """Square root; NaN below 0. Integers and booleans give float32."""

@@ -8,9 +8,6 @@ import meta
 from meta.model.model import Model
 from meta.model.names import Alias
 
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
-
 
 class ReLU(Model):
     """max(x, 0)."""
@@ -23,7 +20,7 @@ class ReLU6(Model):
     """min(max(x, 0), 6)."""
 
     def forward(self, x: Any) -> Any:
-        return meta.clip(x, 0.0, 6.0)
+        return meta.relu6(x)
 
 
 class LeakyReLU(Model):
@@ -45,8 +42,7 @@ class PReLU(Model):
         self.w = meta.full((num_parameters,), init, "float32")
 
     def forward(self, x: Any) -> Any:
-        slope = self.w if x.ndim < 2 else self.w.reshape((-1, *(1,) * (x.ndim - 2)))
-        return meta.where(x > 0, x, slope * x)
+        return meta.prelu(x, self.w)
 
 
 class ELU(Model):
@@ -64,7 +60,7 @@ class SELU(Model):
     Networks", 2017)."""
 
     def forward(self, x: Any) -> Any:
-        return meta.elu(x, _SELU_ALPHA) * _SELU_SCALE
+        return meta.selu(x)
 
 
 class CELU(Model):
@@ -98,7 +94,7 @@ class Mish(Model):
     """x * tanh(softplus(x)) (D. Misra, "Mish", 2019)."""
 
     def forward(self, x: Any) -> Any:
-        return x * meta.tanh(meta.softplus(x))
+        return meta.mish(x)
 
 
 class Sigmoid(Model):
@@ -112,21 +108,21 @@ class LogSigmoid(Model):
     """log(sigmoid(x)), computed without overflow."""
 
     def forward(self, x: Any) -> Any:
-        return -meta.softplus(-x)
+        return meta.logsigmoid(x)
 
 
 class Hardsigmoid(Model):
     """min(max(x + 3, 0), 6) / 6."""
 
     def forward(self, x: Any) -> Any:
-        return meta.clip(x + 3.0, 0.0, 6.0) / 6.0
+        return meta.hardsigmoid(x)
 
 
 class Hardswish(Model):
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., "Searching for MobileNetV3", 2019)."""
 
     def forward(self, x: Any) -> Any:
-        return x * meta.clip(x + 3.0, 0.0, 6.0) / 6.0
+        return meta.hardswish(x)
 
 
 class Tanh(Model):
@@ -143,14 +139,14 @@ class Hardtanh(Model):
         self.min_val, self.max_val = min_val, max_val
 
     def forward(self, x: Any) -> Any:
-        return meta.clip(x, self.min_val, self.max_val)
+        return meta.hardtanh(x, self.min_val, self.max_val)
 
 
 class Tanhshrink(Model):
     """x - tanh(x)."""
 
     def forward(self, x: Any) -> Any:
-        return x - meta.tanh(x)
+        return meta.tanhshrink(x)
 
 
 class Softshrink(Model):
@@ -160,7 +156,7 @@ class Softshrink(Model):
         self.lambd = lambd
 
     def forward(self, x: Any) -> Any:
-        return x - meta.clip(x, -self.lambd, self.lambd)
+        return meta.softshrink(x, self.lambd)
 
 
 class Hardshrink(Model):
@@ -170,24 +166,24 @@ class Hardshrink(Model):
         self.lambd = lambd
 
     def forward(self, x: Any) -> Any:
-        return meta.where(meta.abs(x) > self.lambd, x, 0.0)
+        return meta.hardshrink(x, self.lambd)
 
 
 class Softplus(Model):
-    """log(1 + exp(beta * x)) / beta, without a threshold."""
+    """log(1 + exp(beta * x)) / beta, without a threshold unless one is given."""
 
-    def build(self, beta: float = 1.0) -> None:
-        self.beta = beta
+    def build(self, beta: float = 1.0, threshold: float | None = None) -> None:
+        self.beta, self.threshold = beta, threshold
 
     def forward(self, x: Any) -> Any:
-        return meta.softplus(x, self.beta)
+        return meta.softplus(x, self.beta, self.threshold)
 
 
 class Softsign(Model):
     """x / (1 + abs(x))."""
 
     def forward(self, x: Any) -> Any:
-        return x / (1.0 + meta.abs(x))
+        return meta.softsign(x)
 
 
 class Threshold(Model):
@@ -227,5 +223,4 @@ class GLU(Model):
         self.dim = dim
 
     def forward(self, x: Any) -> Any:
-        a, b = meta.split(x, 2, self.dim)
-        return a * meta.sigmoid(b)
+        return meta.glu(x, self.dim)

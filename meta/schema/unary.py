@@ -21,7 +21,12 @@ leaky_relu = Schema("leaky_relu", _x, _alpha)
 leaky_relu_dx = Schema("leaky_relu_dx", _forward_x, _dy, _alpha)
 elu = Schema("elu", _x, _scale)
 elu_dx = Schema("elu_dx", _forward_x, _dy, _scale)
-softplus = Schema("softplus", _x, Arg("beta", Float, 1.0, doc="Sharpness of the bend at zero; must not be 0."))
+softplus = Schema(
+    "softplus",
+    _x,
+    Arg("beta", Float, 1.0, doc="Sharpness of the bend at zero; must not be 0."),
+    Arg("threshold", Optional(Float), None, doc="x itself where beta * x is above it; None for the exact function."),
+)
 gelu = Schema("gelu", _x, _approximate)
 gelu_dx = Schema("gelu_dx", _forward_x, _dy, _approximate)
 clip = Schema("clip", _x, _min, _max)

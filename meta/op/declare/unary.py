@@ -74,7 +74,12 @@ standard_unary("relu", "max(x, 0).", result="same", accepts="number")
 standard_unary("sigmoid", "1 / (1 + exp(-x)).")
 standard_unary("silu", "x * sigmoid(x), also called swish.", result="same", accepts="float")
 standard_unary(
-    "softplus", "log(1 + exp(beta * x)) / beta.", result="same", accepts="float", schema=unary.softplus, amp="never"
+    "softplus",
+    "log(1 + exp(beta * x)) / beta, without overflow.",
+    result="same",
+    accepts="float",
+    schema=unary.softplus,
+    amp="never",
 )
 standard_unary(
     "threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number", schema=unary.threshold

@@ -32,3 +32,10 @@ def silu_dx_x(x: Any, dy: Any, dz: Any) -> Any:
     """The second derivative: s (1 - s) (2 + x (1 - 2 s)), s = sigmoid(x)."""
     s = meta.sigmoid(x)
     return dz * dy * s * (1.0 - s) * (2.0 + x * (1.0 - s * 2.0))
+
+
+def softplus_grad(x: Any, beta: float, threshold: float | None, dy: Any) -> Any:
+    """dy * sigmoid(beta x); dy where beta x exceeds the threshold."""
+    scaled = x * beta
+    slope = dy * meta.sigmoid(scaled)
+    return slope if threshold is None else meta.where(meta.greater(scaled, threshold), dy, slope)

@@ -121,10 +121,12 @@ def libm(name: str) -> Callable[..., Expr]:
 
 
 def softplus(x: Expr, beta: float | Number = 1.0) -> Expr:
-    """log(1 + e**z) / beta with z = beta x, as max(z, 0) + log(1 + e**-|z|): no overflow, no cancellation."""
-    scale = const(x, beta)
+    """log(1 + e**z) / beta with z = beta x, as x + log(1 + e**-z) / beta where z is positive and log(1 + e**z) / beta
+    elsewhere: no cancellation, and no overflow, for x itself is not scaled."""
+    scale, zero = const(x, beta), const(x, 0)
 
     def softplus_of(z: Expr) -> Expr:
-        return (select(z < const(x, 0), const(x, 0), z) + te_math.log1p(te_math.exp(-tirx.abs(z)))) / scale
+        tail = te_math.log1p(te_math.exp(-tirx.abs(z))) / scale
+        return select(z > zero, x + tail, tail)
 
     return let(x * scale, softplus_of)

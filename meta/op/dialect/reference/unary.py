@@ -56,8 +56,10 @@ def gelu_dx(x: Array, dy: Array, approximate: str) -> Array:
     return dy * 0.5 * (1 + t + x * (1 - t * t) * slope)
 
 
-def softplus(x: Array, beta: float) -> Array:
-    return np.logaddexp(0, x * beta) / beta
+def softplus(x: Array, beta: float, threshold: float | None = None) -> Array:
+    z = x * beta
+    smooth = np.where(z > 0, x, 0) + np.log1p(np.exp(-np.abs(z))) / beta
+    return smooth if threshold is None else np.where(z > threshold, x, smooth)
 
 
 def clip(x: Array, low: float | None, high: float | None) -> Array:

@@ -88,6 +88,11 @@ def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:
     return dy if high is None else select(x <= const(x, high), dy, zero)
 
 
+def softplus_above(x: Expr, beta: float, threshold: float | None) -> Expr:
+    smooth = softplus(x, beta)
+    return smooth if threshold is None else select(x * const(x, beta) > const(x, threshold), x, smooth)
+
+
 elementwise({
     "abs": lambda x: x if dtype_of(x).startswith("u") else tirx.abs(x),
     "acos": libm("acos"),
@@ -139,7 +144,7 @@ elementwise({
     "silu_dx": silu_dx,
     "sin": libm("sin"),
     "sinh": libm("sinh"),
-    "softplus": softplus,
+    "softplus": softplus_above,
     "sqrt": tirx.sqrt,
     "sqrt_dx": lambda y, dy: const(y, 0.5) * dy / y,
     "square": lambda x: x * x,

@@ -109,6 +109,7 @@ SAMPLES = [
     Sample("sigmoid_dx", T(9, low=0, high=1), T(9), ref=lambda y, dy: dy * y * (1 - y)),
     Sample("silu_dx", T(9, low=-4, high=4), T(9), ref=_backward(F.silu)),
     Sample("softplus", T(9, low=-4, high=4), 2.0, ref=F.softplus),
+    Sample("softplus", T(9, low=-2, high=2), 3.0, 1.5, ref=F.softplus),
     Sample("sqrt_dx", T(9, low=0.5, high=2), T(9), ref=lambda y, dy: dy / (2 * y)),
     Sample("tanh_dx", T(9), T(9), ref=lambda y, dy: dy * (1 - y * y)),
     Sample("threshold", T(9, low=-2, high=2, avoid=(0.5,)), 0.5, 9.0, ref=F.threshold),

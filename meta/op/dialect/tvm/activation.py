@@ -1,0 +1,82 @@
+"""TE computes of activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import const, let, select, softplus
+from meta.op.dialect.tvm import Registrar
+
+elementwise = Registrar(__file__).elementwise
+
+Expr = Any
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+_TANH_TAIL = (1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075)
+"""The series of (x - tanh(x)) / x**3 in x**2."""
+
+
+def clamp(x: Expr, low: float, high: float) -> Expr:
+    """min(max(x, low), high). NaN stays NaN: comparisons with it are false."""
+    below, above = const(x, low), const(x, high)
+    return select(x < below, below, select(x > above, above, x))
+
+
+def hardsigmoid(x: Expr) -> Expr:
+    return clamp(x + const(x, 3), 0, 6) / const(x, 6)
+
+
+def mish(x: Expr) -> Expr:
+    """x n / (n + 2) with n = e**x (e**x + 2), since tanh(log(1 + e**x)) = ((1 + e**x)**2 - 1) / ((1 + e**x)**2 + 1).
+
+    From 20 on, the factor is 1 in every dtype."""
+    two = const(x, 2)
+
+    def of_exp(e: Expr) -> Expr:
+        return let(e * (e + two), lambda n: x * (n / (n + two)))
+
+    return select(x > const(x, 20), x, let(te_math.exp(clamp(x, -1e4, 20)), of_exp))
+
+
+def selu(x: Expr) -> Expr:
+    return const(x, _SELU_SCALE) * select(x > const(x, 0), x, const(x, _SELU_ALPHA) * te_math.expm1(x))
+
+
+def softshrink(x: Expr, lambd: float) -> Expr:
+    limit = const(x, lambd)
+    # x * 0 keeps NaN, of which both comparisons are false.
+    return select(x > limit, x - limit, select(x < -limit, x + limit, x * const(x, 0)))
+
+
+def tanhshrink(x: Expr) -> Expr:
+    """x - tanh(x); near 0, where the difference cancels, the series."""
+
+    def near(square: Expr) -> Expr:
+        value = const(x, _TANH_TAIL[-1])
+        for coefficient in reversed(_TANH_TAIL[:-1]):
+            value = value * square + const(x, coefficient)
+        return value * square * x
+
+    return select(tirx.abs(x) < const(x, 0.05), let(x * x, near), x - te_math.tanh(x))
+
+
+def _table() -> dict[str, Callable[..., Expr]]:
+    return {
+        "hardshrink": lambda x, lambd: select(tirx.And(x >= -const(x, lambd), x <= const(x, lambd)), const(x, 0), x),
+        "hardsigmoid": hardsigmoid,
+        "hardswish": lambda x: x * hardsigmoid(x),
+        "hardtanh": clamp,
+        "logsigmoid": lambda x: -softplus(-x),
+        "mish": mish,
+        "selu": selu,
+        "softshrink": softshrink,
+        "softsign": lambda x: x / (const(x, 1) + tirx.abs(x)),
+        "tanhshrink": tanhshrink,
+    }
+
+
+elementwise(_table())
