@@ -229,6 +229,7 @@ if hasattr(os, "register_at_fork"):
 def load() -> None:
     """Import TVM; code that builds or compiles programs calls this first."""
     _import_module("tvm")
+    runtime.load()
 
 
 class Lazy:

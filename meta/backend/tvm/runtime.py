@@ -18,6 +18,7 @@ from typing import Any, Final
 from meta.locks import new_lock
 
 _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}.get(sys.platform, "libtvm_runtime.so")
+_CPU: Final = 1  # DLPack's number
 
 
 # Modules of TVM import each other in circles: in two threads, one of them would see half of a module.
@@ -55,13 +56,16 @@ def load() -> Any:
     Raises:
         ImportError: TVM is not installed.
     """
-    module = ffi()
-    path = _library()
-    if path is None or "tvm" in sys.modules:
-        import_module("tvm")
-    else:
-        # RTLD_GLOBAL, as in `import tvm`: kernels look up the runtime's functions in the global scope.
-        ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+    with _importing:
+        module = ffi()
+        path = _library()
+        if path is None or "tvm" in sys.modules:
+            importlib.import_module("tvm")
+        else:
+            # RTLD_GLOBAL, as in `import tvm`: kernels look up the runtime's functions in the global scope.
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        # The first use of a kind of device holds a lock of the runtime, which a child forked just then never gets.
+        module.get_global_func("runtime.GetDeviceAttr")(_CPU, 0, 0)
     return module
 
 
