@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import topi
+from tvm import te, topi
 
 import meta
 from meta.errors import KernelError, MetaError, RegistryError, TypeInferenceError
@@ -137,6 +137,10 @@ def test_an_error_inside_a_library_is_located_at_its_call() -> None:
     [
         (lambda x, by: topi.sum(x), r"its TVM compute returned shape \[\] as result 0, the declaration says \[2, 3\]"),
         (lambda x, by: topi.cast(x, "int32"), "its TVM compute returned int32 as result 0, the declaration says float"),
+        (
+            lambda x, by: te.compute((x.shape[0] + 1, x.shape[1]), lambda i, j: x[0, j]),
+            r"its TVM compute returned shape \[3, 3\] as result 0, the declaration says \[2, 3\]",
+        ),
         (lambda x, by: None, "its TVM compute returned NoneType as result 0, the declaration says a tensor"),
     ],
 )

@@ -16,8 +16,9 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
+from meta.backend.tvm.results import check_results, distinct_outputs
 from meta.cache import default_cache, default_max_kernels
-from meta.errors import KernelError, MetaError, line_of_function, raised
+from meta.errors import KernelError, MetaError, raised
 from meta.locks import new_lock
 
 Kernel = Callable[..., None]
@@ -75,6 +76,20 @@ class KernelSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Unscheduled:
+    """The TIR function of a compute before it is scheduled, over (parameters..., inputs..., outputs...).
+
+    Attributes:
+        unproved: the error for results whose extents were not proved to be those of the specification; the kernel
+            compares them at each call.
+    """
+
+    function: Any
+    parameters: tuple[Parameter, ...]
+    unproved: KernelError | None
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """A compiled kernel, and the parameters that it takes before its tensors."""
 
@@ -86,15 +101,13 @@ def prim_func(spec: KernelSpec) -> Any:
     """The unscheduled TIR function of `spec`, over (parameters..., inputs..., outputs...).
 
     Raises:
-        KernelError: the compute fails, or its results disagree with `spec.outs` in number, rank, static extents or
-            dtype.
+        KernelError: the compute fails, or its results disagree with `spec.outs` (see `check_results`).
         NeedsValueError: the compute needs the value of an argument that is a `NumberSpec`.
     """
-    return _unscheduled(spec)[0]
+    return _unscheduled(spec).function
 
 
-def _unscheduled(spec: KernelSpec) -> tuple[Any, tuple[Parameter, ...]]:
-    """The function and its parameters."""
+def _unscheduled(spec: KernelSpec) -> Unscheduled:
     tvm.load()
     parameters = Parameters("float64" if "float64" in _dtypes(spec) else "float32")
     extents: dict[str, Any] = {}
@@ -136,15 +149,15 @@ def _unscheduled(spec: KernelSpec) -> tuple[Any, tuple[Parameter, ...]]:
     except Exception as error:
         raise raised(KernelError, spec.name, "its TVM compute", error) from error
     results = list(results) if isinstance(results, Sequence) else [results]
-    _check_results(spec, results)
-    tensors = [*inputs, *_distinct_outputs(results, inputs)]
+    unproved = check_results(spec, results, outs)
+    tensors = [*inputs, *distinct_outputs(results, inputs)]
     buffers, tensors = tensors, [*parameters.variables, *tensors]
     function = tvm.create_prim_func(tensors)
     # Extents from Python numbers are 32-bit, and functions with 64-bit indices reject buffers of such extents.
     has_index_dtype = all(str(d.ty.dtype) == spec.index for t in buffers if hasattr(t, "shape") for d in t.shape)
     if not has_index_dtype:
         function = tvm.create_prim_func(tensors, index_dtype_override=spec.index)
-    return function, parameters.all
+    return Unscheduled(function, parameters.all, unproved)
 
 
 def _dtypes(spec: KernelSpec) -> set[str]:
@@ -277,13 +290,18 @@ def _loaded_or_built(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Com
     target = targets.target(kind)
     functions: dict[str, Any] = {}
     parameters: dict[str, tuple[Parameter, ...]] = {}
+    asserts = False
     for key, spec in missing.items():
-        function, parameters[symbols[key]] = unscheduled[key] if key in unscheduled else _unscheduled(spec)
-        scheduled = patterns.schedule(function, spec.pattern, target)
+        built = unscheduled.get(key) or _unscheduled(spec)
+        parameters[symbols[key]] = built.parameters
+        scheduled = patterns.schedule(built.function, spec.pattern, target)
         if spec.positions is not None:
-            scheduled = with_position_check(scheduled, spec, parameters[symbols[key]])
+            scheduled = with_position_check(scheduled, spec, built.parameters)
+        if built.unproved is not None and not spec.key:
+            raise built.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
+        asserts = asserts or spec.positions is not None or built.unproved is not None
         functions[symbols[key]] = scheduled
-    module = library.compile_functions(functions, target)
+    module = library.compile_functions(functions, target, asserts=asserts)
     if cache is not None:
         name = hashlib.sha256("\0".join(sorted(functions)).encode()).hexdigest()
         stored = library.store(cache, name, module)
@@ -315,15 +333,15 @@ def _load_kernel(cache: Any, symbol: str) -> Compiled | None:
     return Compiled(module[symbol], parameters)
 
 
-def _symbol(spec: KernelSpec, unscheduled: tuple[Any, tuple[Parameter, ...]] | None) -> str:
+def _symbol(spec: KernelSpec, unscheduled: Unscheduled | None) -> str:
     """The kernel's symbol, also its key on disk: a digest of everything that the machine code and the values of its
     parameters depend on.
 
-    unscheduled: the function of a spec without a key, and its parameters."""
+    unscheduled: the function of a spec without a key."""
     compute: Any = (spec.key, spec.args, spec.outs)
     if unscheduled is not None:
-        function, parameters = unscheduled
-        compute = (digest(function), parameters) if parameters else digest(function)
+        parameters = unscheduled.parameters
+        compute = (digest(unscheduled.function), parameters) if parameters else digest(unscheduled.function)
     facts = (spec.name, compute, spec.pattern, spec.index, targets.identity(spec.target), _source_of(spec.positions))
     return f"{identifier(spec.name)}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:32]}"
 
@@ -346,38 +364,3 @@ def _is_wide(argument: Any) -> bool:
 
 def _is_tensors(argument: Any) -> bool:
     return isinstance(argument, tuple) and bool(argument) and all(isinstance(t, TensorSpec) for t in argument)
-
-
-def _check_results(spec: KernelSpec, results: list[Any]) -> None:
-    def mismatch(problem: str) -> KernelError:
-        location = line_of_function(spec.compute) or None
-        return KernelError(spec.name, f"its TVM compute {problem}", "results of the declared types", location=location)
-
-    if len(results) != len(spec.outs):
-        raise mismatch(f"returned {len(results)} tensors, the declaration says {len(spec.outs)}")
-    for i, (result, out) in enumerate(zip(results, spec.outs, strict=True)):
-        if not hasattr(result, "shape"):
-            raise mismatch(f"returned {type(result).__name__} as result {i}, the declaration says a tensor")
-        shape = tuple(int(d) if isinstance(d, tvm.IntImm) else d for d in result.shape)
-        if str(result.dtype) != out.dtype:
-            raise mismatch(f"returned {result.dtype} as result {i}, the declaration says {out.dtype}")
-        differs = len(shape) != len(out.shape) or any(
-            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, out.shape, strict=True)
-        )
-        if differs:
-            raise mismatch(f"returned shape {list(shape)} as result {i}, the declaration says {list(out.shape)}")
-
-
-def _distinct_outputs(results: list[Any], inputs: list[Any]) -> list[Any]:
-    """The results, with a copy of each that is an input or an earlier result: an output buffer has one producer."""
-    buffers = list(inputs)
-    outputs: list[Any] = []
-    for result in results:
-        is_new = not any(result.same_as(t) for t in buffers)
-        outputs.append(result if is_new else _copy(result))
-        buffers.append(result)
-    return outputs
-
-
-def _copy(tensor: Any) -> Any:
-    return tvm.te.compute(tensor.shape, lambda *i: tensor(*i), name="copy")

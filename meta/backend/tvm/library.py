@@ -28,12 +28,16 @@ _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bi
 _SPACE: Final = 64 << 20  # bytes; more than any module takes
 
 
-def compile_functions(functions: dict[str, Any], target: Any) -> Any:
-    """Compile scheduled functions, given by symbol, to a runnable module."""
+def compile_functions(functions: dict[str, Any], target: Any, *, asserts: bool = True) -> Any:
+    """Compile scheduled functions, given by symbol, to a runnable module.
+
+    asserts: keep the assertions, among them those that TVM adds on the types and shapes of the arguments. Calls of
+    operators have checked these, and without them LLVM needs a fifth less time for a kernel."""
     from meta.backend.tvm.lowering import pipeline  # modules from disk do without it
 
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
-    return tvm.build_tir(module, target, pipeline())
+    with tvm.PassContext(config={"tirx.disable_assert": not asserts}):
+        return tvm.build_tir(module, target, pipeline())
 
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:

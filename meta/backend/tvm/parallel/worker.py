@@ -26,16 +26,13 @@ def compile_functions(target: str, asserts: bool, functions: list[tuple[str, byt
     from meta.backend.cuda import nvrtc
     from meta.backend.tvm import adapter as tvm
     from meta.backend.tvm import library
-    from meta.backend.tvm.lowering import pipeline
     from meta.backend.tvm.parallel.functions import from_bytes
 
     tvm.load()
     compiled_for = tvm.load_json(target)
     if str(compiled_for.kind.name) == "cuda":
         nvrtc.install()
-    module = tvm.IRModule({name: from_bytes(data) for name, data in functions})
-    with tvm.PassContext(config={"tirx.disable_assert": not asserts}):
-        built = tvm.build_tir(module, compiled_for, pipeline())
+    built = library.compile_functions({n: from_bytes(data) for n, data in functions}, compiled_for, asserts=asserts)
     return library.object_code(built), library.import_codes(built) if built.imports else []
 
 
