@@ -97,6 +97,10 @@ class DeviceError(MetaError, ValueError):
     """A missing device, or operands on different devices."""
 
 
+class ExportError(DeviceError, BufferError):
+    """Memory that cannot be handed to another library in the way that it asks for."""
+
+
 class DispatchError(MetaError, RuntimeError):
     """No dialect accepts a call."""
 

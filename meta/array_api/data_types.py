@@ -26,6 +26,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """The dtypes of each kind of the standard."""
 
+EXTRA = ("float16", "bfloat16")
+"""Dtypes that the standard does not have."""
+
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """x in another dtype, on `device`; x itself if nothing changes and `copy` is False."""
@@ -128,8 +131,9 @@ class NamespaceInfo:
         return [CPU, *takewhile(devices.exists, gpus)]
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, str]:
-        """The dtypes by name; those of a kind, or of a tuple of kinds."""
-        return {name: name for name in dtypes.ALL if kind is None or isdtype(name, kind)}
+        """The dtypes of the standard by name; those of a kind, or of a tuple of kinds."""
+        names = (name for name in dtypes.ALL if name not in EXTRA)
+        return {name: name for name in names if kind is None or isdtype(name, kind)}
 
 
 def __array_namespace_info__() -> NamespaceInfo:

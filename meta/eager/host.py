@@ -94,19 +94,27 @@ class HostValues:
             raise ValueError("numpy", f"{self.type!r} is not in memory as {dtype}", "copy=None or True")
         return out.copy() if copy and same else out if same else out.astype(dtype)
 
-    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         """The memory for another library, writable: in-place writes of that library are not counted, so they must not
-        reach values that a gradient saved. Raises GradientError like `numpy`."""
+        reach values that a gradient saved.
+
+        stream: of the consumer, by DLPack's numbers.  max_version: the newest DLPack of the consumer.  dl_device: its
+        device, this one or the CPU.  copy: True for other memory.  Raises GradientError like `numpy`, and ExportError
+        where dl_device or `copy` cannot be honoured."""
         if self._node is not None:
             raise GradientError(
                 "dlpack", "the array is part of a gradient graph", "arrays without one", "use x.detach()"
             )
         if scopes.active and modes.trace is not None:
             modes.trace.check_readable(self, "dlpack")
-        if self.device.kind == "cpu":
-            return self._data.__dlpack__(stream=stream, **options)
-        dlpack.make_consumer_wait(self._data, self.device, stream)
-        return self._data.__dlpack__(**options)
+        return dlpack.exported(self._data, self.type, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()

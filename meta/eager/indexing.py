@@ -16,6 +16,7 @@ from typing import Any, Literal
 import meta
 from meta import dtype as dtypes
 from meta.dim import Dim
+from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
 from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
 from meta.modes import modes
 from meta.op import rules
@@ -57,6 +58,8 @@ def getitem(x: Any, index: Index) -> Any:
     mask in a traced function, where its values are unknown."""
     if type(index) is int and x.ndim:
         return _row(x, index)
+    if is_scalar_mask(index):
+        return getitem(meta.expand_dims(x, 0), _item(index).reshape(1))
     items = _expanded(x, index)
     if not any(map(_is_array, items)):
         return _basic(x, slices(x.shape, items))
@@ -80,7 +83,7 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
 
     Raises PositionError as `getitem` does, TypeInferenceError for a value that does not fit, NotSupportedError for
     arrays among the indices."""
-    items = _expanded(x, index)
+    items = [_item(index)] if is_scalar_mask(index) else _expanded(x, index)
     if any(map(_is_array, items)):
         raise NotSupportedError(
             "index",
@@ -128,6 +131,8 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
     """The index, checked, in a form that NumPy takes for an array of the shape of x."""
     import numpy as np
 
+    if is_scalar_mask(index):
+        return (_item(index),)
     sizes, axes = iter(x.shape), count()
     out: list[Any] = []
     for item in _expanded(x, index):
@@ -151,7 +156,7 @@ def _expanded(x: Any, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
     items = [_item(part) for part in parts]
-    items = [part for item in items for part in (_mask_positions(item) if _is_mask(item) else [item])]
+    items = [part for item in items for part in (mask_positions(item) if is_mask(item) else [item])]
     dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]
     if len(dots) > 1:
         raise PositionError("index", f"{len(dots)} times '...'", "at most once")
@@ -160,16 +165,8 @@ def _expanded(x: Any, index: Index) -> list[Any]:
         raise PositionError("index", f"{x.ndim - missing} indices for shape {_show(x.shape)}", f"at most {x.ndim}")
     position = dots[0] if dots else len(items)
     items[position : position + 1] = [slice(None)] * missing
-    _check_masks(x.shape, items)
-    return [item.positions if isinstance(item, _MaskAxis) else item for item in items]
-
-
-@dataclass(frozen=True, slots=True)
-class _MaskAxis:
-    """The positions of a mask's true elements along one of its axes, whose size was `size`."""
-
-    positions: Any
-    size: int
+    check_masks(x.shape, items)
+    return [item.positions if isinstance(item, MaskAxis) else item for item in items]
 
 
 def _item(item: Any) -> Any:
@@ -221,29 +218,6 @@ def _is_tensor(item: Any) -> bool:
 
 def _is_array(item: Any) -> bool:
     return _is_tensor(item) or hasattr(item, "__array__")
-
-
-def _is_mask(item: Any) -> bool:
-    return not _is_tensor(item) and getattr(getattr(item, "dtype", None), "kind", "") == "b"
-
-
-def _mask_positions(mask: Any) -> list[Any]:
-    if mask.ndim == 0:
-        raise PositionError("index", "a 0-d mask", "masks with the leading axes of the tensor")
-    return [_MaskAxis(p, size) for p, size in zip(mask.nonzero(), mask.shape, strict=True)]
-
-
-def _check_masks(shape: Sequence[Dim], items: Sequence[Any]) -> None:
-    """A mask has the sizes of the axes that it picks from."""
-    sizes = iter(shape)
-    for item in items:
-        size = None if item is None else next(sizes)
-        if isinstance(item, _MaskAxis) and item.size != size:
-            raise PositionError(
-                "index",
-                f"a mask of size {item.size} for an axis of size {size} of shape {_show(shape)}",
-                "masks of the sizes of the axes that they pick from",
-            )
 
 
 def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:

@@ -9,15 +9,18 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.cuda import driver, pool, streams
+from meta.backend.memory.allocation import copy_to
 from meta.backend.memory.numpy_arrays import from_numpy, reset_strides
 from meta.backend.tvm.runtime import ffi
-from meta.device import Device, device
-from meta.errors import ArgumentError, DeviceError
+from meta.device import CPU, Device, device
+from meta.errors import ArgumentError, DeviceError, ExportError
+from meta.ir.type import TensorType
 
 ALIGNMENT = 64
 """Required of shared memory on devices other than the CPU, in bytes."""
 
-_CPU_KINDS = (1, 3)  # DLPack: CPU, and CUDA's host memory
+_CPU = 1  # DLPack's number
+_CPU_KINDS = (_CPU, 3)  # and CUDA's host memory
 _KIND_OF_DLPACK = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 
 
@@ -91,6 +94,35 @@ def _copy_by_numpy(exporter: Any, error: Exception) -> Any:
             "from_dlpack", f"cannot import {type(exporter).__name__}: {error}", "compact, writable memory",
                     "copy it in its own library first"
         ) from None  # fmt: skip
+
+
+def exported(
+    data: Any, type: TensorType, stream: Any, max_version: tuple[int, int] | None, dl_device: Any, copy: bool | None
+) -> Any:
+    """A DLPack capsule of a tensor of `type`, for the arguments of the standard's `__dlpack__`.
+
+    Raises ExportError for a device other than that of the tensor and the CPU, and for one that needs the copy that
+    `copy=False` forbids."""
+    target = type.device
+    if dl_device is not None and tuple(map(int, dl_device)) != tuple(map(int, data.__dlpack_device__())):
+        if int(dl_device[0]) != _CPU:
+            raise ExportError(
+                "dlpack",
+                f"the array is on {target} and dl_device is {tuple(dl_device)}",
+                "the device of the array, or (1, 0), the CPU",
+                "move the array first: x.to(...)",
+            )
+        target = CPU
+    moved = target is not type.device
+    if moved and copy is False:
+        raise ExportError("dlpack", f"dl_device is the CPU and the array is on {type.device}", "copy=None or True")
+    if moved or copy:
+        data = copy_to(data, type.dtype, target)
+    if target.kind != "cpu":
+        make_consumer_wait(data, target, stream)
+    if max_version is None or max_version[0] < 1:
+        return data.__dlpack__()
+    return data.__dlpack__(max_version=max_version)
 
 
 def make_consumer_wait(data: Any, on: Device, consumer: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import array_api_strict as strict
@@ -272,12 +273,29 @@ def test_inspection() -> None:
     assert info.capabilities()["boolean indexing"]
     assert info.default_device() in info.devices()
     assert info.default_dtypes()["real floating"] == "float32"
+    assert not {"float16", "bfloat16"} & set(info.dtypes())
     assert info.dtypes(kind="unsigned integer") == {"uint8": "uint8"}
     assert set(info.dtypes(kind=("bool", "signed integer"))) == {"bool", "int8", "int16", "int32", "int64"}
     assert {name: getattr(xp, name) for name in ("e", "pi", "inf", "newaxis")} == {
         name: getattr(strict, name) for name in ("e", "pi", "inf", "newaxis")
     }
     assert xp.broadcast_shapes((2, 1), (3,)) == (2, 3)
+
+
+@pytest.mark.parametrize("version", [None, (0, 8), (1, 0), (2, 0)], ids=str)
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_export_by_dlpack(version: tuple[int, int] | None, copy: bool | None) -> None:
+    x = xp.asarray([1.0, 2.0])
+    export = x.__dlpack__(max_version=version, copy=copy, dl_device=(1, 0))
+    exporter = SimpleNamespace(__dlpack_device__=lambda: (1, 0), __dlpack__=lambda **_: export)
+    out = np.from_dlpack(exporter)
+    assert out.tolist() == [1.0, 2.0]
+    assert np.shares_memory(out, x.numpy()) is (copy is not True)
+
+
+def test_export_to_another_device_is_a_buffer_error() -> None:
+    with pytest.raises(BufferError, match=r"\[dlpack\] the array is on cpu and dl_device is \(2, 0\); expected .*CPU"):
+        xp.zeros(2).__dlpack__(dl_device=(2, 0))
 
 
 def test_sharing_and_copies() -> None:

@@ -95,6 +95,27 @@ def test_masks_select_true_elements(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(x[rows, ...].numpy(), host[rows, ...])
 
 
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+@pytest.mark.parametrize("chosen", [True, False])
+def test_masks_without_axes(shape: tuple[int, ...], chosen: bool) -> None:
+    host = values(shape)
+    mask = np.array(chosen)
+    for index in (mask, mask[()], meta.array(chosen)):
+        x = meta.array(host)
+        np.testing.assert_array_equal(x[index].numpy(), host[mask])
+        x[index] = 7
+        np.testing.assert_array_equal(x.numpy(), np.where(mask, 7, host))
+
+
+def test_masks_of_size_0_pick_nothing() -> None:
+    x = meta.array(values((3, 4)))
+    empty = np.zeros(0, bool)
+    assert x[empty].shape == (0, 4)
+    before = x.tolist()
+    x[empty] = 7
+    assert x.tolist() == before
+
+
 @pytest.mark.parametrize(
     "index",
     [1, -1, slice(None, None, -2), (..., 0), (None, 1), (slice(0, 2), slice(3, 0, -1)), [0, 0, 2],
@@ -144,7 +165,7 @@ def test_iteration_and_unpacking() -> None:
         (slice(0, 2, 0), r"step 0"),
         (slice(0.5, 2), r"bound 0.5"),
         (np.array([True, False]), r"a mask of size 2 for an axis of size 3"),
-        (np.array(True), r"0-d mask"),
+        ((np.array(True), 0), r"0-d mask in a tuple"),
         (([0, 1], [0, 1, 2]), r"arrays of shapes \(2,\) and \(3,\)"),
     ],
     ids=repr,
