@@ -109,6 +109,10 @@ class KernelError(MetaError, RuntimeError):
     """An error while a kernel is built or run."""
 
 
+class LinAlgError(MetaError, ValueError):
+    """A matrix without the wanted inverse or factorization, such as a singular one."""
+
+
 class GradientError(MetaError, RuntimeError):
     """A gradient that does not exist or cannot be computed."""
 

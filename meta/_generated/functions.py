@@ -2478,6 +2478,315 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     return _y
 
 
+# --- linalg_factor ----------------------------------------------------------------------------------------------------
+
+_s_cholesky_ex = state(get("cholesky_ex"))
+_r_cholesky_ex = _s_cholesky_ex.fast
+
+
+def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False) -> tuple[T, T]:
+    """The lower triangular factor L of symmetric positive-definite matrices L L^T, or the upper one of U^T U, and
+    info, int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined
+    then.
+    x: Symmetric positive-definite matrices, (..., n, n); one triangle is read.
+    upper: Whether to read the upper triangle and return the upper factor.
+    check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
+    """
+    try:
+        run = _r_cholesky_ex[x._type, upper, upper.__class__, check_errors, check_errors.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cholesky_ex, x, upper, check_errors)
+    _y = run(x)
+    if x._node is not None:
+        return record("cholesky_ex", _y, (x, upper, check_errors))
+    return _y
+
+
+_s_eigh = state(get("eigh"))
+_r_eigh = _s_eigh.fast
+
+
+def eigh(x: T, upper: bool = False) -> tuple[T, T]:
+    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of symmetric matrices. The
+    signs of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
+    x: Square matrices, (..., n, n), float32 or float64.
+    upper: Whether to read the upper triangle of x, not the lower.
+    """
+    try:
+        run = _r_eigh[x._type, upper, upper.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_eigh, x, upper)
+    _y = run(x)
+    if x._node is not None:
+        return record("eigh", _y, (x, upper))
+    return _y
+
+
+_s_lu_factor_ex = state(get("lu_factor_ex"))
+_r_lu_factor_ex = _s_lu_factor_ex.fast
+
+
+def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False) -> tuple[T, T, T]:
+    """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal
+    (whose own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row
+    pivots[i] - 1; info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal of U.
+    x: Matrices, (..., m, n), float32 or float64.
+    pivot: Whether to exchange rows, without which small pivots cost accuracy.
+    check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
+    """
+    try:
+        run = _r_lu_factor_ex[x._type, pivot, pivot.__class__, check_errors, check_errors.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_lu_factor_ex, x, pivot, check_errors)
+    _y = run(x)
+    if x._node is not None:
+        return record("lu_factor_ex", _y, (x, pivot, check_errors))
+    return _y
+
+
+_s_pivots_to_permutation = state(get("pivots_to_permutation"))
+_r_pivots_to_permutation = _s_pivots_to_permutation.fast
+
+
+def pivots_to_permutation(pivots: T, size: int) -> T:
+    """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x.
+    pivots: Row exchanges of `lu_factor_ex`, (..., k): row i was exchanged with row pivots[i] - 1.
+    size: The number of rows, at least k.
+    """
+    try:
+        run = _r_pivots_to_permutation[pivots._type, size, size.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_pivots_to_permutation, pivots, size)
+    return run(pivots)
+
+
+_s_qr = state(get("qr"))
+_r_qr = _s_qr.fast
+
+
+def qr(x: T, complete: bool = False) -> tuple[T, T]:
+    """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs
+    are those of LAPACK's Householder reflections: the diagonal of r may be negative.
+    x: Matrices, (..., m, n), float32 or float64.
+    complete: Whether q is square, (..., m, m), and r as large as x.
+    """
+    try:
+        run = _r_qr[x._type, complete, complete.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_qr, x, complete)
+    _y = run(x)
+    if x._node is not None:
+        return record("qr", _y, (x, complete))
+    return _y
+
+
+_s_svd = state(get("svd"))
+_r_svd = _s_svd.fast
+
+
+def svd(x: T, full_matrices: bool = True) -> tuple[T, T, T]:
+    """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
+    :k, :], k = min(m, n). The signs of singular vectors are arbitrary; their gradient needs distinct singular
+    values, and for u and vh those of a rank-deficient matrix do not exist.
+    x: Matrices, (..., m, n), float32 or float64.
+    full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
+    """
+    try:
+        run = _r_svd[x._type, full_matrices, full_matrices.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_svd, x, full_matrices)
+    _y = run(x)
+    if x._node is not None:
+        return record("svd", _y, (x, full_matrices))
+    return _y
+
+
+# --- linalg_solve -----------------------------------------------------------------------------------------------------
+
+_s_cofactor = state(get("cofactor"))
+_r_cofactor = _s_cofactor.fast
+
+
+def cofactor(x: T) -> T:
+    """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`.
+    x: Square matrices, (..., n, n), float32 or float64.
+    """
+    try:
+        run = _r_cofactor[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cofactor, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("cofactor", _y, (x,))
+    return _y
+
+
+_s_det = state(get("det"))
+_r_det = _s_det.fast
+
+
+def det(x: T) -> T:
+    """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0.
+    x: Square matrices, (..., n, n), float32 or float64.
+    """
+    try:
+        run = _r_det[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_det, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("det", _y, (x,))
+    return _y
+
+
+_s_inv_ex = state(get("inv_ex"))
+_r_inv_ex = _s_inv_ex.fast
+
+
+def inv_ex(x: T, check_errors: bool = False) -> tuple[T, T]:
+    """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
+    of U in P L U: the matrix is singular, and its inverse undefined.
+    x: Square matrices, (..., n, n), float32 or float64.
+    check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
+    """
+    try:
+        run = _r_inv_ex[x._type, check_errors, check_errors.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_inv_ex, x, check_errors)
+    _y = run(x)
+    if x._node is not None:
+        return record("inv_ex", _y, (x, check_errors))
+    return _y
+
+
+_s_matrix_exp = state(get("matrix_exp"))
+_r_matrix_exp = _s_matrix_exp.fast
+
+
+def matrix_exp(x: T) -> T:
+    """The exponential sum of x^k / k! of square matrices, by scaling and squaring.
+    x: Square matrices, (..., n, n), float32 or float64.
+    """
+    try:
+        run = _r_matrix_exp[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_matrix_exp, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("matrix_exp", _y, (x,))
+    return _y
+
+
+_s_pinv = state(get("pinv"))
+_r_pinv = _s_pinv.fast
+
+
+def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False) -> T:
+    """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest)
+    count as zero. The gradient supposes that the rank does not change near x.
+    x: Matrices, (..., m, n), float32 or float64.
+    atol: Singular values up to this are zero; None: 0. It broadcasts to the batch.
+    rtol: The same as a fraction of the largest; None: max(m, n) times the spacing of numbers at 1, or 0 if atol is
+        given.
+    hermitian: Whether x is symmetric, of which the lower triangle is read.
+    """
+    try:
+        run = _r_pinv[x._type, None if atol is None else atol._type, None if rtol is None else rtol._type, hermitian, hermitian.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_pinv, x, atol, rtol, hermitian)
+    _y = run(x, atol, rtol)
+    if x._node is not None:
+        return record("pinv", _y, (x, atol, rtol, hermitian))
+    return _y
+
+
+_s_slogdet = state(get("slogdet"))
+_r_slogdet = _s_slogdet.fast
+
+
+def slogdet(x: T) -> tuple[T, T]:
+    """The sign of determinants, 0 for singular matrices, and the logarithm of their absolute value, then -inf.
+    x: Square matrices, (..., n, n), float32 or float64.
+    """
+    try:
+        run = _r_slogdet[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_slogdet, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("slogdet", _y, (x,))
+    return _y
+
+
+_s_solve_ex = state(get("solve_ex"))
+_r_solve_ex = _s_solve_ex.fast
+
+
+def solve_ex(a: T, b: T, check_errors: bool = False) -> tuple[T, T]:
+    """The solution x of a x = b by LU factorization, and the `info` of a, as that of `inv_ex`.
+    a: Square matrices, (..., n, n), float32 or float64.
+    b: Right-hand sides, (..., n, k); batch axes broadcast.
+    check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
+    """
+    try:
+        run = _r_solve_ex[a._type, b._type, check_errors, check_errors.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_solve_ex, a, b, check_errors)
+    _y = run(a, b)
+    if a._node is not None or b._node is not None:
+        return record("solve_ex", _y, (a, b, check_errors))
+    return _y
+
+
+_s_solve_triangular = state(get("solve_triangular"))
+_r_solve_triangular = _s_solve_triangular.fast
+
+
+def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False) -> T:
+    """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities.
+    a: Triangular matrices, (..., n, n); the other triangle is not read.
+    b: Right-hand sides, (..., n, k); batch axes broadcast.
+    upper: Whether a is upper triangular.
+    unitriangular: Whether to take the diagonal of a as ones, without reading it.
+    """
+    try:
+        run = _r_solve_triangular[a._type, b._type, upper, upper.__class__, unitriangular, unitriangular.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_solve_triangular, a, b, upper, unitriangular)
+    _y = run(a, b)
+    if a._node is not None or b._node is not None:
+        return record("solve_triangular", _y, (a, b, upper, unitriangular))
+    return _y
+
+
 # --- loss -------------------------------------------------------------------------------------------------------------
 
 _s_binary_cross_entropy_with_logits = state(get("binary_cross_entropy_with_logits"))

@@ -16,6 +16,8 @@ from meta.op.grad import binary as grad_binary
 from meta.op.grad import conv as grad_conv
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
+from meta.op.grad import linalg_factor as grad_linalg_factor
+from meta.op.grad import linalg_solve as grad_linalg_solve
 from meta.op.grad import loss as grad_loss
 from meta.op.grad import movement as grad_movement
 from meta.op.grad import nn as grad_nn
@@ -294,6 +296,60 @@ def _dense(needs: Any, x: Any, w: Any, bias: Any, y: Any, dy: Any) -> tuple[Any,
 
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
+
+
+def _cholesky_ex(needs: Any, x: Any, upper: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_factor.cholesky_ex_grad(upper, y_0, dy_0),)
+
+
+def _eigh(needs: Any, x: Any, upper: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_factor.eigh_grad(y_0, y_1, dy_0, dy_1),)
+
+
+def _lu_factor_ex(needs: Any, x: Any, pivot: Any, check_errors: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (grad_linalg_factor.lu_factor_ex_grad(x, y_0, y_1, dy_0),)
+
+
+def _qr(needs: Any, x: Any, complete: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_factor.qr_grad(x, complete, y_0, y_1, dy_0, dy_1),)
+
+
+def _svd(needs: Any, x: Any, full_matrices: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    return (grad_linalg_factor.svd_grad(y_0, y_1, y_2, dy_0, dy_1, dy_2),)
+
+
+def _cofactor(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.cofactor_grad(x, y, dy),)
+
+
+def _det(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.det_grad(x, dy),)
+
+
+def _inv_ex(needs: Any, x: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.inv_ex_grad(y_0, dy_0),)
+
+
+def _matrix_exp(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.matrix_exp_grad(x, dy),)
+
+
+def _pinv(needs: Any, x: Any, atol: Any, rtol: Any, hermitian: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.pinv_grad(x, y, dy),)
+
+
+def _slogdet(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_solve.slogdet_grad(x, dy_1),)
+
+
+def _solve_ex(needs: Any, a: Any, b: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    g0 = grad_linalg_solve.solve_ex_grad(a, b, y_0, dy_0) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
+
+
+def _solve_triangular(needs: Any, a: Any, b: Any, upper: Any, unitriangular: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_linalg_solve.solve_triangular_grad(a, b, upper, unitriangular, y, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
 
 
 def _binary_cross_entropy_with_logits(needs: Any, x: Any, target: Any, weight: Any, pos_weight: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1003,6 +1059,19 @@ add_rules([
     GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
     GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("cholesky_ex", _cholesky_ex, (0,), saved_outputs=frozenset({0}), outputs=2),
+    GradRule("eigh", _eigh, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
+    GradRule("lu_factor_ex", _lu_factor_ex, (0,), saved_outputs=frozenset({0, 1}), outputs=3),
+    GradRule("qr", _qr, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    GradRule("svd", _svd, (0,), saved_outputs=frozenset({0, 1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), undefined=frozenset({0, 1, 2})),
+    GradRule("cofactor", _cofactor, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("det", _det, (0,), saved_args=frozenset({0})),
+    GradRule("inv_ex", _inv_ex, (0,), saved_outputs=frozenset({0}), outputs=2),
+    GradRule("matrix_exp", _matrix_exp, (0,), saved_args=frozenset({0})),
+    GradRule("pinv", _pinv, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("slogdet", _slogdet, (0,), saved_args=frozenset({0}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    GradRule("solve_ex", _solve_ex, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0}), outputs=2),
+    GradRule("solve_triangular", _solve_triangular, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("binary_cross_entropy_with_logits", _binary_cross_entropy_with_logits, (0, 1), saved_args=frozenset({0, 1, 2, 3})),
     GradRule("binary_cross_entropy_with_logits_dx", _binary_cross_entropy_with_logits_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2, 3, 4})),
     GradRule("cross_entropy", _cross_entropy, (0,), saved_args=frozenset({0, 1, 2})),

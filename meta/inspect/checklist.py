@@ -70,6 +70,8 @@ def _dialect(name: str, remedy: str) -> Callable[[Description], Part]:
             return Part("present", f"off: {kernel.off}" if kernel.off else f"plevel {kernel.plevel}")
         if d.without_kernel:
             return Part("not needed", "needs no kernel")
+        if d.no_compute and name == "tvm":
+            return Part("not needed", d.no_compute)
         argument = f"{name}=... of meta.define" if _of_user(d) else remedy.format(family=d.family, name=d.name)
         return Part("missing", "no implementation", argument)
 

@@ -38,6 +38,7 @@ class Argument:
 class Description:
     """Every part of an operator. Locations are `file:line`, None where a part has no line.
 
+    no_compute: why it has no TVM compute, but runs in libraries; "" for others.
     without_kernel: whether the result follows from types, or is the memory of an argument under another shape.
     amp_args: the arguments that mixed precision casts.
     names: further spellings: aliases, the method of arrays, Python's operator.
@@ -55,6 +56,7 @@ class Description:
     gradient: Gradient
     kernels: tuple[Kernel, ...]
     without_kernel: bool
+    no_compute: str
     pattern: str
     amp: str
     amp_effect: str
@@ -91,6 +93,7 @@ def describe(name: str | Op, *, modules: Sequence[str] = ()) -> Description:
         gradient=gradient(op),
         kernels=kernels(op),
         without_kernel=op.view or _returns_value(op),
+        no_compute=op.no_compute,
         pattern=op.pattern,
         amp=op.amp,
         amp_effect=_AMP[op.amp],

@@ -51,6 +51,7 @@ class Op:
     view: the result shares the storage of the first tensor; only the shape differs.
     part: the results are copies of elements of the first tensor in another order, which NumPy would return as views;
         as methods' results they refuse writes (see meta.parts).
+    no_compute: why it has no TVM compute, but runs in libraries, which programs call; "" for operators that have one.
     positions: the values that tensors of positions may have (see meta.op.positions).
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
@@ -74,6 +75,7 @@ class Op:
     operator: str = ""
     view: bool = False
     part: bool = False
+    no_compute: str = ""
     positions: Rule | None = None
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None

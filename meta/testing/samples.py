@@ -34,13 +34,14 @@ class T:
     low, high: values are uniform in [low, high), by default [-1, 1) for floats and [-5, 5) for integers (from 0 for
         unsigned ones).  avoid: points (kinks, poles); values differ from them by at least 5 % of the range.
     distinct: evenly spaced values in random order, for operators that compare values.
+    definite: symmetric matrices (..., n, n) with eigenvalues of at least 1, for factorizations.
     """
 
-    __slots__ = ("avoid", "distinct", "dtype", "high", "low", "shape")
+    __slots__ = ("avoid", "definite", "distinct", "dtype", "high", "low", "shape")
 
     def __init__(
         self, *shape: int, dtype: str = "float32", low: float | None = None, high: float | None = None,
-        avoid: Sequence[float] = (), distinct: bool = False,
+        avoid: Sequence[float] = (), distinct: bool = False, definite: bool = False,
     ) -> None:  # fmt: skip
         self.shape = shape
         self.dtype = dtypes.canonical(dtype)
@@ -49,6 +50,7 @@ class T:
         self.high = high if high is not None else 1.0 if is_float else 5
         self.avoid = tuple(avoid)
         self.distinct = distinct
+        self.definite = definite
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"
@@ -87,6 +89,8 @@ class T:
             out = rng.permutation(self.low + span * (np.arange(count) + 0.5) / count)[: _count(self.shape)]
             return out.reshape(self.shape)
         out = rng.uniform(self.low, self.high, self.shape)
+        if self.definite:
+            return out @ out.swapaxes(-1, -2) + np.eye(self.shape[-1])
         for point in self.avoid:
             side = np.where(out < point, -1.0, 1.0)
             near = np.abs(out - point) < 0.05 * span

@@ -1,0 +1,89 @@
+"""Declarations of matrix factorizations. Matrices are the last two axes, all axes before them are batches."""
+
+from __future__ import annotations
+
+from meta.dim import Dim, same_dim
+from meta.ir.type import TensorType, TupleType
+from meta.op import matrices, rules
+from meta.op.registry import declare
+from meta.schema import linalg_factor as schema
+
+
+def _smaller(m: Dim, n: Dim) -> Dim:
+    """The smaller of two sizes. Raises TypeInferenceError for symbolic sizes that differ."""
+    if same_dim(m, n):
+        return n
+    known = isinstance(m, int) and isinstance(n, int)
+    rules.require(known, f"matrices of {m} rows and {n} columns", "known sizes, or a square", "trace with static sizes")
+    return min(m, n)  # type: ignore[type-var]
+
+
+@declare(
+    "cholesky_ex", schema=schema.cholesky_ex, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("factor", "info")
+)
+def cholesky_ex(x: TensorType, upper: bool, check_errors: bool) -> TupleType:
+    """The lower triangular factor L of symmetric positive-definite matrices L L^T, or the upper one of U^T U, and info,
+    int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined then."""
+    matrices.require_square("x", x)
+    return TupleType((x, x.with_shape(x.shape[:-2]).with_dtype("int32")))
+
+
+@declare(
+    "lu_factor_ex",
+    schema=schema.lu_factor_ex,
+    amp="never",
+    no_compute=matrices.NO_COMPUTE,
+    outputs=("lu", "pivots", "info"),
+)
+def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
+    """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal (whose
+    own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row pivots[i] - 1;
+    info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal of U."""
+    matrices.require_matrix("x", x)
+    k = _smaller(*x.shape[-2:])
+    batch = x.shape[:-2]
+    pivots = x.with_shape((*batch, k)).with_dtype("int32")
+    return TupleType((x, pivots, x.with_shape(batch).with_dtype("int32")))
+
+
+@declare("pivots_to_permutation", schema=schema.pivots_to_permutation, amp="keep", no_compute=matrices.NO_COMPUTE)
+def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
+    """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x."""
+    rules.require_int("pivots", pivots)
+    rules.require(pivots.ndim > 0, "'pivots' has shape ()", "at least one axis")
+    k = pivots.shape[-1]
+    fits = not (isinstance(k, int) and isinstance(size, int)) or k <= size
+    rules.require(fits, f"size is {size} for {k} pivots", f"at least {k}")
+    return pivots.with_shape((*pivots.shape[:-1], size)).with_dtype("int64")
+
+
+@declare("qr", schema=schema.qr, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("q", "r"))
+def qr(x: TensorType, complete: bool) -> TupleType:
+    """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs are
+    those of LAPACK's Householder reflections: the diagonal of r may be negative."""
+    matrices.require_matrix("x", x)
+    m, n = x.shape[-2:]
+    k = m if complete else _smaller(m, n)
+    batch = x.shape[:-2]
+    return TupleType((x.with_shape((*batch, m, k)), x.with_shape((*batch, k, n))))
+
+
+@declare("svd", schema=schema.svd, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("u", "s", "vh"))
+def svd(x: TensorType, full_matrices: bool) -> TupleType:
+    """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s)
+    vh[..., :k, :], k = min(m, n). The signs of singular vectors are arbitrary; their gradient needs distinct singular
+    values, and for u and vh those of a rank-deficient matrix do not exist."""
+    matrices.require_matrix("x", x)
+    m, n = x.shape[-2:]
+    k = _smaller(m, n)
+    batch = x.shape[:-2]
+    rows, columns = (m, n) if full_matrices else (k, k)
+    return TupleType((x.with_shape((*batch, m, rows)), x.with_shape((*batch, k)), x.with_shape((*batch, columns, n))))
+
+
+@declare("eigh", schema=schema.eigh, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("w", "v"))
+def eigh(x: TensorType, upper: bool) -> TupleType:
+    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of symmetric matrices. The
+    signs of eigenvectors are arbitrary; their gradient needs distinct eigenvalues."""
+    matrices.require_square("x", x)
+    return TupleType((x.with_shape(x.shape[:-1]), x))

@@ -1,0 +1,79 @@
+"""Gradients of inverses, solutions, determinants and functions of matrices (M. Giles, "An extended collection of matrix
+derivative results for forward and reverse mode algorithmic differentiation", 2008, unless another source is named)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.ir.type import TensorType
+from meta.op.grad.support import fit
+
+
+def _transposed(x: Any) -> Any:
+    return meta.swap_axis(x, -2, -1)
+
+
+def _as_matrix(x: Any) -> Any:
+    """One number a matrix, (...,), so that it multiplies matrices."""
+    return meta.expand_dims(meta.expand_dims(x, -1), -1)
+
+
+def inv_ex_grad(y_0: Any, dy_0: Any) -> Any:
+    """-y^T dy y^T."""
+    return -meta.matmul(meta.matmul(y_0, dy_0, True), y_0, False, True)
+
+
+def solve_ex_grad(a: Any, b: TensorType, y_0: Any, dy_0: Any) -> tuple[Any, Any]:
+    """a^-T dy for b, and -(a^-T dy) y^T for a."""
+    db, _ = meta.solve_ex(_transposed(a), dy_0)
+    return fit(-meta.matmul(db, y_0, False, True), a), fit(db, b)
+
+
+def solve_triangular_grad(a: Any, b: TensorType, upper: bool, unitriangular: bool, y: Any, dy: Any) -> tuple[Any, Any]:
+    """As of `solve_ex`, the gradient of a in the triangle that is read."""
+    db = meta.solve_triangular(_transposed(a), dy, not upper, unitriangular)
+    da = -meta.matmul(db, y, False, True)
+    offset = int(unitriangular)
+    read = meta.triu(da, offset) if upper else meta.tril(da, -offset)
+    return fit(read, a), fit(db, b)
+
+
+def det_grad(x: Any, dy: Any) -> Any:
+    """dy times the cofactors, which exist for singular matrices too (Jacobi's formula)."""
+    return meta.cofactor(x) * _as_matrix(dy)
+
+
+def cofactor_grad(x: Any, y: Any, dy: Any) -> Any:
+    """<dy, x^-T> y - y dy^T x^-T: the derivative of det(x) x^-T. x is invertible."""
+    inverse, _ = meta.inv_ex(x)
+    back = _transposed(inverse)
+    along = meta.sum(dy * back, (-2, -1), True)
+    return y * along - meta.matmul(meta.matmul(y, dy, False, True), back)
+
+
+def slogdet_grad(x: Any, dy_1: Any) -> Any:
+    """dy x^-T for the logarithm; the sign is flat."""
+    inverse, _ = meta.inv_ex(x)
+    return _transposed(inverse) * _as_matrix(dy_1)
+
+
+def pinv_grad(x: Any, y: Any, dy: Any) -> Any:
+    """-y^T dy y^T + (I - x y) dy^T y y^T + y^T y dy^T (I - y x), for matrices of constant rank (G. Golub, V. Pereyra,
+    "The Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems Whose Variables Separate", 1973)."""
+    inner = -meta.matmul(meta.matmul(y, dy, True), y, False, True)
+    rows = meta.matmul(dy, meta.matmul(y, y, False, True), True)
+    columns = meta.matmul(meta.matmul(y, y, True), dy, False, True)
+    rows = rows - meta.matmul(x, meta.matmul(y, rows))
+    columns = columns - meta.matmul(meta.matmul(columns, y), x)
+    return inner + rows + columns
+
+
+def matrix_exp_grad(x: Any, dy: Any) -> Any:
+    """The upper right block of exp([[x^T, dy], [0, x^T]]) (I. Najfeld, T. Havel, "Derivatives of the Matrix Exponential
+    and Their Computation", 1995)."""
+    n = x.shape[-1]
+    back = _transposed(x)
+    top = meta.concatenate([back, dy], -1)
+    bottom = meta.concatenate([meta.zeros_like(back), back], -1)
+    return meta.matrix_exp(meta.concatenate([top, bottom], -2))[..., :n, n:]
