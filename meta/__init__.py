@@ -61,12 +61,18 @@ if TYPE_CHECKING:
     from meta.functional.activation import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
+    from meta.functional.differences import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403
+    from meta.functional.histogram import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
     from meta.functional.norm import *  # noqa: F403
+    from meta.functional.order import *  # noqa: F403
     from meta.functional.products import *  # noqa: F403
     from meta.functional.rearrange import *  # noqa: F403
+    from meta.functional.scatter import *  # noqa: F403
     from meta.functional.select import *  # noqa: F403
+    from meta.functional.sets import *  # noqa: F403
+    from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect

@@ -5130,6 +5130,48 @@ def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     return run(x)
 
 
+_s_cummax = state(get("cummax"))
+_r_cummax = _s_cummax.fast
+
+
+def cummax(x: T, axis: int) -> tuple[T, T]:
+    """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
+    x: Input of any shape.
+    axis: Axis to scan.
+    """
+    try:
+        run = _r_cummax[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cummax, x, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("cummax", _y, (x, axis))
+    return _y
+
+
+_s_cummin = state(get("cummin"))
+_r_cummin = _s_cummin.fast
+
+
+def cummin(x: T, axis: int) -> tuple[T, T]:
+    """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
+    x: Input of any shape.
+    axis: Axis to scan.
+    """
+    try:
+        run = _r_cummin[x._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_cummin, x, axis)
+    _y = run(x)
+    if x._node is not None:
+        return record("cummin", _y, (x, axis))
+    return _y
+
+
 _s_cumprod = state(get("cumprod"))
 _r_cumprod = _s_cumprod.fast
 
@@ -5173,6 +5215,29 @@ def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T
     _y = run(x)
     if x._node is not None:
         return record("cumsum", _y, (x, axis, exclusive, reverse))
+    return _y
+
+
+_s_logcumsumexp = state(get("logcumsumexp"))
+_r_logcumsumexp = _s_logcumsumexp.fast
+
+
+def logcumsumexp(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+    """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
+    x: Input of any shape.
+    axis: Axis to scan.
+    exclusive: Exclude each element from its own result.
+    reverse: Scan from the end.
+    """
+    try:
+        run = _r_logcumsumexp[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logcumsumexp, x, axis, exclusive, reverse)
+    _y = run(x)
+    if x._node is not None:
+        return record("logcumsumexp", _y, (x, axis, exclusive, reverse))
     return _y
 
 
@@ -5471,6 +5536,26 @@ def argsort(x: T, axis: int = -1, descending: bool = False) -> T:
     if run is None or scopes.active:
         return invoke(_s_argsort, x, axis, descending)
     return run(x)
+
+
+_s_binary_search = state(get("binary_search"))
+_r_binary_search = _s_binary_search.fast
+
+
+def binary_search(sequence: T, values: T, right: bool = False) -> T:
+    """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind
+    them. NaN counts as larger than every number.
+    sequence: Ascending rows along the last axis; a vector serves values of any shape.
+    values: Values to find, of the dtype of `sequence` and its leading axes.
+    right: Return the position after equal elements; else that of the first of them.
+    """
+    try:
+        run = _r_binary_search[sequence._type, values._type, right, right.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_binary_search, sequence, values, right)
+    return run(sequence, values)
 
 
 _s_sort = state(get("sort"))

@@ -653,12 +653,24 @@ def _max_pool3d_with_indices(needs: Any, x: Any, kernel: Any, stride: Any, paddi
     return (meta.max_pool3d_dx(dy_0, y_1, x.shape, kernel, stride, padding, dilation, ceil_mode),)
 
 
+def _cummax(needs: Any, x: Any, axis: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.gather_dx(dy_0, axis, y_1, x.shape),)
+
+
+def _cummin(needs: Any, x: Any, axis: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.gather_dx(dy_0, axis, y_1, x.shape),)
+
+
 def _cumprod(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.cumprod_grad(x, axis, exclusive, reverse, y, dy),)
 
 
 def _cumsum(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.cumsum(dy, axis, exclusive, (not reverse)),)
+
+
+def _logcumsumexp(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_reduce.logcumsumexp_grad(x, axis, exclusive, reverse, y, dy),)
 
 
 def _logsumexp(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1144,8 +1156,11 @@ add_rules([
     GradRule("max_pool3d", _max_pool3d, (0,), saved_args=frozenset({0})),
     GradRule("max_pool3d_dx", _max_pool3d_dx, (0,), saved_args=frozenset({1})),
     GradRule("max_pool3d_with_indices", _max_pool3d_with_indices, (0,), saved_outputs=frozenset({1}), outputs=2),
+    GradRule("cummax", _cummax, (0,), saved_outputs=frozenset({1}), outputs=2),
+    GradRule("cummin", _cummin, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumsum", _cumsum, (0,)),
+    GradRule("logcumsumexp", _logcumsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("max_dx", _max_dx, (2,), saved_args=frozenset({0, 1})),

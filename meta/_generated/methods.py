@@ -695,6 +695,18 @@ class TensorMethods(Casts):
         """
         return meta.argmin(self, axis, keepdims)
 
+    def cummax(self, axis: int) -> tuple[Self, Self]:
+        """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
+        axis: Axis to scan.
+        """
+        return meta.cummax(self, axis)
+
+    def cummin(self, axis: int) -> tuple[Self, Self]:
+        """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
+        axis: Axis to scan.
+        """
+        return meta.cummin(self, axis)
+
     def cumprod(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
         """Cumulative products along an axis. Integers and booleans give int64.
         axis: Axis to scan.
@@ -710,6 +722,14 @@ class TensorMethods(Casts):
         reverse: Scan from the end.
         """
         return meta.cumsum(self, axis, exclusive, reverse)
+
+    def logcumsumexp(self, axis: int, exclusive: bool = False, reverse: bool = False) -> Self:
+        """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
+        axis: Axis to scan.
+        exclusive: Exclude each element from its own result.
+        reverse: Scan from the end.
+        """
+        return meta.logcumsumexp(self, axis, exclusive, reverse)
 
     def logsumexp(self, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> Self:
         """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import meta
-from meta.functional.select import unique_all as _unique_all
+from meta.functional.sets import unique_all as _unique_all
 
 
 class UniqueAll(NamedTuple):

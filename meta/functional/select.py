@@ -1,18 +1,26 @@
-"""Functions whose results are positions, or depend on values in their shape."""
+"""Functions whose results are positions, or that pick elements by them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import meta
+from meta import dtype as dtypes
 from meta.dim import product
 from meta.eager.ndarray import NDArray
-from meta.errors import TraceError
+from meta.errors import ArgumentError, TraceError
+from meta.functional._checks import axis_of, in_dtype, promoted, require, require_rank, require_same_device
+from meta.op import rules
+from meta.schema._types import TensorLike
 
-__all__ = ["searchsorted", "unique"]
+__all__ = [
+    "bucketize", "count_nonzero", "isin", "nonzero", "repeat_interleave", "searchsorted", "take_along_dim",
+]  # fmt: skip
 
 
-def _number(name: str, count: Any) -> int:
+def known_number(name: str, count: Any) -> int:
+    """The value of a 0-d tensor that determines a shape. Raises TraceError in traced programs."""
     if isinstance(count, NDArray):
         return int(count.item())
     raise TraceError(
@@ -23,41 +31,120 @@ def _number(name: str, count: Any) -> int:
     )
 
 
-def unique(x: Any) -> tuple[Any, Any, Any]:
-    """The distinct elements in ascending order, for each element of the flattened x the position of its value among
-    them, and how often each occurs (int64). Raises TraceError in traced programs."""
-    values, _, inverse, counts = unique_all(x)
-    return values, inverse, counts
+def tensor_of(value: Any, like: Any) -> Any:
+    """A number as a 0-d tensor of the dtype that it promotes that of `like` to; tensors as they are."""
+    if isinstance(value, TensorLike):
+        return value
+    return meta.full((), value, dtypes.promote_scalar(like.dtype, value), like.device)
 
 
-def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
-    """The results of `unique`, and after the distinct elements the position in the flattened x at which each occurs
-    first (int64). Raises TraceError in traced programs."""
-    flat = meta.reshape(x, (-1,))
-    order = meta.argsort(flat, 0)
-    ordered = meta.take(flat, order, 0)
-    size = product(flat.shape).__index__()
-    new = meta.pad(meta.cast(_changes(ordered, size), "int64"), (min(size, 1), 0), 1)
-    count = _number("unique", meta.sum(new))
-    group = meta.cumsum(new, 0) - 1
-    inverse = meta.scatter_elements(meta.zeros_like(group), 0, order, group)
-    first = meta.reshape(meta.argwhere(new, count), (count,))
-    counts = meta.scatter_add(meta.zeros((count,), "int64", x.device), 0, group, meta.ones_like(group))
-    return meta.take(ordered, first, 0), meta.take(order, first, 0), inverse, counts
-
-
-def _changes(ordered: Any, size: int) -> Any:
-    """Whether each element but the first differs from the one before."""
-    last = max(size - 1, 0)
-    return meta.not_equal(
-        meta.strided_slice(ordered, (min(size, 1),), (size,)), meta.strided_slice(ordered, (0,), (last,))
-    )
-
-
-def searchsorted(sorted_sequence: Any, values: Any, right: bool = False) -> Any:
+def searchsorted(
+    sorted_sequence: Any, values: Any, right: bool = False, side: Literal["left", "right"] | None = None,
+    sorter: Any = None, dtype: Literal["int32", "int64"] = "int64",
+) -> Any:  # fmt: skip
     """How many elements of an ascending sequence (the last axis) are less than each value, or not greater (right): the
-    places where the values would be put. The leading axes of both agree, or the sequence is 1-D."""
-    sequence = meta.expand_dims(sorted_sequence, -2)
-    value = meta.expand_dims(values, -1)
-    before = meta.less_equal(sequence, value) if right else meta.less(sequence, value)
-    return meta.sum(before, -1)
+    places where the values would be put. The leading axes of both agree, or the sequence is 1-D.
+
+    values: a tensor, or a number (the result is 0-d).  side: "left" or "right", in place of `right`.
+    sorter: positions that sort the sequence, of its shape, int64."""
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ArgumentError("searchsorted", f"side is {side!r} and right {right}", '"left", "right" or None')
+    if dtype not in ("int32", "int64"):
+        raise ArgumentError("searchsorted", f"dtype is {dtype!r}", '"int32" or "int64"')
+    if not isinstance(values, TensorLike):
+        require("searchsorted", sorted_sequence.ndim == 1,
+                f"a number for a sequence of rank {sorted_sequence.ndim}", "a 1-D sequence")  # fmt: skip
+    require_rank("searchsorted", sorted_sequence, least=1)
+    sequence, wanted = promoted("searchsorted", [sorted_sequence, tensor_of(values, sorted_sequence)])
+    if sorter is not None:
+        fits = rules.same_shape(tuple(sorter.shape), tuple(sequence.shape)) and sorter.dtype == "int64"
+        problem = f"sorter is {sorter.dtype} of shape {rules.show(sorter.shape)}"
+        require("searchsorted", fits, problem, f"int64 of shape {rules.show(sequence.shape)}")
+        sequence = meta.gather(sequence, -1, sorter)
+    lead = tuple(sequence.shape[:-1])
+    shapes = f"a sequence of shape {rules.show(sequence.shape)} and values of {rules.show(wanted.shape)}"
+    fits = not lead or (wanted.ndim == sequence.ndim and rules.same_shape(lead, tuple(wanted.shape[:-1])))
+    require("searchsorted", fits, shapes, "equal leading axes, or a 1-D sequence")
+    return in_dtype(meta.binary_search(sequence, wanted, right or side == "right"), dtype)
+
+
+def bucketize(x: Any, boundaries: Any, right: bool = False, dtype: Literal["int32", "int64"] = "int64") -> Any:
+    """The number of the interval between ascending boundaries, a vector, in which each element lies: boundaries[i - 1]
+    < x <= boundaries[i], or with `right` <= on the left and < on the right."""
+    require("bucketize", boundaries.ndim == 1, f"boundaries have shape {rules.show(boundaries.shape)}", "rank 1")
+    return searchsorted(boundaries, x, right, dtype=dtype)
+
+
+def isin(x: Any, elements: Any, invert: bool = False) -> Any:
+    """Whether each element of x is among `elements` (or, inverted, is not), as bool. One of them may be a number."""
+    if not isinstance(x, TensorLike) and not isinstance(elements, TensorLike):
+        raise ArgumentError("isin", "both arguments are numbers", "at least one tensor", "use meta.array(x)")
+    values, known = promoted("isin", [tensor_of(x, elements), tensor_of(elements, x)])
+    if not product(known.shape):
+        return meta.full(values.shape, invert, "bool", values.device)
+    ordered = meta.sort(meta.reshape(known, (product(known.shape),)), 0)
+    places = meta.minimum(meta.binary_search(ordered, values), product(known.shape) - 1)
+    nearest = meta.take(ordered, places, 0, "clip")
+    return meta.not_equal(nearest, values) if invert else meta.equal(nearest, values)
+
+
+def nonzero(x: Any) -> tuple[Any, ...]:
+    """The positions of the elements that are not 0, in row-major order: one int64 vector an axis. A 0-d tensor is
+    taken for a vector. In traced programs their size is a symbol, as that of `argwhere`."""
+    vector = x if x.ndim else meta.reshape(x, (1,))
+    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(vector), vector.ndim, 1))
+
+
+def count_nonzero(x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+    """The number of elements that are not 0 along axes (None: all), as int64."""
+    return meta.sum(x if x.dtype == "bool" else meta.not_equal(x, 0), axis, keepdims)
+
+
+def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """For each element of `indices` the element of x at that position along an axis, where negative ones count from the
+    end; the other axes broadcast. Without an axis, of the flattened x by the flattened indices."""
+    is_int = dtypes.is_int(indices.dtype)
+    require("take_along_dim", is_int, f"indices have dtype {indices.dtype}", ", ".join(dtypes.INTS))
+    if axis is None:
+        x, indices, axis = meta.reshape(x, (product(x.shape),)), meta.reshape(indices, (product(indices.shape),)), 0
+    ranks = f"x has rank {x.ndim}, indices {indices.ndim}"
+    require("take_along_dim", x.ndim == indices.ndim, ranks, "equal ranks")
+    axis = axis_of("take_along_dim", axis, x.ndim)
+    if not x.ndim:
+        return meta.gather(x, 0, meta.where(meta.less(indices, 0), indices + 1, indices))
+    size, count = x.shape[axis], indices.shape[axis]
+    with_one = [(*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)]
+    others = rules.broadcast_shapes(*with_one)
+    x = meta.broadcast_to(x, (*others[:axis], size, *others[axis + 1 :]))
+    indices = meta.broadcast_to(indices, (*others[:axis], count, *others[axis + 1 :]))
+    return meta.gather(x, axis, meta.where(meta.less(indices, 0), indices + size, indices))
+
+
+def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element repeated along an axis; of the flattened x without one.
+
+    repeats: an int, or a tensor with the number for each element or for all (whose values are read: TraceError in
+    traced programs)."""
+    if axis is None or not x.ndim:
+        require("repeat_interleave", axis in (None, 0, -1), f"axis {axis} of a 0-d tensor", "0, -1 or None")
+        x, axis = meta.reshape(x, (product(x.shape),)), 0
+    axis = axis_of("repeat_interleave", axis, x.ndim)
+    if not isinstance(repeats, TensorLike):
+        return meta.repeat(x, repeats, axis)
+    counts: Any = repeats
+    size = x.shape[axis]
+    require("repeat_interleave", counts.dtype in ("int32", "int64"), f"repeats have dtype {counts.dtype}",
+            "int32, int64")  # fmt: skip
+    fits = counts.ndim <= 1 and (product(counts.shape) in (1, size))
+    shape = f"repeats have shape {rules.show(counts.shape)}"
+    require("repeat_interleave", fits, shape, f"one number, or one for each of {size} elements")
+    require_same_device("repeat_interleave", x, counts)
+    each = meta.broadcast_to(meta.reshape(counts, (product(counts.shape),)), (size,))
+    if not size:
+        return meta.copy(x)
+    least = known_number("repeat_interleave", meta.min(each))
+    require("repeat_interleave", least >= 0, f"repeats contain {least}", "zero or more")
+    ends = meta.cumsum(each, 0)
+    total = known_number("repeat_interleave", ends[-1])
+    positions = meta.binary_search(ends, meta.arange(0, total, 1, "int64", x.device), right=True)
+    return meta.take(x, positions, axis, "clip")

@@ -21,6 +21,7 @@ scan = Schema(
     Arg("exclusive", Bool, False, doc="Exclude each element from its own result."),
     Arg("reverse", Bool, False, doc="Scan from the end."),
 )
+running = Schema("running", _x, Arg("axis", Int, doc="Axis to scan."))
 sum_to = Schema(
     "sum_to",
     Arg("x", Tensor, doc="Input."),

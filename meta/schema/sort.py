@@ -7,6 +7,12 @@ _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Int, -1, doc="Axis to sort along.")
 
 sort = Schema("sort", _x, _axis, Arg("descending", Bool, False, doc="Sort from the largest to the smallest."))
+binary_search = Schema(
+    "binary_search",
+    Arg("sequence", Tensor, doc="Ascending rows along the last axis; a vector serves values of any shape."),
+    Arg("values", Tensor, doc="Values to find, of the dtype of `sequence` and its leading axes."),
+    Arg("right", Bool, False, doc="Return the position after equal elements; else that of the first of them."),
+)
 topk = Schema(
     "topk",
     _x,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.declare._standard import result_dtype, standard_reduce
 from meta.op.registry import declare
@@ -77,6 +77,29 @@ def _scan(name: str, doc: str) -> None:
 
 _scan("cumprod", "Cumulative products along an axis.")
 _scan("cumsum", "Cumulative sums along an axis.")
+
+
+@declare("logcumsumexp", schema=reduce.scan, pattern="opaque", amp="never", method=True)
+def logcumsumexp(x: TensorType, axis: int, exclusive: bool, reverse: bool) -> TensorType:
+    """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32."""
+    rules.axis_index(axis, x.ndim)
+    return x.with_dtype(result_dtype("float", x.dtype))
+
+
+def _running(name: str, extremum: str) -> None:
+    def typed(x: TensorType, axis: int) -> TupleType:
+        rules.axis_index(axis, x.ndim)
+        return TupleType((x, x.with_dtype("int64")))
+
+    doc = (
+        f"The {extremum} element up to each along an axis, and its position as int64: the last of equal ones. NaN wins."
+    )
+    outputs = ("values", "indices")
+    declare(name, schema=reduce.running, doc=doc, pattern="opaque", amp="keep", method=True, outputs=outputs)(typed)
+
+
+_running("cummax", "largest")
+_running("cummin", "smallest")
 
 
 @declare("max_dx", schema=reduce.extremum_dx, pattern="reduce")

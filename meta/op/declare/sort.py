@@ -23,6 +23,22 @@ def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     return x
 
 
+@declare("binary_search", schema=schema.binary_search, amp="keep")
+def binary_search(sequence: TensorType, values: TensorType, right: bool) -> TensorType:
+    """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind them.
+    NaN counts as larger than every number."""
+    rules.same_device(sequence, values)
+    rules.require_same_dtype(sequence=sequence, values=values)
+    rules.require(sequence.ndim > 0, "'sequence' is 0-d", "at least one axis")
+    lead = sequence.shape[:-1]
+    rules.require(
+        not lead or rules.same_shape(lead, values.shape[:-1]),
+        f"'sequence' has shape {rules.show(sequence.shape)}, 'values' {rules.show(values.shape)}",
+        "equal sizes but for the last axis, or a vector as the sequence",
+    )
+    return values.with_dtype("int64")
+
+
 @declare("topk", schema=schema.topk, method=True, amp="keep", outputs=("values", "indices"))
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep

@@ -49,6 +49,20 @@ def logsumexp_grad(x: Any, axis: tuple[int, ...] | None, keepdims: bool, y: Any,
     return keep_axes(dy, x, axis, keepdims) * meta.exp(x - keep_axes(y, x, axis, keepdims))
 
 
+def logcumsumexp_grad(x: Any, axis: int, exclusive: bool, reverse: bool, y: Any, dy: Any) -> Any:
+    """dx_i = sum_j dy_j exp(x_i - y_j) over the results that contain x_i: sums over positive and over negative dy_j,
+    each by its logarithm, as exp(-y_j) overflows."""
+    is_empty = meta.equal(y, -math.inf)
+
+    def part(weights: Any) -> Any:
+        is_positive = meta.greater(weights, 0)
+        terms = meta.log(meta.where(is_positive, weights, 1)) - meta.where(is_empty, 0, y)
+        counted = meta.where(meta.logical_and(is_positive, meta.logical_not(is_empty)), terms, -math.inf)
+        return meta.exp(meta.logcumsumexp(counted, axis, exclusive, not reverse) + x)
+
+    return part(dy) - part(-dy)
+
+
 def var_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Any) -> Any:
     """dy * 2 (x - mean) / (n - correction)."""
     centred = x - meta.mean(x, axis, True)

@@ -15,7 +15,12 @@ Index = tuple[Any, ...]
 
 
 def scan(
-    x: Any, axis: int, exclusive: bool, reverse: bool, combine: Callable[[Any, Any], Any] = operator.add, start: int = 0
+    x: Any,
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+    combine: Callable[[Any, Any], Any] = operator.add,
+    start: float = 0,
 ) -> Any:
     """For each element, all elements of x up to it along an axis, combined (by default, added), in the dtype of x.
 
@@ -42,6 +47,32 @@ def scan(
 
     others = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return te.extern([x.shape], [x], nest(others, row), dtype=dtype, name="scan")
+
+
+def running_positions(keys: Any, axis: int, largest: bool) -> Any:
+    """For each element of `keys`, integers, the position of the largest (or smallest) up to it along an axis, as int64:
+    the last of equal ones."""
+    if not keys.shape:
+        return te.compute((), lambda: _int(0), "running")
+
+    def row(index: Index, buffers: list[Any]) -> None:
+        read, write = buffers
+        best = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "int64", scope="local"))
+        best[0] = _int(0)
+        with script_tirx.serial(0, keys.shape[axis]) as step:
+            here = (*index[:axis], step, *index[axis:])
+            key, known = read[here], read[(*index[:axis], best[0], *index[axis:])]
+            with script_tirx.If(key >= known if largest else key <= known), script_tirx.Then():
+                best[0] = step
+            write[here] = best[0]
+
+    others = [*keys.shape[:axis], *keys.shape[axis + 1 :]]
+    return te.extern([keys.shape], [keys], nest(others, row), dtype="int64", name="running")
+
+
+def replace_index(index: Index, axis: int, position: Any) -> Index:
+    """An index with the entry of `axis` replaced."""
+    return (*index[:axis], position, *index[axis + 1 :]) if index else index
 
 
 def squarings(base: Any, exponent: Any, bits: int) -> Any:

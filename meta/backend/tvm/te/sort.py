@@ -25,6 +25,30 @@ def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
     return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
 
 
+def search_rows(sequence: Any, values: Any, right: bool) -> Any:
+    """The position at which each value would be put into the row of `sequence`, ascending along its last axis, that its
+    leading index names (a vector: the only row): before equal elements, or behind them (right). By bisection."""
+    size = sequence.shape[-1]
+
+    def element(index: Index, buffers: list[Any]) -> None:
+        rows, wanted, places = buffers
+        row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
+        bounds = script_tirx.buffer_proxy(script_tirx.alloc_buffer((2,), "int64", scope="local"))
+        key = position_key(wanted[place], True)
+        bounds[0], bounds[1] = _int(0), tirx.Cast("int64", size)
+        with script_tirx.While(bounds[0] < bounds[1]):
+            middle = (bounds[0] + bounds[1]) >> _int(1)
+            other = position_key(rows[(*row, middle)], True)
+            with script_tirx.If(other <= key if right else other < key):
+                with script_tirx.Then():
+                    bounds[0] = ((bounds[0] + bounds[1]) >> _int(1)) + 1
+                with script_tirx.Else():
+                    bounds[1] = (bounds[0] + bounds[1]) >> _int(1)
+        places[place] = bounds[0]
+
+    return te.extern([values.shape], [sequence, values], nest(values.shape, element), dtype="int64", name="positions")
+
+
 def _merge_sort(size: Any, descending: bool) -> Any:
     """Loops that sort the positions of one row bottom-up: they merge runs of 1, 2, 4, ... elements from one half of the
     buffer into the other. Passes come in pairs, so that the result ends in the first half."""

@@ -57,7 +57,7 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     return partial * _restore_axes(dy, x, axis)
 
 
-def scan(function: Callable[..., Array], start: int) -> Callable[..., Array]:
+def scan(function: Callable[..., Array], start: float) -> Callable[..., Array]:
     """A scan by a cumulative `function`, from either end. An exclusive scan begins with `start` and omits the last
     element."""
 
@@ -73,6 +73,26 @@ def scan(function: Callable[..., Array], start: int) -> Callable[..., Array]:
         return np.moveaxis(out[..., ::-1] if reverse else out, -1, axis)
 
     return run
+
+
+def running(extremum: Any, comparison: Any) -> Callable[..., Any]:
+    """Running extrema along an axis and the positions of the last of equal ones; NaN wins."""
+
+    def run(x: Array, axis: int) -> Any:
+        if x.ndim == 0:
+            return x, np.zeros((), np.int64)
+        values = extremum.accumulate(x, axis)
+        wide = widen(values)
+        is_new = comparison(widen(x), wide) | np.isnan(widen(x).astype(np.float64))
+        steps = np.arange(x.shape[axis]).reshape([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)])
+        return values, np.maximum.accumulate(np.where(is_new, steps, 0), axis)
+
+    return run
+
+
+def log_add_exp(x: Array, axis: int) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.logaddexp.accumulate(x.astype(np.float64), axis)
 
 
 def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
@@ -96,8 +116,11 @@ plain({
     "any": _truth(np.any),
     "argmax": _reduce(np.argmax),
     "argmin": _reduce(np.argmin),
+    "cummax": running(np.maximum, np.equal),
+    "cummin": running(np.minimum, np.equal),
     "cumprod": scan(np.cumprod, 1),
     "cumsum": scan(np.cumsum, 0),
+    "logcumsumexp": lambda x, *how: scan(log_add_exp, -np.inf)(floating(widen(x)), *how),
     "logsumexp": logsumexp,
     "max": _reduce(np.max),
     "max_dx": max_dx,

@@ -29,6 +29,18 @@ def topk(x: Any, k: int, axis: int, largest: bool) -> Any:
     return np.take_along_axis(x, indices, axis), indices
 
 
+def binary_search(sequence: Any, values: Any, right: bool) -> Any:
+    side = "right" if right else "left"
+    rows = np.broadcast_to(widen(sequence), (*values.shape[:-1], sequence.shape[-1]))
+    if sequence.ndim == 1:
+        return np.asarray(np.searchsorted(widen(sequence), widen(values), side), np.int64)
+    out = np.empty(values.shape, np.int64)
+    for i in np.ndindex(values.shape[:-1]):
+        out[i] = np.searchsorted(rows[i], widen(values[i]), side)
+    return out
+
+
 DIALECT.implement("argsort", argsort)
+DIALECT.implement("binary_search", binary_search)
 DIALECT.implement("sort", sort)
 DIALECT.implement("topk", topk)

@@ -26,7 +26,7 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.backend.tvm.te.scan import scan
+from meta.backend.tvm.te.scan import replace_index, running_positions, scan
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -228,7 +228,7 @@ _moment("var", lambda value: value)
 _moment("std", tirx.sqrt)
 
 
-def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
+def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: float) -> None:
     @compute(name, pattern="opaque")
     def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
         elements = te.compute(x.shape, elements_of(x, accumulation_dtype(out[0].dtype)), "element")
@@ -238,6 +238,30 @@ def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> None:
 
 _scan("cumprod", operator.mul, 1)
 _scan("cumsum", operator.add, 0)
+
+
+def _log_add_exp(total: Expr, x: Expr) -> Expr:
+    """log(exp(total) + exp(x)), of the larger one and the difference; infinities and NaN as they are."""
+    is_total = tirx.any(total >= x, tirx.isnan(total))
+    high, low = select(is_total, total, x), select(is_total, x, total)
+    is_infinite = tirx.EQ(tirx.abs(high), const(high, math.inf))
+    return select(is_infinite, high, high + te_math.log(const(high, 1) + te_math.exp(low - high)))
+
+
+_scan("logcumsumexp", _log_add_exp, -math.inf)
+
+
+def _running(name: str, largest: bool) -> None:
+    @compute(name, pattern="opaque")
+    def run(x: Any, axis: int) -> Any:
+        axis = axis % max(len(x.shape), 1)
+        keys = te.compute(x.shape, lambda *i: position_key(x(*i), largest), "key")
+        positions = running_positions(keys, axis, largest)
+        return te.compute(x.shape, lambda *i: x(*replace_index(i, axis, positions(*i))), f"{name}_values"), positions
+
+
+_running("cummax", largest=True)
+_running("cummin", largest=False)
 
 
 @compute("sum_to", sizes=("shape",))

@@ -102,6 +102,19 @@ def cumprod(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -
     return out.flip(axis) if reverse else out
 
 
+def logcumsumexp(x: Any, axis: int, exclusive: bool = False, reverse: bool = False) -> Any:
+    x = floating(x).flip(axis) if reverse else floating(x)
+    out = torch.logcumsumexp(x, axis)
+    if exclusive:
+        first = torch.full_like(out.narrow(axis, 0, 1), -float("inf"))
+        out = torch.cat([first, out.narrow(axis, 0, x.shape[axis] - 1)], axis)
+    return out.flip(axis) if reverse else out
+
+
+def running(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, axis: tuple(function(x, axis))
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "all": (truth(torch.all), {}),
     "any": (truth(torch.any), {}),
@@ -148,6 +161,11 @@ SAMPLES = [
     Sample("cumsum", T(7), -1, True, ref=scan),
     Sample("cumsum", T(3, 4), 0, False, True, ref=scan),
     Sample("cumsum", T(3, 4), 1, True, True, ref=scan),
+    Sample("cummax", T(3, 4, 5, distinct=True), 1, ref=running(torch.cummax)),
+    Sample("cummax", T(30, dtype="uint8", high=3), 0, ref=running(torch.cummax), id="ties"),
+    Sample("cummin", T(3, 5, distinct=True), -1, ref=running(torch.cummin)),
+    Sample("logcumsumexp", T(3, 4, 5, low=-5, high=5), 1, ref=logcumsumexp),
+    Sample("logcumsumexp", T(3, 5, low=-5, high=5), -1, True, True, ref=logcumsumexp, grad=False),
     Sample("max_dx", T(3, 4, distinct=True), T(3), T(3), 1, ref=extremum_dx(torch.amax), grad=False),
     Sample("prod_dx", T(3, 4, low=0.5, high=2), T(3), 1, ref=prod_dx),
     Sample("prod_dx", T(3, 2, 4, low=0.5, high=2), T(1, 2, 1), (0, 2), True, ref=prod_dx),
@@ -163,6 +181,8 @@ ERRORS = [
     ErrorCase("argmin", T(0), error=TypeInferenceError, match="axis 0 of shape (0,) has no elements"),
     ErrorCase("argmax", T(3, dtype="bool"), error=TypeInferenceError, match="'x' has dtype bool"),
     ErrorCase("cumprod", T(3), -2, error=TypeInferenceError, match="axis -2 is out of range"),
+    ErrorCase("cummax", T(3), 1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("logcumsumexp", T(3), 2, error=TypeInferenceError, match="axis 2 is out of range"),
     ErrorCase("cumsum", T(3), 1, error=TypeInferenceError, match="axis 1 is out of range"),
     ErrorCase("sum_to", T(3), (2,), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase("sum_to", T(1), (2,), error=TypeInferenceError, match="(2,) does not broadcast to (1,)"),

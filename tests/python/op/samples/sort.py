@@ -18,6 +18,11 @@ def _sort(x: Any, axis: int = -1, descending: bool = False) -> Any:
     return torch.sort(x, dim=axis, descending=descending, stable=True).values
 
 
+def _binary_search(sequence: Any, values: Any, right: bool = False) -> Any:
+    rows = torch.sort(sequence.expand(*values.shape[:-1], -1), stable=True).values
+    return (rows[..., None, :] <= values[..., None] if right else rows[..., None, :] < values[..., None]).sum(-1)
+
+
 def _topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     ordered = torch.sort(x, dim=axis, descending=largest, stable=True)
     return ordered.values.narrow(axis, 0, k), ordered.indices.narrow(axis, 0, k)
@@ -27,6 +32,14 @@ SAMPLES = [
     Sample("argsort", T(3, 5, distinct=True), ref=_argsort),
     Sample("argsort", T(9, 3, dtype="int32", low=-2, high=2), 0, True, ref=_argsort, id="ties"),
     Sample("argsort", T(), ref=_argsort),
+    Sample("binary_search", T(3, 1), T(3, 4), ref=_binary_search),  # rows of one element are sorted
+    Sample(
+        "binary_search",
+        T(1, dtype="int32", low=0, high=1),
+        T(9, dtype="int32", low=-2, high=2),
+        True,
+        ref=_binary_search,
+    ),
     Sample("sort", T(3, 5, distinct=True), ref=_sort),
     Sample("sort", T(2, 7, 2, distinct=True), 1, True, ref=_sort),
     Sample("sort", T(70, 65, distinct=True), 0, ref=_sort, grad=False),
@@ -39,6 +52,8 @@ SAMPLES = [
 
 ERRORS = [
     ErrorCase("argsort", T(3), 1, error=TypeInferenceError, match="axis 1 is out of range"),
+    ErrorCase("binary_search", T(3, 4), T(2, 4), error=TypeInferenceError, match="equal sizes but for the last axis"),
+    ErrorCase("binary_search", T(), T(2), error=TypeInferenceError, match="'sequence' is 0-d"),
     ErrorCase("sort", T(3, 4), -3, error=TypeInferenceError, match="axis -3 is out of range"),
     ErrorCase("topk", T(3), 4, error=TypeInferenceError, match="k is 4, axis 0 of x has size 3"),
     ErrorCase("topk", T(), 1, error=TypeInferenceError, match="the tensor is 0-d"),

@@ -1,0 +1,37 @@
+"""Moments of tensors with and without NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.functional._checks import in_dtype, require_float
+
+__all__ = ["nanmean", "nansum", "std_mean", "var_mean"]
+
+Axes = int | Sequence[int] | None
+
+
+def var_mean(x: Any, axis: Axes = None, correction: int = 1, keepdims: bool = False) -> tuple[Any, Any]:
+    """`var` and `mean` over the same axes."""
+    return meta.var(x, axis, correction, keepdims), meta.mean(x, axis, keepdims)
+
+
+def std_mean(x: Any, axis: Axes = None, correction: int = 1, keepdims: bool = False) -> tuple[Any, Any]:
+    """`std` and `mean` over the same axes."""
+    return meta.std(x, axis, correction, keepdims), meta.mean(x, axis, keepdims)
+
+
+def nansum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The sum of the elements that are not NaN; 0 if all are."""
+    return meta.sum(meta.where(meta.isnan(x), 0, x) if dtypes.is_float(x.dtype) else x, axis, keepdims)
+
+
+def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The mean of the elements that are not NaN; NaN if all are."""
+    require_float("nanmean", x)
+    count = meta.sum(meta.logical_not(meta.isnan(x)), axis, keepdims)
+    wide = in_dtype(x, dtypes.accumulation_dtype(x.dtype))
+    return in_dtype(nansum(wide, axis, keepdims) / in_dtype(count, wide.dtype), x.dtype)
