@@ -109,6 +109,17 @@ def instance_norm(
     return need("instance_norm")(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps)
 
 
+@nn()
+def grid_sample(
+    input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Any:
+    modes, paddings = ["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"]
+    if mode not in modes or padding_mode not in paddings or (mode == "bicubic" and input.ndim != 4):
+        raise ValueError(f"mode is {mode!r}, padding_mode {padding_mode!r}")
+    number, padding = modes.index(mode), paddings.index(padding_mode)
+    return need("grid_sampler")(input, grid, number, padding, bool(align_corners))
+
+
 @nn("softmin", "softmin.with_dtype")
 def softmin(input: Any, dim: int, dtype: Any = None) -> Any:
     return need("softmax")(meta.negative(input), dim, dtype)

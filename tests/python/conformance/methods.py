@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from meta.frontend.torch import aten
+from meta.schema._types import TensorLike
 
 Call = Callable[..., Any]
 CALLS: dict[str, Call] = {}
@@ -68,6 +69,17 @@ def _enter_casts() -> None:
         CALLS[name] = lambda x, *, memory_format=None, _dtype=dtype: need("to")(x, _dtype)
 
 
+def _reflected(name: str, function: Call) -> Call:
+    """The method of a tensor that Python calls for its right operand."""
+
+    def run(x: Any, other: Any) -> Any:
+        if not isinstance(x, TensorLike):
+            raise TypeError(f"{name} of a {type(x).__name__}")
+        return function(other, x)
+
+    return run
+
+
 def _enter_operators() -> None:
     reflected = {
         "__radd__": operator.add, "__rdiv__": operator.truediv, "__rmul__": operator.mul, "__rand__": operator.and_,
@@ -75,7 +87,7 @@ def _enter_operators() -> None:
         "__rpow__": operator.pow, "__rsub__": operator.sub,
     }  # fmt: skip
     for name, function in reflected.items():
-        CALLS[name] = lambda x, other, _function=function: _function(other, x)
+        CALLS[name] = _reflected(name, function)
     CALLS["__getitem__"] = lambda x, index: x[index]
 
 
@@ -83,6 +95,9 @@ _enter_casts()
 _enter_operators()
 
 CALLS["div.no_rounding_mode"] = CALLS["div.trunc_rounding"] = CALLS["div.floor_rounding"] = need("div")
+CALLS["nonzero"] = lambda x, as_tuple=False: need("nonzero_numpy" if as_tuple else "nonzero")(x)
+CALLS["sum_to_size"] = lambda x, *size: need("sum_to_size")(x, size[0] if isinstance(size[0], (list, tuple)) else size)
+CALLS["zero_"] = need("zero")
 CALLS["T"] = need("numpy_T")
 CALLS["max.binary"] = need("maximum")
 CALLS["min.binary"] = need("minimum")

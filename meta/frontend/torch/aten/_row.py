@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
+from meta.frontend.torch.aten._operands import check_operands
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,11 +76,16 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def runnable(row: Row) -> Callable[..., Any]:
-    """A row as a function of ATen's arguments: placement is dropped; dtypes and devices of torch become meta's."""
+def runnable(name: str, row: Row) -> Callable[..., Any]:
+    """A row as a function of ATen's arguments: placement is dropped; dtypes and devices of torch become meta's.
+
+    Raises ArgumentError for a number where ATen's operator `name` takes tensors."""
     target = Direct(row) if isinstance(row, str) else row
+    operator = isinstance(target, Direct) or next(iter(inspect.signature(target).parameters), "") == "self"
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if operator:
+            check_operands(name, args)
         kept = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
         return target(*map(_plain, args), **kept)
 

@@ -39,4 +39,4 @@ def names() -> list[str]:
 def find(name: str) -> Callable[..., Any] | None:
     """The function of ATen's arguments for the operator with this base name, None if the table lacks it."""
     row = rows().get(name)
-    return None if row is None else runnable(row)
+    return None if row is None else runnable(name, row)

@@ -97,6 +97,14 @@ def nonzero(self: Any) -> Any:
 
 
 @into(ROWS)
+def nonzero_numpy(self: Any) -> Any:
+    """The places of nonzero elements, one tensor an axis. A 0-d tensor counts as one of an element."""
+    x = self if self.ndim else meta.reshape(self, (1,))
+    places = meta.argwhere(x)
+    return tuple(meta.squeeze(column, 1) for column in (meta.split(places, x.ndim, 1) if x.ndim > 1 else (places,)))
+
+
+@into(ROWS)
 def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     axis = position(dim, self.ndim)
     size = self.shape[axis]

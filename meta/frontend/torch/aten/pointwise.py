@@ -8,9 +8,11 @@ import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
+from meta.frontend.torch.aten.indexing import nonzero_numpy
 
 ROWS: Rows = {
-    "abs": "abs", "absolute": "abs", "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
+    "abs": "abs", "absolute": "abs", "allclose": "allclose",
+    "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2", "atanh": "atanh",
     "bitwise_and": "bitwise_and", "bitwise_left_shift": "left_shift", "bitwise_not": "bitwise_not",
@@ -18,6 +20,7 @@ ROWS: Rows = {
     "ceil": "ceil", "cos": "cos", "cosh": "cosh", "eq": "equal", "erf": "erf", "exp": "exp", "exp2": "exp2",
     "expm1": "expm1", "floor": "floor", "floor_divide": "floor_divide", "fmod": "trunc_mod", "ge": "greater_equal",
     "greater": "greater", "greater_equal": "greater_equal", "gt": "greater", "hypot": "hypot", "isfinite": "isfinite",
+    "isclose": "isclose",
     "isinf": "isinf", "isnan": "isnan", "le": "less_equal", "less": "less", "less_equal": "less_equal", "log": "log",
     "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_and": "logical_and", "logical_not": "logical_not",
     "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum",
@@ -75,14 +78,25 @@ def clamp_max(self: Any, max: Any) -> Any:
 @into(ROWS)
 def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if self is None and other is None:
-        places = meta.argwhere(condition)
-        return tuple(meta.squeeze(column, 1) for column in meta.split(places, condition.ndim, 1))
+        return nonzero_numpy(condition)
     return meta.where(condition, self, other)
 
 
 @into(ROWS)
 def round(self: Any, *, decimals: int = 0) -> Any:
     return meta.round(self) if decimals == 0 else meta.round(self, decimals)  # type: ignore[call-arg]
+
+
+@into(ROWS)
+def float_power(self: Any, exponent: Any) -> Any:
+    """Computed in float64, whatever the dtypes."""
+    base, power = (meta.cast(x, "float64") if is_tensor(x) else float(x) for x in (self, exponent))
+    return meta.power(base, power)
+
+
+@into(ROWS)
+def equal(self: Any, other: Any) -> Any:
+    return meta.array_equal(self, other)
 
 
 @into(ROWS)

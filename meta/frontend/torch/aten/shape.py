@@ -12,7 +12,8 @@ from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor, position
 
 ROWS: Rows = {
-    "_unsafe_view": "reshape", "alias": "copy", "alias_copy": "copy", "broadcast_to": "broadcast_to", "clone": "copy",
+    "_unsafe_view": "reshape", "_reshape_copy": "reshape",
+    "alias": "copy", "alias_copy": "copy", "broadcast_to": "broadcast_to", "clone": "copy",
     "concat": "concatenate", "detach": "stop_gradient", "detach_copy": "stop_gradient", "flip": "flip",
     "lift_fresh_copy": "copy", "movedim": "moveaxis", "moveaxis": "moveaxis", "permute": "transpose",
     "permute_copy": "transpose", "reshape": "reshape", "reshape_as": "reshape_like", "stack": "stack",
@@ -21,6 +22,11 @@ ROWS: Rows = {
     "tril": direct("tril", diagonal="k"), "triu": direct("triu", diagonal="k"), "view": "reshape",
     "view_as": "reshape_like",
 }  # fmt: skip
+
+
+@into(ROWS)
+def view_copy(self: Any, size: Any) -> Any:
+    return meta.reshape(self, size)
 
 
 @into(ROWS)
@@ -252,6 +258,8 @@ def fliplr(self: Any) -> Any:
 
 @into(ROWS)
 def flipud(self: Any) -> Any:
+    if not self.ndim:
+        raise ArgumentError("flipud", "x is 0-d", "at least one axis")
     return meta.flip(self, 0)
 
 

@@ -15,6 +15,7 @@ import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten import _table
+from meta.frontend.torch.aten._operands import NUMBER_FIRST, TENSOR_PAIRS
 from meta.frontend.torch.aten._row import PLACEMENT, Direct, direct, runnable
 
 _OUTPUTS = {"out", "out0", "out1", "indices", "values", "grad_input"}
@@ -70,7 +71,7 @@ def test_a_row_in_another_order_is_noticed() -> None:
 
 
 def test_dtypes_devices_and_sizes_of_torch_are_converted() -> None:
-    ones = runnable("ones")
+    ones = runnable("ones", aten.rows()["ones"])
     x = ones(torch.Size([2]), dtype=torch.bfloat16, device=torch.device("cpu"), layout=torch.strided, pin_memory=False)
     assert (x.shape, x.dtype) == ((2,), "bfloat16")
     with pytest.raises(ArgumentError, match=r"\[aten\] an argument is a torch.Tensor; expected arrays, numbers and"):
@@ -84,6 +85,27 @@ def test_rows_run_on_arrays_and_in_traces() -> None:
     assert addmm(x, x, alpha=3).tolist() == [-2.0, -4.0]
     assert meta.trace(lambda a: addmm(a, a, alpha=3))(x).tolist() == [-2.0, -4.0]
     assert aten.find("no_such_operator") is None
+
+
+@pytest.mark.parametrize("name", sorted((NUMBER_FIRST | TENSOR_PAIRS) & set(aten.rows())))
+def test_numbers_are_operands_where_an_overload_has_them(name: str) -> None:
+    kinds = [[str(a.type) for a in s.arguments[:2] if not a.kwarg_only] for s in _schemas(name)]
+    assert (["Scalar", "Tensor"] in [k[:2] for k in kinds] or ["number", "Tensor"] in kinds) == (name in NUMBER_FIRST)
+    if name in TENSOR_PAIRS:
+        assert all(k[1] == "Tensor" for k in kinds if k[0] == "Tensor")
+
+
+def test_numbers_in_place_of_tensors_are_refused() -> None:
+    x = meta.array([1.0, 2.0])
+    with pytest.raises(
+        ArgumentError, match=r"\[maximum\] the second operand is 2; expected a tensor; use meta.array\(x\)"
+    ):
+        aten.find("maximum")(x, 2)
+    with pytest.raises(ArgumentError, match=r"\[eq\] the first operand is 2; expected a tensor; use meta.array\(x\)"):
+        aten.find("eq")(2, x)
+    with pytest.raises(ArgumentError, match=r"\[pow\] the first operand is 2; expected a tensor"):
+        aten.find("pow")(2, 3)
+    assert aten.find("pow")(2, x).tolist() == [2.0, 4.0]
 
 
 def test_the_table_needs_no_torch() -> None:

@@ -1,0 +1,316 @@
+"""Checks of an entry: its results, gradients, second gradients and refusals are torch's, eagerly and compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import meta
+from meta import tracing, vm
+from tests.python.conformance.adapter import ADAPTER
+from tests.python.conformance.case import Case, weight
+from tests.python.conformance.compare import GRADIENT, differences
+from tests.python.conformance.opinfos import UNDEFINED, samples, spread
+
+SECONDS = 60
+"""Limit of one step of one sample."""
+
+REJECTIONS = (TypeError, ValueError, RuntimeError, IndexError)
+"""Errors that refuse bad input, beside the type that torch raises."""
+
+Gradients = list[Any]
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of an entry's samples.
+
+    counts: (check, mode, dtype) -> passed, failed and skipped samples.  notes: a line for each failed or skipped."""
+
+    entry: str
+    counts: dict[tuple[str, str, str], Counter[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, check: str, mode: str, dtype: torch.dtype | None, problem: str, skipped: str = "") -> None:
+        kind = str(dtype).removeprefix("torch.") if dtype else ""
+        outcome = "failed" if problem else "skipped" if skipped else "passed"
+        self.counts.setdefault((check, mode, kind), Counter())[outcome] += 1
+        if problem or skipped:
+            words = " ".join(filter(None, (check, mode, kind)))
+            self.notes.append(f"{words} {outcome}: {' '.join((problem or skipped).split())[:200]}")
+
+    def total(self, check: str = "") -> Counter[str]:
+        """The counts of a check, of all if it is empty."""
+        return sum((c for key, c in self.counts.items() if check in ("", key[0])), Counter[str]())
+
+
+class TimeLimitError(Exception):
+    """A step that took too long."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float = SECONDS) -> Iterator[None]:
+    """Raise TimeLimitError in this block after so many seconds."""
+
+    def expire(*_: Any) -> None:
+        raise TimeLimitError(f"no result after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(slots=True)
+class Expected:
+    """torch's side of a sample: results, inputs afterwards, and which of them can be compared."""
+
+    case: Case
+    results: list[Any]
+    inputs: list[torch.Tensor]
+    random: bool
+    cotangents: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+def expectation(case: Case, dtype: torch.dtype, gradients: bool) -> Expected | str:
+    """torch's results; why the sample cannot be compared otherwise."""
+    if not case.dense:
+        return "a tensor is sparse"
+    try:
+        results, inputs = case.expected()
+        again, _ = case.expected(seed=1)
+    except Exception as error:  # noqa: BLE001
+        return f"torch refuses it: {error}"
+    if any(isinstance(r, torch.Tensor) and r.layout != torch.strided for r in results):
+        return "the result is sparse"
+    random = case.op.has_nondeterministic_output or case.op.full_name in UNDEFINED
+    random = random or bool(differences(again, results, dtype))
+    expected = Expected(case, results, inputs, random)
+    if gradients and case.leaves and not random:
+        try:
+            expected.cotangents = case.cotangents()
+        except Exception:  # noqa: BLE001
+            expected.cotangents = {}
+    return expected
+
+
+def check_forward(expected: Expected, actual: Sequence[Any], arrays: Sequence[Any], dtype: torch.dtype) -> str:
+    """How meta's results differ from torch's. Of random ones, shapes and dtypes are compared."""
+    ours = [_to_torch(y) for y in actual]
+    theirs: list[Any] = expected.results
+    if expected.random:
+        ours, theirs = [_blank(y) for y in ours], [_blank(y) for y in theirs]
+    problem = differences(ours, theirs, dtype, truth=expected.case.exact)
+    if problem or expected.random:
+        return problem
+    states = [ADAPTER.to_torch(x) for x in arrays]
+    return "an input was changed" if differences(states, expected.inputs, dtype) else ""
+
+
+def check_gradients(expected: Expected, actual: Sequence[Any], dtype: torch.dtype, second: bool = False) -> str:
+    """How gradients differ from torch's."""
+    case, cotangents = expected.case, expected.cotangents
+    theirs = case.gradients(cotangents, second)
+    ours = [torch.zeros_like(e) if g is None else ADAPTER.to_torch(g) for g, e in zip(actual, theirs, strict=True)]
+    factor = GRADIENT * (GRADIENT if second else 1)
+    return differences(ours, theirs, dtype, factor, lambda: case.exact_gradients(cotangents, second))
+
+
+def gradients_of(
+    case: Case, outputs: Sequence[Any], arrays: Sequence[Any], cotangents: dict[int, Any], second: bool = False
+) -> Gradients:
+    """meta's gradients of the sample's leaves: on arrays, and on symbols while tracing."""
+    leaves = [arrays[i] for i in case.leaves]
+    first = ADAPTER.grad([outputs[i] for i in cotangents], leaves, list(cotangents.values()), create_graph=second)
+    if not second:
+        return first
+    paths = [g for g in first if g is not None and g.requires_grad]
+    if not paths:
+        return [None] * len(leaves)
+    weights = [ADAPTER.from_torch(weight(torch.empty(g.shape, dtype=getattr(torch, g.dtype))), False) for g in paths]
+    return ADAPTER.grad(paths, leaves, weights)
+
+
+def check_eager(
+    result: Result, function: Callable[..., Any], expected: Expected, dtype: torch.dtype, orders: int, mode: str
+) -> None:
+    """The results of one sample, and gradients up to an order, on arrays."""
+    try:
+        with limited():
+            arrays = expected.case.arrays()
+            outputs = expected.case.call(function, arrays)
+            problem = check_forward(expected, outputs, arrays, dtype)
+    except Exception as error:  # noqa: BLE001
+        problem = said(error)
+    result.add("forward", mode, dtype, problem)
+    if problem or not expected.cotangents:
+        return
+    for order, check in ((1, "backward"), (2, "second"))[:orders]:
+        if order == 2 and not expected.case.op.supports_gradgrad:
+            continue
+        try:
+            with limited():
+                dys = {i: ADAPTER.from_torch(c, False) for i, c in expected.cotangents.items()}
+                arrays = expected.case.arrays()
+                outputs = expected.case.call(function, arrays)
+                ours = gradients_of(expected.case, outputs, arrays, dys, order == 2)
+                problem = check_gradients(expected, ours, dtype, order == 2)
+        except Exception as error:  # noqa: BLE001
+            problem = said(error)
+        result.add(check, mode, dtype, problem)
+        if problem:
+            return
+
+
+def check_compiled(
+    result: Result, function: Callable[..., Any], expected: Sequence[Expected], dtype: torch.dtype, orders: int
+) -> None:
+    """The same of several samples, compiled together, or one by one if that fails."""
+    try:
+        with limited(SECONDS * 4):
+            runs = _compiled(function, expected, orders)
+    except Exception as error:  # noqa: BLE001
+        if len(expected) > 1:
+            for one in expected:
+                check_compiled(result, function, [one], dtype, orders)
+        else:
+            reason = value_dependent(result.entry, error)
+            result.add("forward", "compiled", dtype, "" if reason else said(error), reason)
+        return
+    for one, (arrays, outputs, first, second) in zip(expected, runs, strict=True):
+        problem = check_forward(one, outputs, arrays, dtype)
+        result.add("forward", "compiled", dtype, problem)
+        for check, gradients in (("backward", first), ("second", second)):
+            if gradients is not None and not problem:
+                problem = check_gradients(one, gradients, dtype, check == "second")
+                result.add(check, "compiled", dtype, problem)
+
+
+def _compiled(function: Callable[..., Any], expected: Sequence[Expected], orders: int) -> list[Any]:
+    """Inputs afterwards, results, gradients and second gradients of each sample by one program."""
+    arrays = [one.case.arrays() for one in expected]
+    seeds = [{i: ADAPTER.from_torch(c, False) for i, c in one.cotangents.items()} for one in expected]
+    kinds: list[Any] = []
+
+    @tracing.trace
+    def program(lists: list[list[Any]], dys: list[list[Any]]) -> list[Any]:
+        results: list[Any] = []
+        kinds.clear()
+        for one, values, seed, given in zip(expected, lists, seeds, dys, strict=True):
+            cotangents = dict(zip(seed, given, strict=True))
+            rows = [one.case.call(function, values)]
+            for order in (1, 2)[: orders if seed else 0]:
+                if order == 1 or one.case.op.supports_gradgrad:
+                    outputs = one.case.call(function, values)
+                    rows.append(gradients_of(one.case, outputs, values, cotangents, order == 2))
+            kinds.append([[y is None for y in row] for row in rows])
+            results.append([[y for y in row if y is not None] for row in rows])
+        return results
+
+    values = vm.compile(program)(arrays, [list(seed.values()) for seed in seeds])
+    out: list[Any] = []
+    for each, rows, absent in zip(arrays, values, kinds, strict=True):
+        full = []
+        for row, gone in zip(rows, absent, strict=True):
+            left = iter(row)
+            full.append([None if none else next(left) for none in gone])
+        out.append((each, *full, None, None)[:4])
+    return out
+
+
+_VALUES = {
+    "nonzero": "the shape of the result depends on values",
+    "argwhere": "the shape of the result depends on values",
+    "masked_select": "the shape of the result depends on values",
+    "unique": "the shape of the result depends on values",
+    "unique_consecutive": "the shape of the result depends on values",
+    "item": "the result is a Python number",
+    "equal": "the result is a Python bool",
+    "allclose": "the result is a Python bool",
+}
+
+
+def value_dependent(entry: str, error: BaseException) -> str:
+    """Why a sample has no program, "" if it should have one."""
+    known = _VALUES.get(entry, "")
+    return known or ("a value of a tensor decides" if isinstance(error, meta.errors.TraceError) else "")
+
+
+def check_errors(result: Result, op: Any, function: Callable[..., Any]) -> None:
+    """Bad input that torch refuses on the CPU is refused."""
+    if not op.error_inputs_func or not result.total("forward")["passed"]:
+        return
+    for bad in op.error_inputs("cpu"):
+        case = Case(op, bad.sample_input)
+        if "out" in bad.sample_input.kwargs:
+            continue
+        try:
+            case.call(op, case.tensors)
+            continue  # torch accepts it on the CPU
+        except Exception as error:  # noqa: BLE001
+            allowed = (*REJECTIONS, type(error))
+        try:
+            with limited():
+                case.call(function, case.arrays())
+            problem = f"accepted: {bad.error_regex}"
+        except allowed:
+            problem = ""
+        except Exception as error:  # noqa: BLE001
+            problem = said(error)
+        result.add("errors", "", None, problem)
+
+
+def check_entry(
+    op: Any, dtypes: Sequence[torch.dtype], differentiable: Sequence[torch.dtype], count: int, orders: int = 2,
+    compiled: int = 0, strided: bool = False, errors: bool = True,
+) -> Result:  # fmt: skip
+    """All checks of an entry.
+
+    count: samples of each dtype.  differentiable: dtypes whose gradients are checked, up to `orders`.  compiled: how
+    many of the samples are compiled too."""
+    result = Result(op.full_name)
+    function = ADAPTER.lookup(op.name, op.variant_test_name)
+    if function is None:
+        result.add("forward", "eager", None, "not implemented")
+        return result
+    for dtype in dtypes:
+        if dtype not in op.dtypes:
+            continue
+        gradients = op.supports_autograd and dtype in differentiable and dtype in op.backward_dtypes
+        for mode, apart in (("eager", False), ("strided", True))[: 2 if strided else 1]:
+            usable: list[Expected] = []
+            for sample in samples(op, dtype, count, gradients, apart):
+                expected = expectation(Case(op, sample), dtype, gradients)
+                if isinstance(expected, str):
+                    result.add("forward", mode, dtype, "", expected)
+                    continue
+                usable.append(expected)
+                check_eager(result, function, expected, dtype, orders if gradients else 0, mode)
+            chosen = spread(usable, compiled) if compiled and not apart else []
+            if chosen:
+                check_compiled(result, function, chosen, dtype, orders if gradients else 0)
+    if errors:
+        check_errors(result, op, function)
+    return result
+
+
+def _to_torch(value: Any) -> Any:
+    tensor = ADAPTER.to_torch(value)
+    return value if tensor is None else tensor
+
+
+def _blank(value: Any) -> Any:
+    return torch.zeros_like(value) if isinstance(value, torch.Tensor) else value
