@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-train | attack | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | bench-train | attack | conformance | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -11,6 +11,7 @@ BENCH_ARGS ?=
 BENCH_TRAIN_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
+CONFORMANCE_ARGS ?=
 # Relay programs with expected outputs, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
 
@@ -24,7 +25,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-train attack relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-train attack conformance relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -65,6 +66,11 @@ bench-train: $(VENV)/.dev
 
 relay: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.relay_corpus $(RELAY_CORPUS)
+
+# Every operator against the samples that torch keeps for it, eager and compiled: hours on one core. By parts:
+# make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
+conformance: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/conformance.md $(CONFORMANCE_ARGS)
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

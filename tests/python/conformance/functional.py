@@ -81,9 +81,10 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 
 @nn()
 def embedding(
-    input: Any, weight: Any, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+    weight: Any, input: Any, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Any:  # fmt: skip
+    """OpInfo's samples have the weight first."""
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
         raise ValueError(f"padding_idx is {padding_idx}")
     if max_norm is not None:

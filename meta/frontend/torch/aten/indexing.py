@@ -42,7 +42,7 @@ def take_along_dim(self: Any, indices: Any, dim: int | None = None) -> Any:
     common = [a if b == 1 else b for a, b in zip(*shapes, strict=True)]
     x = meta.broadcast_to(self, [*common[:axis], self.shape[axis], *common[axis + 1 :]])
     where = meta.broadcast_to(indices, [*common[:axis], indices.shape[axis], *common[axis + 1 :]])
-    return meta.gather(x, axis, where)
+    return meta.gather(x, axis, meta.where(meta.less(where, 0), where + x.shape[axis], where))
 
 
 @into(ROWS)
@@ -57,11 +57,16 @@ def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
     where = index if index.ndim else meta.reshape(index, (1,))
     if is_tensor(value) and value.ndim:
         raise ArgumentError("index_fill", f"value has shape {value.shape}", "a number or a 0-d tensor")
-    shape = [where.shape[0] if i == axis else d for i, d in enumerate(x.shape)]
+    if where.dtype != "int64" or where.ndim != 1:
+        raise ArgumentError("index_fill", f"the index is {where.dtype} of shape {index.shape}", "int64 of one axis")
+    # A mask, and not scattered values: the gradient counts an index once, however often it occurs.
+    size = x.shape[axis]
+    row = meta.zeros((size,), "int64", x.device)
+    places = meta.where(meta.less(where, 0), where + size, where)
+    row = meta.scatter_elements(row, 0, places, meta.ones_like(places))
+    mask = meta.reshape(meta.cast(row, "bool"), [-1 if i == axis else 1 for i in range(x.ndim)])
     fill = meta.cast(value, x.dtype) if is_tensor(value) else meta.full((), value, x.dtype, x.device)
-    spread = meta.reshape(where, [-1 if i == axis else 1 for i in range(x.ndim)])
-    out = meta.scatter_elements(x, axis, meta.broadcast_to(spread, shape), meta.broadcast_to(fill, shape))
-    return meta.reshape(out, self.shape)
+    return meta.reshape(meta.where(mask, fill, x), self.shape)
 
 
 @into(ROWS)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dim import product
+from meta.dtype import is_float
+from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
-from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor
+from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 
 ROWS: Rows = {"argmax": "argmax", "argmin": "argmin"}
 
@@ -18,6 +21,8 @@ def sum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
 
 @into(ROWS)
 def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if not is_float(dtype or self.dtype):
+        raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating dtype", "pass dtype")
     return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
 
 
@@ -66,20 +71,32 @@ def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
 @into(ROWS)
 def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
     axis, lost = _spread(dim, unbiased, correction)
-    return meta.var(self, axis, lost, keepdim)
+    if isinstance(lost, int):
+        return meta.var(self, axis, lost, keepdim)
+    kept = range(self.ndim) if axis is None else [position(d, self.ndim) for d in _listed(axis)]
+    count = product([self.shape[d] for d in kept])
+    rest = count - lost
+    return meta.multiply(meta.var(self, axis, 0, keepdim), count / rest if rest > 0 else float("inf"))
 
 
 @into(ROWS)
 def std(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
     axis, lost = _spread(dim, unbiased, correction)
-    return meta.std(self, axis, lost, keepdim)
+    if isinstance(lost, int):
+        return meta.std(self, axis, lost, keepdim)
+    return meta.sqrt(var(self, dim, unbiased, keepdim, correction=correction))
+
+
+def _listed(axis: Any) -> Any:
+    return axis if isinstance(axis, (list, tuple)) else (axis,)
 
 
 def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     """Axes and correction: the second argument is `unbiased` in the overload without axes."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    return axes(dim), int(unbiased) if correction is None else correction
+    lost = int(unbiased) if correction is None else correction
+    return axes(dim), int(lost) if lost == int(lost) else lost
 
 
 @into(ROWS)

@@ -109,6 +109,9 @@ def _common(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 @into(ROWS, "cat", "concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     """Empty tensors of one axis are left out; dtypes are promoted."""
+    for x in tensors:
+        if not is_tensor(x):
+            raise ArgumentError("cat", f"an element is {type(x).__name__}", "tensors")
     kept = [x for x in tensors if x.ndim != 1 or x.shape[0] != 0] or list(tensors[:1])
     dtype = _promoted(tensors)
     return meta.concatenate([in_dtype(x, dtype) for x in kept], dim)

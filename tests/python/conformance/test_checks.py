@@ -1,0 +1,78 @@
+"""The checks notice wrong results, gradients, dtypes and accepted bad input, and count what they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import meta
+from tests.python.conformance.adapter import ADAPTER
+from tests.python.conformance.checks import Result, check_entry
+from tests.python.conformance.compare import difference, differences
+from tests.python.conformance.opinfos import database, spread
+from tests.python.conformance.report import Report, decoded, encoded
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def _result(monkeypatch: pytest.MonkeyPatch, name: str, function: Callable[..., Any], **options: Any) -> Result:
+    monkeypatch.setattr(type(ADAPTER), "lookup", lambda self, *_: function)
+    return check_entry(database()[name], [torch.float32], [torch.float32], 1, **options)
+
+
+def _failed(result: Result) -> set[str]:
+    return {check for (check, _, _), count in result.counts.items() if count["failed"]}
+
+
+def test_values_dtypes_and_gradients_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = _result(monkeypatch, "tanh", lambda x: meta.tanh(x) + 1e-3)
+    assert _failed(wrong) == {"forward"}
+    assert "values are off, by up to 0.001" in wrong.notes[0]
+    assert "float64" in _result(monkeypatch, "tanh", lambda x: meta.tanh(x).cast("float64")).notes[0]
+    cut = _result(monkeypatch, "tanh", lambda x: meta.tanh(meta.stop_gradient(x)))
+    assert _failed(cut) == {"backward"}
+    refused = _result(monkeypatch, "tanh", meta.tanh, orders=2)
+    assert _failed(refused) == set()
+
+
+def test_bad_input_has_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def accepts(x: Any, **_: Any) -> Any:
+        return meta.flip(x, 0) if x.ndim else x
+
+    assert _failed(_result(monkeypatch, "flipud", accepts)) == {"errors"}
+
+
+def test_entries_without_a_function_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(ADAPTER), "lookup", lambda *_: None)
+    result = check_entry(database()["tanh"], [torch.float32], [], 1)
+    assert result.notes == ["forward eager failed: not implemented"]
+
+
+def test_results_as_json_and_as_a_page() -> None:
+    result = Result("tanh")
+    result.add("forward", "eager", torch.float32, "")
+    result.add("backward", "eager", torch.float32, "1 of 2 values | are off")
+    result.add("forward", "compiled", torch.float32, "", "a tensor is sparse")
+    assert decoded(encoded(result)) == result
+    report = Report([result])
+    assert report.total() == ("TOTAL ops=0/1 forward=1/1 backward=0/1 second=0/0 jvp=0/0 errors=0/0 backward_ops=0/0")
+    page = report.page("make conformance", "2.13.0")
+    assert "| tanh | 1/1 | 0/1 |" in page
+    assert "- `tanh`: backward eager float32 failed: 1 of 2 values \\| are off" in page
+    assert "- `tanh`: a tensor is sparse (1x)" in page
+
+
+def test_a_value_near_the_float64_run_passes() -> None:
+    rounded, exact = torch.tensor([1.0001]), torch.tensor([1.0], dtype=torch.float64)
+    assert difference(torch.tensor([1.0]), rounded, torch.float32) == "1 of 1 values are off, by up to 0.0001"
+    assert difference(torch.tensor([1.0]), rounded, torch.float32, truth=lambda: exact) == ""
+    assert differences([1], [1, 2], torch.float32) == "1 results, expected 2"
+    assert difference(1, 1.0, torch.float32) == "a int, expected a float"
+
+
+def test_samples_are_spread_evenly() -> None:
+    assert spread(range(10), 4) == [0, 2, 5, 7]
+    assert spread(range(3), 0) == [0, 1, 2]
