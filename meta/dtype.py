@@ -2,7 +2,7 @@
 
 A dtype is a string, its name ("float32"), so dtypes hash and compare as fast as strings. Promotion follows torch: a
 Python scalar changes the category of a tensor only if its category is higher; a 0-d tensor counts as a tensor.
-Categories are ordered bool < integer < float.
+Categories are ordered bool < integer < float < complex.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 
 _BITS: dict[str, int] = {
     "bool": 8, "uint8": 8, "int8": 8, "int16": 16, "int32": 32, "int64": 64,
-    "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64,
+    "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128,
 }  # fmt: skip
 ALL: tuple[str, ...] = tuple(_BITS)
 FLOATS: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
+COMPLEX: tuple[str, ...] = ("complex64", "complex128")
+INEXACT: tuple[str, ...] = (*FLOATS, *COMPLEX)
+"""The dtypes that have gradients."""
 INTS: tuple[str, ...] = ("uint8", "int8", "int16", "int32", "int64")
 HALVES: tuple[str, ...] = ("float16", "bfloat16")
-_ALIASES = {"float": "float32", "double": "float64", "half": "float16", "int": "int64", "long": "int64"}
-_CATEGORY = {"bool": 0} | dict.fromkeys(INTS, 1) | dict.fromkeys(FLOATS, 2)
+_ALIASES = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int64", "long": "int64",
+    "complex": "complex64", "cfloat": "complex64", "cdouble": "complex128",
+}  # fmt: skip
+_CATEGORY = {"bool": 0} | dict.fromkeys(INTS, 1) | dict.fromkeys(FLOATS, 2) | dict.fromkeys(COMPLEX, 3)
+_DEFAULT = ("bool", "int64", "float32", "complex64")
+"""The dtype of Python numbers, by category."""
 
 
 def canonical(dtype: object, where: str = "dtype") -> str:
@@ -50,8 +58,8 @@ _name_cache: dict[tuple[type, object], str] = {}
 
 
 def _canonical_name(dtype: object, where: str) -> str:
-    if isinstance(dtype, type) and dtype in (bool, int, float):
-        return {bool: "bool", int: "int64", float: "float32"}[dtype]  # type: ignore[index]
+    if isinstance(dtype, type) and dtype in (bool, int, float, complex):
+        return {bool: "bool", int: "int64", float: "float32", complex: "complex64"}[dtype]  # type: ignore[index]
     name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))
     name = name.rsplit(".", 1)[-1].strip("'>")
     name = {"bool_": "bool"}.get(name, _ALIASES.get(name, name))
@@ -69,12 +77,31 @@ def is_float(dtype: str) -> bool:
     return _CATEGORY[dtype] == 2
 
 
+def is_complex(dtype: str) -> bool:
+    return dtype in COMPLEX
+
+
+def is_inexact(dtype: str) -> bool:
+    """Whether a dtype is floating or complex."""
+    return _CATEGORY[dtype] >= 2
+
+
+def real_dtype(dtype: str) -> str:
+    """The dtype of the real and imaginary parts of a complex dtype; any other dtype itself."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
+def complex_dtype(dtype: str) -> str:
+    """The complex dtype of numbers whose parts are of `dtype`: complex128 for float64, else complex64."""
+    return "complex128" if dtype in ("float64", "complex128") else "complex64"
+
+
 def is_int(dtype: str) -> bool:
     return _CATEGORY[dtype] == 1
 
 
 def category(dtype: str) -> int:
-    """The category of a dtype: 0 for bool, 1 for integers, 2 for floats."""
+    """The category of a dtype: 0 for bool, 1 for integers, 2 for floats, 3 for complex dtypes."""
     return _CATEGORY[dtype]
 
 
@@ -83,9 +110,11 @@ def promote(a: str, b: str) -> str:
     """The common dtype of two tensors of dtypes `a` and `b`, as in torch.promote_types.
 
     uint8 and a signed dtype give a signed dtype that holds both; float16 and bfloat16 give float32; an integer or bool
-    and a float give the float."""
+    and a float give the float; a complex dtype and any other one give the complex dtype that holds both."""
     if a == b:
         return a
+    if 3 in (_CATEGORY[a], _CATEGORY[b]):
+        return "complex128" if "complex128" in (complex_dtype(a), complex_dtype(b)) else "complex64"
     if _CATEGORY[a] != _CATEGORY[b]:
         return a if _CATEGORY[a] > _CATEGORY[b] else b
     if {a, b} == {"float16", "bfloat16"}:
@@ -95,18 +124,27 @@ def promote(a: str, b: str) -> str:
     return a if _BITS[a] >= _BITS[b] and a != "uint8" else b
 
 
-def scalar_category(value: bool | int | float) -> int:
+Number = bool | int | float | complex
+"""A Python scalar."""
+
+
+def scalar_category(value: Number) -> int:
     """The category of a Python scalar."""
-    return 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
+    return 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 3 if isinstance(value, complex) else 2
 
 
-def promote_scalar(tensor: str, value: bool | int | float) -> str:
+def scalar_dtype(*values: Number) -> str:
+    """The default dtype of Python scalars: bool, int64, float32 or complex64."""
+    return _DEFAULT[max(map(scalar_category, values))]
+
+
+def promote_scalar(tensor: str, value: Number) -> str:
     """The result dtype of an operator on a tensor of dtype `tensor` and a Python scalar: the tensor's dtype, or the
-    default of the scalar's category (int64, float32) if that is higher."""
+    default of the scalar's category if that is higher; complex128 for float64 and a complex number."""
     scalar = scalar_category(value)
     if scalar <= _CATEGORY[tensor]:
         return tensor
-    return "int64" if scalar == 1 else "float32"
+    return complex_dtype(tensor) if scalar == 3 else _DEFAULT[scalar]
 
 
 def to_numpy(dtype: str) -> np.dtype[Any]:

@@ -26,6 +26,7 @@ from meta.modes import modes, scopes
 if TYPE_CHECKING:
     from meta.device import Device
     from meta.dim import Dim
+    from meta.dtype import Number
     from meta.eager.ndarray import NDArray
 
     DeviceLike = Device | str
@@ -314,7 +315,7 @@ _s_add = state(get("add"))
 _r_add = _s_add.fast
 
 
-def add(x1: T | float, x2: T | float) -> T:
+def add(x1: T | Number, x2: T | Number) -> T:
     """x1 + x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -335,7 +336,7 @@ _s_atan2 = state(get("atan2"))
 _r_atan2 = _s_atan2.fast
 
 
-def atan2(x1: T | float, x2: T | float) -> T:
+def atan2(x1: T | Number, x2: T | Number) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
     Aliases: arctan2.
     x1: First operand: a tensor or a number.
@@ -359,7 +360,7 @@ _s_bitwise_and = state(get("bitwise_and"))
 _r_bitwise_and = _s_bitwise_and.fast
 
 
-def bitwise_and(x1: T | float, x2: T | float) -> T:
+def bitwise_and(x1: T | Number, x2: T | Number) -> T:
     """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -377,7 +378,7 @@ _s_bitwise_or = state(get("bitwise_or"))
 _r_bitwise_or = _s_bitwise_or.fast
 
 
-def bitwise_or(x1: T | float, x2: T | float) -> T:
+def bitwise_or(x1: T | Number, x2: T | Number) -> T:
     """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -395,7 +396,7 @@ _s_bitwise_xor = state(get("bitwise_xor"))
 _r_bitwise_xor = _s_bitwise_xor.fast
 
 
-def bitwise_xor(x1: T | float, x2: T | float) -> T:
+def bitwise_xor(x1: T | Number, x2: T | Number) -> T:
     """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -413,7 +414,7 @@ _s_divide = state(get("divide"))
 _r_divide = _s_divide.fast
 
 
-def divide(x1: T | float, x2: T | float) -> T:
+def divide(x1: T | Number, x2: T | Number) -> T:
     """x1 / x2. Integers and booleans give float32.
     Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
@@ -439,7 +440,7 @@ _s_equal = state(get("equal"))
 _r_equal = _s_equal.fast
 
 
-def equal(x1: T | float, x2: T | float) -> T:
+def equal(x1: T | Number, x2: T | Number) -> T:
     """x1 == x2; false for NaN.
     Aliases: eq.
     x1: First operand: a tensor or a number.
@@ -460,7 +461,7 @@ _s_floor_divide = state(get("floor_divide"))
 _r_floor_divide = _s_floor_divide.fast
 
 
-def floor_divide(x1: T | float, x2: T | float) -> T:
+def floor_divide(x1: T | Number, x2: T | Number) -> T:
     """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -481,7 +482,7 @@ _s_greater = state(get("greater"))
 _r_greater = _s_greater.fast
 
 
-def greater(x1: T | float, x2: T | float) -> T:
+def greater(x1: T | Number, x2: T | Number) -> T:
     """x1 > x2; false for NaN.
     Aliases: gt.
     x1: First operand: a tensor or a number.
@@ -502,7 +503,7 @@ _s_greater_equal = state(get("greater_equal"))
 _r_greater_equal = _s_greater_equal.fast
 
 
-def greater_equal(x1: T | float, x2: T | float) -> T:
+def greater_equal(x1: T | Number, x2: T | Number) -> T:
     """x1 >= x2; false for NaN.
     Aliases: ge.
     x1: First operand: a tensor or a number.
@@ -523,7 +524,7 @@ _s_hypot = state(get("hypot"))
 _r_hypot = _s_hypot.fast
 
 
-def hypot(x1: T | float, x2: T | float) -> T:
+def hypot(x1: T | Number, x2: T | Number) -> T:
     """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -544,7 +545,7 @@ _s_left_shift = state(get("left_shift"))
 _r_left_shift = _s_left_shift.fast
 
 
-def left_shift(x1: T | float, x2: T | float) -> T:
+def left_shift(x1: T | Number, x2: T | Number) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
@@ -565,7 +566,7 @@ _s_less = state(get("less"))
 _r_less = _s_less.fast
 
 
-def less(x1: T | float, x2: T | float) -> T:
+def less(x1: T | Number, x2: T | Number) -> T:
     """x1 < x2; false for NaN.
     Aliases: lt.
     x1: First operand: a tensor or a number.
@@ -586,7 +587,7 @@ _s_less_equal = state(get("less_equal"))
 _r_less_equal = _s_less_equal.fast
 
 
-def less_equal(x1: T | float, x2: T | float) -> T:
+def less_equal(x1: T | Number, x2: T | Number) -> T:
     """x1 <= x2; false for NaN.
     Aliases: le.
     x1: First operand: a tensor or a number.
@@ -607,7 +608,7 @@ _s_logical_and = state(get("logical_and"))
 _r_logical_and = _s_logical_and.fast
 
 
-def logical_and(x1: T | float, x2: T | float) -> T:
+def logical_and(x1: T | Number, x2: T | Number) -> T:
     """Whether both are true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -625,7 +626,7 @@ _s_logical_or = state(get("logical_or"))
 _r_logical_or = _s_logical_or.fast
 
 
-def logical_or(x1: T | float, x2: T | float) -> T:
+def logical_or(x1: T | Number, x2: T | Number) -> T:
     """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -643,7 +644,7 @@ _s_logical_xor = state(get("logical_xor"))
 _r_logical_xor = _s_logical_xor.fast
 
 
-def logical_xor(x1: T | float, x2: T | float) -> T:
+def logical_xor(x1: T | Number, x2: T | Number) -> T:
     """Whether exactly one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -661,7 +662,7 @@ _s_maximum = state(get("maximum"))
 _r_maximum = _s_maximum.fast
 
 
-def maximum(x1: T | float, x2: T | float) -> T:
+def maximum(x1: T | Number, x2: T | Number) -> T:
     """The larger operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -682,7 +683,7 @@ _s_maximum_dx = state(get("maximum_dx"))
 _r_maximum_dx = _s_maximum_dx.fast
 
 
-def maximum_dx(x1: T | float, x2: T | float, dy: T) -> T:
+def maximum_dx(x1: T | Number, x2: T | Number, dy: T) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -705,7 +706,7 @@ _s_minimum = state(get("minimum"))
 _r_minimum = _s_minimum.fast
 
 
-def minimum(x1: T | float, x2: T | float) -> T:
+def minimum(x1: T | Number, x2: T | Number) -> T:
     """The smaller operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -726,7 +727,7 @@ _s_minimum_dx = state(get("minimum_dx"))
 _r_minimum_dx = _s_minimum_dx.fast
 
 
-def minimum_dx(x1: T | float, x2: T | float, dy: T) -> T:
+def minimum_dx(x1: T | Number, x2: T | Number, dy: T) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -749,7 +750,7 @@ _s_mod = state(get("mod"))
 _r_mod = _s_mod.fast
 
 
-def mod(x1: T | float, x2: T | float) -> T:
+def mod(x1: T | Number, x2: T | Number) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
     Aliases: remainder.
     x1: First operand: a tensor or a number.
@@ -773,7 +774,7 @@ _s_multiply = state(get("multiply"))
 _r_multiply = _s_multiply.fast
 
 
-def multiply(x1: T | float, x2: T | float) -> T:
+def multiply(x1: T | Number, x2: T | Number) -> T:
     """x1 * x2.
     Aliases: mul.
     x1: First operand: a tensor or a number.
@@ -797,7 +798,7 @@ _s_not_equal = state(get("not_equal"))
 _r_not_equal = _s_not_equal.fast
 
 
-def not_equal(x1: T | float, x2: T | float) -> T:
+def not_equal(x1: T | Number, x2: T | Number) -> T:
     """x1 != x2; true for NaN.
     Aliases: ne.
     x1: First operand: a tensor or a number.
@@ -818,7 +819,7 @@ _s_power = state(get("power"))
 _r_power = _s_power.fast
 
 
-def power(x1: T | float, x2: T | float) -> T:
+def power(x1: T | Number, x2: T | Number) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
     truncated: 1 and -1 give 1 or -1, all others 0.
     Aliases: pow.
@@ -843,7 +844,7 @@ _s_right_shift = state(get("right_shift"))
 _r_right_shift = _s_right_shift.fast
 
 
-def right_shift(x1: T | float, x2: T | float) -> T:
+def right_shift(x1: T | Number, x2: T | Number) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
     Aliases: bitwise_right_shift.
@@ -865,7 +866,7 @@ _s_subtract = state(get("subtract"))
 _r_subtract = _s_subtract.fast
 
 
-def subtract(x1: T | float, x2: T | float) -> T:
+def subtract(x1: T | Number, x2: T | Number) -> T:
     """x1 - x2.
     Aliases: sub.
     x1: First operand: a tensor or a number.
@@ -889,7 +890,7 @@ _s_trunc_divide = state(get("trunc_divide"))
 _r_trunc_divide = _s_trunc_divide.fast
 
 
-def trunc_divide(x1: T | float, x2: T | float) -> T:
+def trunc_divide(x1: T | Number, x2: T | Number) -> T:
     """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -910,7 +911,7 @@ _s_trunc_mod = state(get("trunc_mod"))
 _r_trunc_mod = _s_trunc_mod.fast
 
 
-def trunc_mod(x1: T | float, x2: T | float) -> T:
+def trunc_mod(x1: T | Number, x2: T | Number) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
     Aliases: fmod.
     x1: First operand: a tensor or a number.
@@ -934,7 +935,7 @@ _s_where = state(get("where"))
 _r_where = _s_where.fast
 
 
-def where(condition: T, x: T | float, y: T | float) -> T:
+def where(condition: T, x: T | Number, y: T | Number) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
     condition: Condition, bool.
     x: Values where the condition is true: a tensor or a number.
@@ -949,6 +950,194 @@ def where(condition: T, x: T | float, y: T | float) -> T:
     _y = run(condition, x, y)
     if x._node is not None or y._node is not None:
         return record("where", _y, (condition, x, y))
+    return _y
+
+
+# --- complex ----------------------------------------------------------------------------------------------------------
+
+_s_angle = state(get("angle"))
+_r_angle = _s_angle.fast
+
+
+def angle(x: T) -> T:
+    """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
+    Integers and booleans give float32, complex numbers the dtype of their parts.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_angle[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_angle, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("angle", _y, (x,))
+    return _y
+
+
+_s_complex = state(get("complex"))
+_r_complex = _s_complex.fast
+
+
+def complex(re: T, im: T) -> T:
+    """re + im * 1j: float32 gives complex64, float64 complex128.
+    re: Real parts, float32 or float64.
+    im: Imaginary parts, of the same dtype; shapes broadcast.
+    """
+    try:
+        run = _r_complex[re._type, im._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_complex, re, im)
+    _y = run(re, im)
+    if re._node is not None or im._node is not None:
+        return record("complex", _y, (re, im))
+    return _y
+
+
+_s_conj = state(get("conj"))
+_r_conj = _s_conj.fast
+
+
+def conj(x: T) -> T:
+    """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
+    Aliases: conjugate.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_conj[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_conj, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("conj", _y, (x,))
+    return _y
+
+
+conjugate = conj
+
+_s_imag = state(get("imag"))
+_r_imag = _s_imag.fast
+
+
+def imag(x: T) -> T:
+    """The imaginary part of each element of a complex tensor.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_imag[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_imag, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("imag", _y, (x,))
+    return _y
+
+
+_s_polar = state(get("polar"))
+_r_polar = _s_polar.fast
+
+
+def polar(radius: T, phase: T) -> T:
+    """radius * exp(phase * 1j): float32 gives complex64, float64 complex128.
+    radius: Absolute values, float32 or float64.
+    phase: Angles in radians, of the same dtype; shapes broadcast.
+    """
+    try:
+        run = _r_polar[radius._type, phase._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_polar, radius, phase)
+    _y = run(radius, phase)
+    if radius._node is not None or phase._node is not None:
+        return record("polar", _y, (radius, phase))
+    return _y
+
+
+_s_real = state(get("real"))
+_r_real = _s_real.fast
+
+
+def real(x: T) -> T:
+    """The real part of each element. Complex numbers give the dtype of their parts.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_real[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_real, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("real", _y, (x,))
+    return _y
+
+
+_s_sgn = state(get("sgn"))
+_r_sgn = _s_sgn.fast
+
+
+def sgn(x: T) -> T:
+    """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sgn[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sgn, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("sgn", _y, (x,))
+    return _y
+
+
+_s_view_as_complex = state(get("view_as_complex"))
+_r_view_as_complex = _s_view_as_complex.fast
+
+
+def view_as_complex(x: T) -> T:
+    """Complex numbers from real and imaginary parts along the last axis, in the memory of x.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_view_as_complex[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_view_as_complex, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("view_as_complex", _y, (x,))
+    return _y
+
+
+_s_view_as_real = state(get("view_as_real"))
+_r_view_as_real = _s_view_as_real.fast
+
+
+def view_as_real(x: T) -> T:
+    """The real and imaginary parts along a new last axis of size 2, in the memory of x.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_view_as_real[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_view_as_real, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("view_as_real", _y, (x,))
     return _y
 
 
@@ -2264,7 +2453,7 @@ _r_full = _s_full.fast
 
 def full(
     shape: int | Sequence[Dim],
-    fill_value: float | Dim,
+    fill_value: Number | Dim,
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
 ) -> NDArray:
@@ -2289,7 +2478,7 @@ _s_full_like = state(get("full_like"))
 _r_full_like = _s_full_like.fast
 
 
-def full_like(x: T, fill_value: float | Dim, dtype: DTypeLike | None = None) -> T:
+def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.
@@ -3760,9 +3949,9 @@ def adagrad(
     x: T,
     dx: T,
     total: T,
-    learning_rate: T | float,
-    eps: T | float = 1e-10,
-    weight_decay: T | float = 0.0,
+    learning_rate: T | Number,
+    eps: T | Number = 1e-10,
+    weight_decay: T | Number = 0.0,
 ) -> tuple[T, T]:
     """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
     x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
@@ -3794,12 +3983,12 @@ def adam(
     dx: T,
     m: T,
     v: T,
-    step: T | float | None,
-    learning_rate: T | float,
-    beta1: T | float = 0.9,
-    beta2: T | float = 0.999,
-    eps: T | float = 1e-08,
-    weight_decay: T | float = 0.0,
+    step: T | Number | None,
+    learning_rate: T | Number,
+    beta1: T | Number = 0.9,
+    beta2: T | Number = 0.999,
+    eps: T | Number = 1e-08,
+    weight_decay: T | Number = 0.0,
     decoupled: bool = True,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
@@ -3841,12 +4030,12 @@ def amsgrad(
     m: T,
     v: T,
     v_max: T,
-    step: T | float | None,
-    learning_rate: T | float,
-    beta1: T | float = 0.9,
-    beta2: T | float = 0.999,
-    eps: T | float = 1e-08,
-    weight_decay: T | float = 0.0,
+    step: T | Number | None,
+    learning_rate: T | Number,
+    beta1: T | Number = 0.9,
+    beta2: T | Number = 0.999,
+    eps: T | Number = 1e-08,
+    weight_decay: T | Number = 0.0,
     decoupled: bool = True,
 ) -> tuple[T, T, T, T]:
     """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
@@ -3885,11 +4074,11 @@ def rmsprop(
     dx: T,
     v: T,
     velocity: T,
-    learning_rate: T | float,
-    alpha: T | float = 0.99,
-    eps: T | float = 1e-08,
-    weight_decay: T | float = 0.0,
-    momentum: T | float = 0.0,
+    learning_rate: T | Number,
+    alpha: T | Number = 0.99,
+    eps: T | Number = 1e-08,
+    weight_decay: T | Number = 0.0,
+    momentum: T | Number = 0.0,
 ) -> tuple[T, T, T]:
     """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
     + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
@@ -3926,11 +4115,11 @@ def rmsprop_centered(
     v: T,
     velocity: T,
     m: T,
-    learning_rate: T | float,
-    alpha: T | float = 0.99,
-    eps: T | float = 1e-08,
-    weight_decay: T | float = 0.0,
-    momentum: T | float = 0.0,
+    learning_rate: T | Number,
+    alpha: T | Number = 0.99,
+    eps: T | Number = 1e-08,
+    weight_decay: T | Number = 0.0,
+    momentum: T | Number = 0.0,
 ) -> tuple[T, T, T, T]:
     """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
     m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
@@ -3965,9 +4154,9 @@ def sgd(
     x: T,
     dx: T,
     v: T,
-    learning_rate: T | float,
-    momentum: T | float = 0.0,
-    weight_decay: T | float = 0.0,
+    learning_rate: T | Number,
+    momentum: T | Number = 0.0,
+    weight_decay: T | Number = 0.0,
     nesterov: bool = False,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
@@ -5997,7 +6186,7 @@ _r_abs = _s_abs.fast
 
 
 def abs(x: T) -> T:
-    """Absolute value.
+    """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
     Aliases: absolute.
     x: Input of any shape.
     """

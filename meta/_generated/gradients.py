@@ -13,6 +13,7 @@ from typing import Any
 import meta
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
+from meta.op.grad import complex as grad_complex
 from meta.op.grad import conv as grad_conv
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
@@ -144,6 +145,42 @@ def _trunc_mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]
 
 def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(meta.where(condition, 0, dz), y) if needs[1] else None)
+
+
+def _angle(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_complex.angle_grad(x, dy),)
+
+
+def _complex(needs: Any, re: Any, im: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.real(dy), re) if needs[0] else None, grad_support.fit(meta.imag(dy), im) if needs[1] else None)
+
+
+def _conj(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.conj(dy),)
+
+
+def _imag(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.complex(meta.zeros_like(dy), dy),)
+
+
+def _polar(needs: Any, radius: Any, phase: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.real(meta.multiply(dy, meta.conj(meta.polar(meta.ones_like(radius), phase)))), radius) if needs[0] else None, grad_support.fit(meta.imag(meta.multiply(dy, meta.conj(y))), phase) if needs[1] else None)
+
+
+def _real(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(dy, x),)
+
+
+def _sgn(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_complex.sgn_grad(x, y, dy),)
+
+
+def _view_as_complex(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.view_as_real(dy),)
+
+
+def _view_as_real(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.view_as_complex(dy),)
 
 
 def _conv1d(needs: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any, channels_last: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -786,7 +823,7 @@ def _transpose(needs: Any, x: Any, axes: Any, y: Any, dy: Any) -> tuple[Any, ...
 
 
 def _abs(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.sign(x)),)
+    return (grad_unary.abs_grad(x, dy),)
 
 
 def _acos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -794,7 +831,7 @@ def _acos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _acosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.rsqrt(meta.subtract(meta.multiply(x, x), 1))),)
+    return (meta.multiply(meta.multiply(dy, meta.rsqrt(meta.subtract(x, 1))), meta.rsqrt(meta.add(x, 1))),)
 
 
 def _asin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1034,6 +1071,15 @@ add_rules([
     GradRule("trunc_divide", _trunc_divide, (0, 1)),
     GradRule("trunc_mod", _trunc_mod, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
+    GradRule("angle", _angle, (0,), saved_args=frozenset({0})),
+    GradRule("complex", _complex, (0, 1)),
+    GradRule("conj", _conj, (0,)),
+    GradRule("imag", _imag, (0,)),
+    GradRule("polar", _polar, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
+    GradRule("real", _real, (0,)),
+    GradRule("sgn", _sgn, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("view_as_complex", _view_as_complex, (0,)),
+    GradRule("view_as_real", _view_as_real, (0,)),
     GradRule("conv1d", _conv1d, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv1d_dw", _conv1d_dw, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv1d_dx", _conv1d_dx, (0, 1), saved_args=frozenset({0, 1})),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from meta.device import Device
     from meta.dim import Dim
+    from meta.dtype import Number
 
     DeviceLike = Device | str
     DTypeLike = Any
@@ -124,10 +125,10 @@ class TensorMethods(Casts):
         """The tensor, after `function(self, other)` was written into it."""
         raise NotImplementedError
 
-    def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
+    def __divmod__(self, other: Self | Number) -> tuple[Self, Self]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Self | float) -> tuple[Self, Self]:
+    def __rdivmod__(self, other: Self | Number) -> tuple[Self, Self]:
         return other // self, other % self
 
     def hardshrink(self, lambd: float = 0.5) -> Self:
@@ -182,22 +183,22 @@ class TensorMethods(Casts):
         """x - tanh(x), accurate near 0."""
         return meta.tanhshrink(self)
 
-    def __add__(self, other: Self | float) -> Self:
+    def __add__(self, other: Self | Number) -> Self:
         return meta.add(self, other)
 
-    def __radd__(self, other: Self | float) -> Self:
+    def __radd__(self, other: Self | Number) -> Self:
         return meta.add(other, self)
 
-    def __iadd__(self, other: Self | float) -> Self:
+    def __iadd__(self, other: Self | Number) -> Self:
         return self._in_place(meta.add, other)
 
-    def add(self, x2: Self | float) -> Self:
+    def add(self, x2: Self | Number) -> Self:
         """x1 + x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.add(self, x2)
 
-    def atan2(self, x2: Self | float) -> Self:
+    def atan2(self, x2: Self | Number) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
         Aliases: arctan2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -206,61 +207,61 @@ class TensorMethods(Casts):
 
     arctan2 = atan2
 
-    def __and__(self, other: Self | float) -> Self:
+    def __and__(self, other: Self | Number) -> Self:
         return meta.bitwise_and(self, other)
 
-    def __rand__(self, other: Self | float) -> Self:
+    def __rand__(self, other: Self | Number) -> Self:
         return meta.bitwise_and(other, self)
 
-    def __iand__(self, other: Self | float) -> Self:
+    def __iand__(self, other: Self | Number) -> Self:
         return self._in_place(meta.bitwise_and, other)
 
-    def bitwise_and(self, x2: Self | float) -> Self:
+    def bitwise_and(self, x2: Self | Number) -> Self:
         """Bitwise and of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_and(self, x2)
 
-    def __or__(self, other: Self | float) -> Self:
+    def __or__(self, other: Self | Number) -> Self:
         return meta.bitwise_or(self, other)
 
-    def __ror__(self, other: Self | float) -> Self:
+    def __ror__(self, other: Self | Number) -> Self:
         return meta.bitwise_or(other, self)
 
-    def __ior__(self, other: Self | float) -> Self:
+    def __ior__(self, other: Self | Number) -> Self:
         return self._in_place(meta.bitwise_or, other)
 
-    def bitwise_or(self, x2: Self | float) -> Self:
+    def bitwise_or(self, x2: Self | Number) -> Self:
         """Bitwise or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_or(self, x2)
 
-    def __xor__(self, other: Self | float) -> Self:
+    def __xor__(self, other: Self | Number) -> Self:
         return meta.bitwise_xor(self, other)
 
-    def __rxor__(self, other: Self | float) -> Self:
+    def __rxor__(self, other: Self | Number) -> Self:
         return meta.bitwise_xor(other, self)
 
-    def __ixor__(self, other: Self | float) -> Self:
+    def __ixor__(self, other: Self | Number) -> Self:
         return self._in_place(meta.bitwise_xor, other)
 
-    def bitwise_xor(self, x2: Self | float) -> Self:
+    def bitwise_xor(self, x2: Self | Number) -> Self:
         """Bitwise exclusive or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.bitwise_xor(self, x2)
 
-    def __truediv__(self, other: Self | float) -> Self:
+    def __truediv__(self, other: Self | Number) -> Self:
         return meta.divide(self, other)
 
-    def __rtruediv__(self, other: Self | float) -> Self:
+    def __rtruediv__(self, other: Self | Number) -> Self:
         return meta.divide(other, self)
 
-    def __itruediv__(self, other: Self | float) -> Self:
+    def __itruediv__(self, other: Self | Number) -> Self:
         return self._in_place(meta.divide, other)
 
-    def divide(self, x2: Self | float) -> Self:
+    def divide(self, x2: Self | Number) -> Self:
         """x1 / x2. Integers and booleans give float32.
         Aliases: div, true_divide.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -271,10 +272,10 @@ class TensorMethods(Casts):
 
     true_divide = divide
 
-    def __eq__(self, other: Self | float) -> Self:  # type: ignore[override]
+    def __eq__(self, other: Self | Number) -> Self:  # type: ignore[override]
         return meta.equal(self, other)
 
-    def equal(self, x2: Self | float) -> Self:
+    def equal(self, x2: Self | Number) -> Self:
         """x1 == x2; false for NaN.
         Aliases: eq.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -283,25 +284,25 @@ class TensorMethods(Casts):
 
     eq = equal
 
-    def __floordiv__(self, other: Self | float) -> Self:
+    def __floordiv__(self, other: Self | Number) -> Self:
         return meta.floor_divide(self, other)
 
-    def __rfloordiv__(self, other: Self | float) -> Self:
+    def __rfloordiv__(self, other: Self | Number) -> Self:
         return meta.floor_divide(other, self)
 
-    def __ifloordiv__(self, other: Self | float) -> Self:
+    def __ifloordiv__(self, other: Self | Number) -> Self:
         return self._in_place(meta.floor_divide, other)
 
-    def floor_divide(self, x2: Self | float) -> Self:
+    def floor_divide(self, x2: Self | Number) -> Self:
         """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.floor_divide(self, x2)
 
-    def __gt__(self, other: Self | float) -> Self:
+    def __gt__(self, other: Self | Number) -> Self:
         return meta.greater(self, other)
 
-    def greater(self, x2: Self | float) -> Self:
+    def greater(self, x2: Self | Number) -> Self:
         """x1 > x2; false for NaN.
         Aliases: gt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -310,10 +311,10 @@ class TensorMethods(Casts):
 
     gt = greater
 
-    def __ge__(self, other: Self | float) -> Self:
+    def __ge__(self, other: Self | Number) -> Self:
         return meta.greater_equal(self, other)
 
-    def greater_equal(self, x2: Self | float) -> Self:
+    def greater_equal(self, x2: Self | Number) -> Self:
         """x1 >= x2; false for NaN.
         Aliases: ge.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -322,22 +323,22 @@ class TensorMethods(Casts):
 
     ge = greater_equal
 
-    def hypot(self, x2: Self | float) -> Self:
+    def hypot(self, x2: Self | Number) -> Self:
         """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.hypot(self, x2)
 
-    def __lshift__(self, other: Self | float) -> Self:
+    def __lshift__(self, other: Self | Number) -> Self:
         return meta.left_shift(self, other)
 
-    def __rlshift__(self, other: Self | float) -> Self:
+    def __rlshift__(self, other: Self | Number) -> Self:
         return meta.left_shift(other, self)
 
-    def __ilshift__(self, other: Self | float) -> Self:
+    def __ilshift__(self, other: Self | Number) -> Self:
         return self._in_place(meta.left_shift, other)
 
-    def left_shift(self, x2: Self | float) -> Self:
+    def left_shift(self, x2: Self | Number) -> Self:
         """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
         Aliases: bitwise_left_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -346,10 +347,10 @@ class TensorMethods(Casts):
 
     bitwise_left_shift = left_shift
 
-    def __lt__(self, other: Self | float) -> Self:
+    def __lt__(self, other: Self | Number) -> Self:
         return meta.less(self, other)
 
-    def less(self, x2: Self | float) -> Self:
+    def less(self, x2: Self | Number) -> Self:
         """x1 < x2; false for NaN.
         Aliases: lt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -358,10 +359,10 @@ class TensorMethods(Casts):
 
     lt = less
 
-    def __le__(self, other: Self | float) -> Self:
+    def __le__(self, other: Self | Number) -> Self:
         return meta.less_equal(self, other)
 
-    def less_equal(self, x2: Self | float) -> Self:
+    def less_equal(self, x2: Self | Number) -> Self:
         """x1 <= x2; false for NaN.
         Aliases: le.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -370,46 +371,46 @@ class TensorMethods(Casts):
 
     le = less_equal
 
-    def logical_and(self, x2: Self | float) -> Self:
+    def logical_and(self, x2: Self | Number) -> Self:
         """Whether both are true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.logical_and(self, x2)
 
-    def logical_or(self, x2: Self | float) -> Self:
+    def logical_or(self, x2: Self | Number) -> Self:
         """Whether at least one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.logical_or(self, x2)
 
-    def logical_xor(self, x2: Self | float) -> Self:
+    def logical_xor(self, x2: Self | Number) -> Self:
         """Whether exactly one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.logical_xor(self, x2)
 
-    def maximum(self, x2: Self | float) -> Self:
+    def maximum(self, x2: Self | Number) -> Self:
         """The larger operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.maximum(self, x2)
 
-    def minimum(self, x2: Self | float) -> Self:
+    def minimum(self, x2: Self | Number) -> Self:
         """The smaller operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.minimum(self, x2)
 
-    def __mod__(self, other: Self | float) -> Self:
+    def __mod__(self, other: Self | Number) -> Self:
         return meta.mod(self, other)
 
-    def __rmod__(self, other: Self | float) -> Self:
+    def __rmod__(self, other: Self | Number) -> Self:
         return meta.mod(other, self)
 
-    def __imod__(self, other: Self | float) -> Self:
+    def __imod__(self, other: Self | Number) -> Self:
         return self._in_place(meta.mod, other)
 
-    def mod(self, x2: Self | float) -> Self:
+    def mod(self, x2: Self | Number) -> Self:
         """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
         Aliases: remainder.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -418,16 +419,16 @@ class TensorMethods(Casts):
 
     remainder = mod
 
-    def __mul__(self, other: Self | float) -> Self:
+    def __mul__(self, other: Self | Number) -> Self:
         return meta.multiply(self, other)
 
-    def __rmul__(self, other: Self | float) -> Self:
+    def __rmul__(self, other: Self | Number) -> Self:
         return meta.multiply(other, self)
 
-    def __imul__(self, other: Self | float) -> Self:
+    def __imul__(self, other: Self | Number) -> Self:
         return self._in_place(meta.multiply, other)
 
-    def multiply(self, x2: Self | float) -> Self:
+    def multiply(self, x2: Self | Number) -> Self:
         """x1 * x2.
         Aliases: mul.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -436,10 +437,10 @@ class TensorMethods(Casts):
 
     mul = multiply
 
-    def __ne__(self, other: Self | float) -> Self:  # type: ignore[override]
+    def __ne__(self, other: Self | Number) -> Self:  # type: ignore[override]
         return meta.not_equal(self, other)
 
-    def not_equal(self, x2: Self | float) -> Self:
+    def not_equal(self, x2: Self | Number) -> Self:
         """x1 != x2; true for NaN.
         Aliases: ne.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -448,16 +449,16 @@ class TensorMethods(Casts):
 
     ne = not_equal
 
-    def __pow__(self, other: Self | float) -> Self:
+    def __pow__(self, other: Self | Number) -> Self:
         return meta.power(self, other)
 
-    def __rpow__(self, other: Self | float) -> Self:
+    def __rpow__(self, other: Self | Number) -> Self:
         return meta.power(other, self)
 
-    def __ipow__(self, other: Self | float) -> Self:
+    def __ipow__(self, other: Self | Number) -> Self:
         return self._in_place(meta.power, other)
 
-    def power(self, x2: Self | float) -> Self:
+    def power(self, x2: Self | Number) -> Self:
         """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
         truncated: 1 and -1 give 1 or -1, all others 0.
         Aliases: pow.
@@ -467,16 +468,16 @@ class TensorMethods(Casts):
 
     pow = power
 
-    def __rshift__(self, other: Self | float) -> Self:
+    def __rshift__(self, other: Self | Number) -> Self:
         return meta.right_shift(self, other)
 
-    def __rrshift__(self, other: Self | float) -> Self:
+    def __rrshift__(self, other: Self | Number) -> Self:
         return meta.right_shift(other, self)
 
-    def __irshift__(self, other: Self | float) -> Self:
+    def __irshift__(self, other: Self | Number) -> Self:
         return self._in_place(meta.right_shift, other)
 
-    def right_shift(self, x2: Self | float) -> Self:
+    def right_shift(self, x2: Self | Number) -> Self:
         """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
         less one.
         Aliases: bitwise_right_shift.
@@ -486,16 +487,16 @@ class TensorMethods(Casts):
 
     bitwise_right_shift = right_shift
 
-    def __sub__(self, other: Self | float) -> Self:
+    def __sub__(self, other: Self | Number) -> Self:
         return meta.subtract(self, other)
 
-    def __rsub__(self, other: Self | float) -> Self:
+    def __rsub__(self, other: Self | Number) -> Self:
         return meta.subtract(other, self)
 
-    def __isub__(self, other: Self | float) -> Self:
+    def __isub__(self, other: Self | Number) -> Self:
         return self._in_place(meta.subtract, other)
 
-    def subtract(self, x2: Self | float) -> Self:
+    def subtract(self, x2: Self | Number) -> Self:
         """x1 - x2.
         Aliases: sub.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -503,6 +504,24 @@ class TensorMethods(Casts):
         return meta.subtract(self, x2)
 
     sub = subtract
+
+    def angle(self) -> Self:
+        """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
+        Integers and booleans give float32, complex numbers the dtype of their parts.
+        """
+        return meta.angle(self)
+
+    def conj(self) -> Self:
+        """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
+        Aliases: conjugate.
+        """
+        return meta.conj(self)
+
+    conjugate = conj
+
+    def sgn(self) -> Self:
+        """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN."""
+        return meta.sgn(self)
 
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
@@ -910,7 +929,7 @@ class TensorMethods(Casts):
         return meta.abs(self)
 
     def abs(self) -> Self:
-        """Absolute value.
+        """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
         Aliases: absolute.
         """
         return meta.abs(self)

@@ -71,7 +71,9 @@ def _add_place(error: MetaError, where: str) -> None:
 def flowing(ctx: Context, results: Sequence[Any]) -> frozenset[int]:
     """The indices of the results that gradients flow from."""
     stopped = ctx._non_differentiable
-    return frozenset(i for i, r in enumerate(results) if dtypes.is_float(r.dtype) and not any(r is s for s in stopped))
+    return frozenset(
+        i for i, r in enumerate(results) if dtypes.is_inexact(r.dtype) and not any(r is s for s in stopped)
+    )
 
 
 def record_node(

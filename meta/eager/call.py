@@ -180,6 +180,8 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
             parts.append(dumps(arg, 2))  # 0.0 == -0.0, and NaN does not equal itself
         elif isinstance(arg, float):
             parts.append((arg.__class__, arg.hex()))
+        elif isinstance(arg, complex):
+            parts.append((arg.__class__, repr(arg)))  # 0j == -0j
         elif hasattr(arg, "tobytes"):
             if getattr(arg, "shape", None) != ():
                 return None
@@ -219,7 +221,7 @@ def fast_key(op: Op, args: tuple[Any, ...]) -> Any:
 
 def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
     return any(
-        arg.type.role == "scalar" and isinstance(value, (bool, int, float))
+        arg.type.role == "scalar" and isinstance(value, (bool, int, float, complex))
         for arg, value in zip(op.schema.args, args, strict=True)
     )
 

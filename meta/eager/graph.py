@@ -100,8 +100,8 @@ def set_requires_grad(x: NDArray, wanted: bool) -> None:
         raise GradientError(
             "requires_grad", "the array was computed from others that require grad", "leaves only", "use x.detach()"
         )
-    if wanted and not dtypes.is_float(x.dtype):
-        raise GradientError("requires_grad", f"the array has dtype {x.dtype}", f"{', '.join(dtypes.FLOATS)}")
+    if wanted and not dtypes.is_inexact(x.dtype):
+        raise GradientError("requires_grad", f"the array has dtype {x.dtype}", f"{', '.join(dtypes.INEXACT)}")
     if wanted and node is None:
         leaf = Leaf()
         leaf.order = next_order()

@@ -119,7 +119,7 @@ class HostValues:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
         if self.size != 1:
             raise ArgumentError("item", f"the array has shape {self.shape}", "one element")
@@ -135,13 +135,25 @@ class HostValues:
         return bool(self.item())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_item("int"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_item("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def _real_item(self, what: str) -> float:
+        """`item`; raises ArgumentError for a complex number."""
+        value = self.item()
+        if isinstance(value, complex):
+            raise ArgumentError(
+                what, f"the array has dtype {self.dtype}", "a real dtype", "take meta.real(x) or abs(x)"
+            )
+        return value
 
     def __index__(self) -> int:
-        if dtypes.is_float(self.dtype):
+        if dtypes.is_inexact(self.dtype):
             raise ArgumentError("index", f"the array has dtype {self.dtype}", "an integer dtype")
         return int(self.item())
 

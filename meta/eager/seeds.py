@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import meta
+from meta.dtype import is_complex
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.ir.type import TensorType
 from meta.schema._types import TensorLike
@@ -26,7 +27,7 @@ def output_name(index: int, count: int) -> str:
 
 def one_of(where: str, y: Any, name: str) -> Any:
     """The gradient of an output that comes without one; errors call it `name`. Raises GradientError unless it has a
-    single element."""
+    single element, which is real."""
     if y.size != 1:
         raise GradientError(
             where,
@@ -34,6 +35,9 @@ def one_of(where: str, y: Any, name: str) -> Any:
             "a tensor with one element",
             "pass dy, or reduce with .sum()",
         )
+    if is_complex(y.dtype):
+        problem = f"{name} is {y.dtype} and no gradient was given"
+        raise GradientError(where, problem, "a real tensor", "pass dy, or take meta.real(...) or abs(...) of it")
     return meta.ones(y.shape, dtype=y.dtype, device=y.device)
 
 

@@ -9,11 +9,12 @@ from meta import dtype as dtypes
 from meta.eager.graph import Edge, Edges, Node, next_order, version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
-from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.grad.rule import GradRule, conjugated, gradient_rules
 from meta.op.registry import get
 from meta.parts import Writes
 
 _FLOATS = frozenset(dtypes.FLOATS)
+_COMPLEX = frozenset(dtypes.COMPLEX)
 
 
 def any_tracked(args: Iterable[Any]) -> bool:
@@ -32,7 +33,8 @@ def any_tracked(args: Iterable[Any]) -> bool:
 def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     """Link `result`, just computed by `op` from `args` (schema order), into the graph; returns `result`.
 
-    Nothing is recorded under `no_grad`, for operators without a gradient, or for results that are not floating."""
+    Nothing is recorded under `no_grad`, for operators without a gradient, or for results that are not floating or
+    complex."""
     if not modes.grad_enabled:
         return result
     try:
@@ -76,6 +78,9 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
             node.outs = (y._type,)
     node.versions = versions
     if y._type.dtype in _FLOATS:
+        y._node = node
+    elif y._type.dtype in _COMPLEX:
+        node.rule = conjugated(rule)
         y._node = node
     return result
 
@@ -143,6 +148,10 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
         out: Any = y._type
         flowing = i in flows
         if flowing and out.dtype in _FLOATS:
+            y._node = node
+            y._index = i
+        elif flowing and out.dtype in _COMPLEX:
+            node.rule = conjugated(rule)
             y._node = node
             y._index = i
         if i in saved:

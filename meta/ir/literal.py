@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meta.device import CPU
-from meta.dtype import is_float, to_numpy
+from meta.dtype import is_complex, is_float, to_numpy
 from meta.errors import IRError
 from meta.ir.type import TensorType
 
@@ -29,7 +29,7 @@ def attr_text(value: Any) -> str:
         return tuple_text(list(map(attr_text, value)))  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{attr_text(k)}: {attr_text(v)}" for k, v in value.items()) + "}"  # pyright: ignore[reportUnknownVariableType]
-    return repr(value)
+    return f"complex({value.real!r}, {value.imag!r})" if isinstance(value, complex) else repr(value)
 
 
 def tuple_text(parts: Sequence[str]) -> str:
@@ -46,7 +46,7 @@ def to_array(value: Any) -> Any:
 
 def encode_inline(value: Any, kind: TensorType) -> str | None:
     """`const(...)` for a small vector or scalar, None when it is too large or its bits would not survive."""
-    if kind.ndim > 1 or not isinstance(kind.size, int) or kind.size > INLINE_LIMIT:
+    if kind.ndim > 1 or is_complex(kind.dtype) or not isinstance(kind.size, int) or kind.size > INLINE_LIMIT:
         return None
     array = to_array(value)
     items = [_number_text(x, kind.dtype) for x in array.reshape(-1)]

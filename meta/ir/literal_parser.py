@@ -2,6 +2,7 @@
 
     value    = sum | "(" [value {"," value} [","]] ")" | "{" [value ":" value {"," value ":" value}] "}"
              | string | float | "True" | "False" | "None" | "inf" | "nan" | "device" "(" string ")"
+             | "complex" "(" value "," value ")"
     sum      = product {("+" | "-") product}          product = ["-"] factor {"*" factor}
     factor   = int | name | "(" sum ")" "//" "(" sum ")"
     type     = "Tensor" "[" value "," string ["," string] "]" | "(" [type {"," type} [","]] ")"
@@ -114,7 +115,16 @@ def _factor(cursor: Cursor) -> Any:
         where = cursor.string("the name of a device")
         cursor.expect(")")
         return checked(cursor, token.start, lambda: device(where))
+    if name == "complex" and cursor.accept("("):
+        return _complex(cursor, token.start)
     return VALUES[name] if name in VALUES else checked(cursor, token.start, lambda: sym(name))
+
+
+def _complex(cursor: Cursor, start: int) -> complex:
+    parts, _ = listed(cursor, parse_value, ")")
+    if len(parts) != 2 or not all(isinstance(part, (int, float)) for part in parts):
+        cursor.fail_at(start, "a complex number of other values", "its real and its imaginary part")
+    return complex(*parts)
 
 
 def _parenthesized(cursor: Cursor) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meta import dtype as dtypes
 from meta.ir.type import TensorType
 
-ScalarOrType = TensorType | bool | int | float
+ScalarOrType = TensorType | dtypes.Number
 
 
 def promoted_dtype(*args: ScalarOrType) -> str:
@@ -13,7 +13,7 @@ def promoted_dtype(*args: ScalarOrType) -> str:
     tensors = [a.dtype for a in args if isinstance(a, TensorType)]
     scalars = [a for a in args if not isinstance(a, TensorType)]
     if not tensors:
-        return ("bool", "int64", "float32")[max(map(dtypes.scalar_category, scalars))]
+        return dtypes.scalar_dtype(*scalars)
     out = tensors[0]
     for dtype in tensors[1:]:
         out = dtypes.promote(out, dtype)

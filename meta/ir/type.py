@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
-from meta.dtype import itemsize
+from meta.dtype import is_complex, itemsize, real_dtype
 from meta.errors import IRError, TypeInferenceError
 from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE, array_bytes
 from meta.locks import new_lock
@@ -83,6 +83,17 @@ def tensor_type(shape: Shape, dtype: str = "float32", on: Device | str = CPU) ->
         if interned is None:
             interned = _interned[key] = TensorType(shape, dtype, where)
         return interned
+
+
+def stored_shape(shape: Shape, dtype: str) -> tuple[Shape, str]:
+    """The shape and dtype of a tensor's memory: complex numbers, which TVM has no dtype for, are stored as pairs of
+    floats, real and imaginary part, along an additional last axis."""
+    return ((*shape, 2), real_dtype(dtype)) if is_complex(dtype) else (shape, dtype)
+
+
+def stored(kind: TensorType) -> TensorType:
+    """The type of the memory of a tensor, as `stored_shape`."""
+    return tensor_type(*stored_shape(kind.shape, kind.dtype), kind.device) if is_complex(kind.dtype) else kind
 
 
 def _check_sizes(shape: Shape, dtype: str) -> None:

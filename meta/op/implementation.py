@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 from meta.backend.memory import allocation
 from meta.device import Device
+from meta.dtype import is_complex
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
 from meta.ir.type import TensorType, Type, flat_types
 from meta.locks import new_lock
@@ -46,6 +47,10 @@ class CallInfo:
         """The types of the results."""
         return tuple(flat_types((self.out,)))
 
+    def complex_dtype(self) -> str:
+        """The first complex dtype among operands and results, "" if there is none."""
+        return next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
+
     def bind(self) -> dict[str, Any]:
         """Arguments by name."""
         return dict(zip(self.op.schema.names, self.args, strict=True))
@@ -63,6 +68,7 @@ class Implementation:
     accepts: whether it can run a call, by the argument types.
     confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
     eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
+    complex: whether its kernels take complex tensors, None for what its dialect says.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
     own_plevel: its priority, None for that of the dialect.
@@ -78,6 +84,7 @@ class Implementation:
     own_plevel: int | None = None
     generation: int = 0
     prefers_channels_last: Callable[[CallInfo], bool] | None = None
+    complex: bool | None = None
 
     @property
     def name(self) -> str:
@@ -97,8 +104,11 @@ class Implementation:
             return f"off: {off}"
         if call.device.kind not in self.dialect.devices:
             return f"not on {call.device.kind}"
+        dtype = call.complex_dtype()
+        if dtype and not (self.dialect.complex if self.complex is None else self.complex):
+            return f"no kernel for {dtype}"
         reason = self._ask(self.dialect.accepts, call) or self._ask(self.accepts, call)
-        if reason is None and modes.dialects is None:
+        if reason is None and modes.dialects is None and not dtype:  # limits are measured on real dtypes
             reason = crossover.refusal(self.dialect.name, call)
         return reason or self._ask(self.confirm, call)
 
@@ -145,6 +155,7 @@ class Dialect:
     private_memory: device -> a function that opens a scope in which the library allocates from a private pool, which a
         CUDA graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
     accepts: asked about a call before the check of an implementation.
+    complex: whether its kernels take complex tensors; TVM has none.
     order: rank among equal plevels: the later one goes first.
     """
 
@@ -155,6 +166,7 @@ class Dialect:
     kernel: Callable[[Implementation, CallInfo], Kernel]
     private_memory: Callable[[Device], Callable[[], AbstractContextManager[Any]]] | None = None
     accepts: Checker | None = None
+    complex: bool = False
     order: int = -1
     _reason: list[str | None] = field(default_factory=list[str | None])
 
@@ -188,26 +200,27 @@ class Dialect:
     def implement(
         self, op: str | Callable[..., Any], payload: P, *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
-        prefers_channels_last: Callable[[CallInfo], bool] | None = None,
+        prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
     ) -> P: ...  # fmt: skip
 
     @overload
     def implement(
         self, op: str | Callable[..., Any], *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
-        prefers_channels_last: Callable[[CallInfo], bool] | None = None,
+        prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
     ) -> Callable[[P], P]: ...  # fmt: skip
 
     def implement(
         self, op: str | Callable[..., Any], payload: Any = None, *, plevel: int | None = None,
         accepts: Checker | None = None, confirm: Checker | None = None, eager_only: bool = False,
         override: bool = False, prefers_channels_last: Callable[[CallInfo], bool] | None = None,
+        complex: bool | None = None,
     ) -> Any:  # fmt: skip
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
         plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only,
-        prefers_channels_last: see Implementation.
+        prefers_channels_last, complex: see Implementation.
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
@@ -215,8 +228,9 @@ class Dialect:
         checkers = {"accepts": accepts, "confirm": confirm, "prefers_channels_last": prefers_channels_last}
         self._check_options(operator, plevel, **checkers)
         added = Implementation(
-            operator, self, payload, accepts, confirm, eager_only, plevel, prefers_channels_last=prefers_channels_last
-        )
+            operator, self, payload, accepts, confirm, eager_only, plevel, complex=complex,
+            prefers_channels_last=prefers_channels_last,
+        )  # fmt: skip
 
         def register(payload: Any) -> Any:
             self._check_payload(operator, payload)

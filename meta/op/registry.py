@@ -17,10 +17,11 @@ from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
+from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
 from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, flat_types
 from meta.op.namespaces import SEPARATOR, split
 from meta.op.positions import Rule
 from meta.schema._dsl import Schema
@@ -28,6 +29,8 @@ from meta.tree import map_leaves
 
 Amp = Literal["always", "never", "infer", "keep"]
 AMP_RULES: tuple[str, ...] = get_args(Amp)
+Complex = Literal["", "analytic", "as_is", "only"]
+COMPLEX_RULES: tuple[str, ...] = get_args(Complex)
 TypeFunction = Callable[..., Type]
 
 
@@ -56,6 +59,10 @@ class Op:
     outputs: names of the results, for docs and gradient formulas, when there are several.
     resolve: for results whose shape depends on values: arguments without those sizes -> arguments with them.
     revision: how many operators of this name the process had before, which distinguishes their kernels.
+    complex: whether it takes complex tensors, or creates them: "" does not; "analytic" does, and is complex
+        differentiable or linear, so that its real formula serves as a gradient (see meta.op.grad.rule.conjugated);
+        "as_is" does, and its formula is the gradient for complex tensors as it is written; so does "only", of which
+        every call has complex operands or results, so that TVM has no kernel for it.
     recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
         result, and further results that the gradient reads.
     gradient: the entry that `meta.define` got, as in derivatives.yaml; None for the operators of that table.
@@ -79,6 +86,7 @@ class Op:
     positions: Rule | None = None
     outputs: tuple[str, ...] = ()
     resolve: Callable[..., tuple[Any, ...]] | None = None
+    complex: Complex = ""
     recorded_as: str = ""
     gradient: Any = None
     revision: int = 0
@@ -113,10 +121,29 @@ class Op:
         """The result type of a call with `args` in schema order: tensors by anything with a `.type`, or by their
         TensorType. Raises TypeInferenceError, in the operator's name, when they do not fit."""
         try:
-            return self.declare(*map(as_type, args))
+            types = [*map(as_type, args)]
+            out = self.declare(*types)
+            if not self.complex:
+                _refuse_complex(self.schema, types, out)
+            return out
         except MetaError as error:
             error.attribute(self.name)
             raise
+
+
+def _refuse_complex(schema: Schema, types: Sequence[Any], out: Type) -> None:
+    """Raise TypeInferenceError for complex operands and results."""
+    for arg, kind in zip(schema.args, types, strict=True):
+        for t in (kind,) if isinstance(kind, TensorType) else flat_types((kind,)) if arg.type.role == "tensors" else ():
+            if is_complex(t.dtype):
+                remedy = f"take a part of it: meta.real({arg.name}), meta.imag({arg.name}) or abs({arg.name})"
+                raise TypeInferenceError("", f"'{arg.name}' has dtype {t.dtype}", "a real dtype", remedy)
+        if isinstance(kind, complex):
+            raise TypeInferenceError("", f"'{arg.name}' is the complex number {kind}", "a real number")
+    if any(is_complex(t.dtype) for t in flat_types((out,))):
+        raise TypeInferenceError(
+            "", "the result would be complex", "a real dtype", "make it of real parts: meta.complex"
+        )
 
 
 def as_type(arg: Any) -> Any:
@@ -187,7 +214,8 @@ def _check(op: Op) -> None:
         if name in _ops or name in _aliases or op.names.count(name) > 1:
             problem = f"the name '{name}' belongs to operator '{_aliases.get(name, name)}'"
             raise RegistryError(op.name, problem, "names of one operator each")
-    for fact, value, allowed in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES)):
+    for fact, value, allowed in (("pattern", op.pattern, PATTERNS), ("amp", op.amp, AMP_RULES),
+                                 ("complex", op.complex, COMPLEX_RULES)):  # fmt: skip
         if value not in allowed:
             hint = did_you_mean(str(value), allowed)
             raise RegistryError(op.name, f"{fact} is {value!r}", f"{', '.join(allowed)}", hint)

@@ -38,6 +38,17 @@ def require_float(name: str, t: TensorType) -> None:
             f'cast it: {name}.cast("float32")')  # fmt: skip
 
 
+def require_inexact(name: str, t: TensorType) -> None:
+    """A floating or complex dtype."""
+    require(dtypes.is_inexact(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.INEXACT)}",
+            f'cast it: {name}.cast("float32")')  # fmt: skip
+
+
+def require_complex(name: str, t: TensorType) -> None:
+    require(dtypes.is_complex(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.COMPLEX)}",
+            f'cast it: {name}.cast("complex64")')  # fmt: skip
+
+
 def require_int(name: str, t: TensorType) -> None:
     require(dtypes.is_int(t.dtype), f"'{name}' has dtype {t.dtype}", f"{', '.join(dtypes.INTS)}",
             f'cast it: {name}.cast("int64")')  # fmt: skip
@@ -50,7 +61,7 @@ def require_number(name: str, t: TensorType) -> None:
 
 def require_discrete(name: str, t: TensorType) -> None:
     """Integers or bool."""
-    require(not dtypes.is_float(t.dtype), f"'{name}' has dtype {t.dtype}",
+    require(not dtypes.is_inexact(t.dtype), f"'{name}' has dtype {t.dtype}",
             f"bool, {', '.join(dtypes.INTS)}", f'cast it: {name}.cast("int64")')  # fmt: skip
 
 
@@ -71,9 +82,8 @@ def require_same_dtype(**types: TensorType) -> None:
 
 
 def _holds(dtype: str, other: str) -> bool:
-    """Whether `dtype` is of a kind above that of `other`: bool, integers, floats."""
-    kinds = [dtypes.is_float(d) * 2 or int(d != "bool") for d in (dtype, other)]
-    return kinds[0] > kinds[1]
+    """Whether `dtype` is of a kind above that of `other`: bool, integers, floats, complex."""
+    return dtypes.category(dtype) > dtypes.category(other)
 
 
 def require_same_shape(**types: TensorType) -> None:
@@ -165,13 +175,15 @@ def held_dtype(*args: ScalarOrType) -> str:
     return out
 
 
-def require_held(value: float | Dim, dtype: str) -> None:
+def require_held(value: dtypes.Number | Dim, dtype: str) -> None:
     """Raise TypeInferenceError unless a Python number lies in the range of `dtype`: integers do not wrap around.
     Symbolic sizes pass."""
     if isinstance(value, SymDim):
         return
     bits = value.bit_length() if isinstance(value, int) else 0
-    if dtypes.is_float(dtype):
+    if isinstance(value, complex):
+        fits, allowed = dtypes.is_complex(dtype), ", ".join(dtypes.COMPLEX)
+    elif dtypes.is_inexact(dtype):
         fits, allowed = bits < 1024, "up to 1.8e308"
     else:
         low, high = dtypes.int_range(dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta.dtype import is_float
+from meta.dtype import is_inexact
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.expr import Var
 from meta.ir.module import Module
@@ -47,4 +47,4 @@ def _check(wanted: Sequence[str], params: Sequence[Var]) -> None:
 
 
 def _floating(p: Var) -> bool:
-    return isinstance(p.type, TensorType) and is_float(p.type.dtype)
+    return isinstance(p.type, TensorType) and is_inexact(p.type.dtype)

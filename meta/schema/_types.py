@@ -132,9 +132,9 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    if isinstance(value, (TensorLike, bool, int, float, SymDim)):
+    if isinstance(value, (TensorLike, bool, int, float, complex, SymDim)):
         return value
-    if _is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float)):
+    if _is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float, complex)):
         return value.item()
     return _tensor(value)
 
@@ -146,6 +146,13 @@ def _number(value: Any) -> Any:
 
 
 def _number_or_size(value: Any) -> Any:
+    number = _fill_value(value)
+    if isinstance(number, complex):
+        raise Reject("use a real number")
+    return number
+
+
+def _fill_value(value: Any) -> Any:
     if isinstance(value, TensorLike):
         raise Reject
     if isinstance(value, int) and value.bit_length() >= 1024:
@@ -210,10 +217,11 @@ def _device(value: Any) -> DeviceObject:
 Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
 OptionalTensor = Optional(Tensor)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
-Scalar = ArgType("Scalar", "Tensor | float", "scalar", "a tensor or a number", _scalar, key="class")
+Scalar = ArgType("Scalar", "Tensor | Number", "scalar", "a tensor or a number", _scalar, key="class")
 OptionalScalar = Optional(Scalar)
 Number = ArgType("Number", "float", "attr", "a number", _number, key="float")
 NumberOrSize = ArgType("NumberOrSize", "float | Dim", "attr", "a number or a size", _number_or_size, key="float")
+FillValue = ArgType("FillValue", "Number | Dim", "attr", "a number or a size", _fill_value, key="float")
 Int = ArgType("Int", "int", "attr", "an int", _int, key="class")
 Float = ArgType("Float", "float", "attr", "a float or an int", _float, key="float")
 Bool = ArgType("Bool", "bool", "attr", "True or False", _bool, key="class")

@@ -1,12 +1,12 @@
 """Schemas of operators that create tensors."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, Int, IntTuple, Number, NumberOrSize, Optional, Tensor
+from meta.schema._types import Device, DType, FillValue, Int, IntTuple, Number, NumberOrSize, Optional, Tensor
 
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")
 _device = Arg("device", Device, "cpu", doc="Device of the result.")
-_fill_value = Arg("fill_value", NumberOrSize, doc="Value of every element.")
+_fill_value = Arg("fill_value", FillValue, doc="Value of every element.")
 _like = Arg("x", Tensor, doc="Tensor that determines shape and device of the result.")
 _like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for that of x.")
 

@@ -81,7 +81,7 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
             check(a, b, rtol=rtol, atol=atol)
         return
     a, b = to_numpy(actual), to_numpy(expected)
-    exact = not dtypes.is_float(str(a.dtype)) and not dtypes.is_float(str(b.dtype))
+    exact = not dtypes.is_inexact(str(a.dtype)) and not dtypes.is_inexact(str(b.dtype))
     compare("check", a, b.astype(a.dtype), tolerance=(0.0, 0.0) if exact else (rtol, atol))
 
 

@@ -31,8 +31,9 @@ class T:
     """A random tensor of a sample.
 
     shape: sizes.  dtype: a test replaces float32 by the dtype it runs in and keeps other dtypes.
-    low, high: values are uniform in [low, high), by default [-1, 1) for floats and [-5, 5) for integers (from 0 for
-        unsigned ones).  avoid: points (kinks, poles); values differ from them by at least 5 % of the range.
+    low, high: values (both parts of complex ones) are uniform in [low, high), by default [-1, 1) for floats and
+        [-5, 5) for integers (from 0 for unsigned ones).
+    avoid: points (kinks, poles); values differ from them by at least 5 % of the range.
     distinct: evenly spaced values in random order, for operators that compare values.
     definite: symmetric matrices (..., n, n) with eigenvalues of at least 1, for factorizations.
     """
@@ -45,7 +46,7 @@ class T:
     ) -> None:  # fmt: skip
         self.shape = shape
         self.dtype = dtypes.canonical(dtype)
-        is_float = dtypes.is_float(self.dtype)
+        is_float = dtypes.is_inexact(self.dtype)
         self.low = low if low is not None else -1.0 if is_float else 0 if self.dtype == "uint8" else -5
         self.high = high if high is not None else 1.0 if is_float else 5
         self.avoid = tuple(avoid)
@@ -68,6 +69,8 @@ class T:
         actual = self.dtype_in(dtype)
         if actual == "bool":
             return rng.random(self.shape) < 0.5
+        if dtypes.is_complex(actual):
+            return (self._floats(rng) + 1j * self._floats(rng)).astype(actual)
         if dtypes.is_float(actual):
             return self._floats(rng).astype(dtypes.to_numpy(actual))
         if dtypes.is_float(self.dtype):

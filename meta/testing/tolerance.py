@@ -21,6 +21,8 @@ FORWARD: dict[str, tuple[float, float]] = {
     "float32": (1.3e-6, 1e-5),
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
 }
 """(rtol, atol) by dtype, those of torch.testing.assert_close; other dtypes compare exactly."""
 GRADIENT = {dtype: (4 * rtol, 4 * atol) for dtype, (rtol, atol) in FORWARD.items()}
@@ -50,14 +52,27 @@ def differs(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
     """The mask of the elements that differ by more than atol + rtol * |expected|; NaN equals NaN."""
     import numpy as np
 
-    if not dtypes.is_float(str(actual.dtype)) and not dtypes.is_float(str(expected.dtype)):
+    if not dtypes.is_inexact(str(actual.dtype)) and not dtypes.is_inexact(str(expected.dtype)):
         return np.asarray(actual != expected)
-    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    a, b = _widened(actual), _widened(expected)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(a - b) <= atol + rtol * np.abs(b)
     # |inf - inf| is NaN, and any finite number is within rtol * inf of infinity.
-    near = np.where(np.isfinite(b), near, a == b)
+    near = np.where(np.isfinite(b), near, _same_parts(a, b) if a.dtype.kind == "c" else a == b)
     return ~(near | (np.isnan(a) & np.isnan(b)))
+
+
+def _widened(x: Array) -> Array:
+    import numpy as np
+
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def _same_parts(a: Array, b: Array) -> Array:
+    """Whether the parts of complex numbers are equal or both NaN."""
+    import numpy as np
+
+    return np.equal(a.real, b.real) & np.equal(a.imag, b.imag) | np.isnan(a) & np.isnan(b)
 
 
 def _largest_error(reference: Array, oracle: Array) -> float:
@@ -65,7 +80,7 @@ def _largest_error(reference: Array, oracle: Array) -> float:
     import numpy as np
 
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(reference.astype(np.float64) - oracle.astype(np.float64))
+        errors = np.abs(_widened(reference) - _widened(oracle))
     errors = errors[np.isfinite(errors)]
     return float(errors.max()) if errors.size else 0.0
 
@@ -74,7 +89,7 @@ def _report(actual: Array, expected: Array, oracle: Array | None, mismatches: Ar
     import numpy as np
 
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+        distance = np.abs(_widened(actual) - _widened(expected))
     ranked = np.where(mismatches, np.nan_to_num(distance, nan=np.inf), -1)
     worst = np.unravel_index(int(np.argmax(ranked)), mismatches.shape)
     text = (

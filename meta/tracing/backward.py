@@ -106,8 +106,8 @@ def _seeds(trace: Trace, where: str, outputs: Any, dys: Any) -> dict[Atom, Symbo
 
 
 def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
-    if not dtypes.is_float(y.dtype):
-        raise GradientError(where, f"{name} has dtype {y.dtype}", "floating dtypes")
+    if not dtypes.is_inexact(y.dtype):
+        raise GradientError(where, f"{name} has dtype {y.dtype}", "floating and complex dtypes")
     if dy is None:
         return one_of(where, y, name)
     if not isinstance(dy, TensorLike) or dy.type is not y.type:  # type: ignore[attr-defined]

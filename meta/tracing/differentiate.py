@@ -28,10 +28,10 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.type import TensorType, TupleType, leaf_types
+from meta.ir.type import TensorType, TupleType, flat_types, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
-from meta.op.grad.rule import GradRule
+from meta.op.grad.rule import GradRule, conjugated
 from meta.tracing.emitter import recording
 from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
@@ -127,7 +127,7 @@ def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
 
 
 def _floating(kind: Any) -> bool:
-    return any(isinstance(t, TensorType) and dtypes.is_float(t.dtype) for t in leaf_types(kind))
+    return any(isinstance(t, TensorType) and dtypes.is_inexact(t.dtype) for t in leaf_types(kind))
 
 
 # --- one rule a kind of value ----------------------------------------------------------------------------------------
@@ -172,6 +172,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     dys = _output_gradients(rule, binding.var, gradient)
     if dys is None:
         return
+    if any(dtypes.is_complex(t.dtype) for t in flat_types((binding.var.type,))):
+        rule = conjugated(rule)
     sweep.visited.append(binding)
     results = rule.function(needs, *map_leaves(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
     for position, need, g in zip(rule.differentiable, needs, results, strict=True):

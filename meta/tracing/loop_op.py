@@ -167,7 +167,7 @@ def _call(gradient: _Gradient, args: tuple[Atom, ...]) -> Call:
 
 
 def _is_float(kind: Type) -> bool:
-    return isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
+    return isinstance(kind, TensorType) and dtypes.is_inexact(kind.dtype)
 
 
 def _hoisted(builder: Builder, body: FunctionExpr) -> FunctionExpr:
@@ -231,7 +231,7 @@ class _Gradient:
                 "pass max_steps=..., or use meta.scan",
                 location=str(self.span) if self.span else None,
             )
-        differentiable = [i for i, a in enumerate(args) if dtypes.is_float(a.dtype)]
+        differentiable = [i for i, a in enumerate(args) if dtypes.is_inexact(a.dtype)]
         wanted = {i for i, need in zip(differentiable, needs, strict=True) if need}
         return self.emit(differentiable, wanted, [a.atom for a in args], list(outs), list(dys))
 

@@ -79,7 +79,7 @@ def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
 
 
 def _actual(kind: TensorType, data: Any) -> TensorType:
-    return tensor_type(tuple(map(int, data.shape)), kind.dtype, kind.device)
+    return tensor_type(tuple(map(int, data.shape[: kind.ndim])), kind.dtype, kind.device)
 
 
 def builder(tree: Tree) -> Callable[[list[Any]], Any]:

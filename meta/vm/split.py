@@ -93,7 +93,7 @@ def differentiable_results(
 
 
 def is_floating(kind: Any) -> bool:
-    return isinstance(kind, TensorType) and dtypes.is_float(kind.dtype)
+    return isinstance(kind, TensorType) and dtypes.is_inexact(kind.dtype)
 
 
 def _partition(

@@ -32,6 +32,7 @@ from meta.modes import modes, scopes
 if TYPE_CHECKING:
     from meta.device import Device
     from meta.dim import Dim
+    from meta.dtype import Number
     from meta.eager.ndarray import NDArray
 
     DeviceLike = Device | str

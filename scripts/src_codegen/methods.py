@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from meta.device import Device
     from meta.dim import Dim
+    from meta.dtype import Number
 
     DeviceLike = Device | str
     DTypeLike = Any
@@ -130,10 +131,10 @@ class TensorMethods(Casts):
         """The tensor, after `function(self, other)` was written into it."""
         raise NotImplementedError
 
-    def __divmod__(self, other: Self | float) -> tuple[Self, Self]:
+    def __divmod__(self, other: Self | Number) -> tuple[Self, Self]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Self | float) -> tuple[Self, Self]:
+    def __rdivmod__(self, other: Self | Number) -> tuple[Self, Self]:
         return other // self, other % self
 '''
 

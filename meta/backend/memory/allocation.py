@@ -16,7 +16,7 @@ from meta.backend.tvm.devices import CUDA, tvm_device, tvm_dtype
 from meta.device import CPU, Device, device
 from meta.dtype import itemsize
 from meta.errors import DeviceError, MetaError
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, stored_shape
 
 
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
@@ -97,9 +97,9 @@ def _device_of(data: Any) -> Device:
     return device(f"cuda:{data.device.index}")
 
 
-def copy_to(source: Any, dtype: str, on: Device) -> Any:
+def copy_to(source: Any, on: Device) -> Any:
     """Copy `source` to a new tensor on `on`."""
-    out = empty(tuple(source.shape), dtype, on)
+    out = empty(tuple(source.shape), str(source.dtype), on)
     copy_into(source, out)
     return out
 
@@ -138,6 +138,7 @@ def _reporting(allocate: Callable[[], Any], shape: tuple[int, ...], dtype: str) 
 @lru_cache(1024)
 def _prepared(shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
     """A shape and a dtype as arguments of TVM's functions."""
+    shape, dtype = stored_shape(shape, dtype)  # type: ignore[assignment]  # ints
     return tvm.unwrapped(tvm.Shape(shape)), tvm.unwrapped(tvm_dtype(dtype))
 
 

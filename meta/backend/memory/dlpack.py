@@ -9,8 +9,10 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.cuda import driver, pool, streams
-from meta.backend.memory.allocation import copy_to
+from meta.backend.memory.allocation import copy_to, view
 from meta.backend.memory.numpy_arrays import from_numpy, reset_strides
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import runtime
 from meta.backend.tvm.runtime import ffi
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError, DeviceError, ExportError
@@ -36,15 +38,18 @@ def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
             "a DLPack exporter",
             "use meta.array(...) for other data",
         )
-    if hasattr(exporter, "dtype"):
-        dtypes.canonical(exporter.dtype, "from_dlpack")
+    dtype = dtypes.canonical(exporter.dtype, "from_dlpack") if hasattr(exporter, "dtype") else ""
     if getattr(exporter, "requires_grad", False):
         exporter = exporter.detach()
+    # Lazy conjugates and negatives of torch, which the protocol does not know.
+    if hasattr(exporter, "resolve_conj") and (exporter.is_conj() or exporter.is_neg()):
+        exporter = exporter.resolve_conj().resolve_neg()
     data = _import_tensor(exporter)
-    dtype = dtypes.canonical(str(data.dtype), "from_dlpack")
+    dtype = dtype or dtypes.canonical(runtime.dtype_name(data), "from_dlpack")
     shape = tuple(data.shape)
     kind = _KIND_OF_DLPACK.get(int(data.device.dlpack_device_type()), str(data.device))
-    return reset_strides(data, shape, dtype), shape, dtype, device(f"{kind}:{data.device.index}")
+    memory = view(data, shape, dtype) if dtypes.is_complex(dtype) else reset_strides(data, shape, dtype)
+    return memory, shape, dtype, device(f"{kind}:{data.device.index}")
 
 
 def _import_tensor(exporter: Any) -> Any:
@@ -117,9 +122,12 @@ def exported(
     if moved and copy is False:
         raise ExportError("dlpack", f"dl_device is the CPU and the array is on {type.device}", "copy=None or True")
     if moved or copy:
-        data = copy_to(data, type.dtype, target)
+        data = copy_to(data, target)
     if target.kind != "cpu":
         make_consumer_wait(data, target, stream)
+    if dtypes.is_complex(type.dtype):  # other libraries get complex numbers instead of pairs of floats
+        kind = runtime.complex_type(dtypes.itemsize(type.dtype) * 8)
+        data = tvm.create_view(data, tvm.Shape(type.shape), kind, 0)
     if max_version is None or max_version[0] < 1:
         return data.__dlpack__()
     return data.__dlpack__(max_version=max_version)

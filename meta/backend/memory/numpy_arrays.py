@@ -24,9 +24,19 @@ def from_numpy(array: Any, copy: bool = False) -> Any:
     if copy or not _is_sharable(array):
         with reporting("a copy", array.size * dtypes.itemsize(dtype)):
             array = np.array(array, dtypes.to_numpy(dtype), order="C", copy=True)
+    if dtypes.is_complex(dtype):
+        array, dtype = as_pairs(array), dtypes.real_dtype(dtype)
     if dtype != "bfloat16":
         return reset_strides(tvm_ffi.from_dlpack(array), array.shape, dtype)
     return view(tvm_ffi.from_dlpack(array.view(np.uint16)), tuple(array.shape), "bfloat16")
+
+
+def as_pairs(array: Any) -> Any:
+    """A complex array as pairs of floats (see meta.ir.type.stored_shape), in the same memory if it is compact."""
+    import numpy as np
+
+    part = dtypes.to_numpy(dtypes.real_dtype(dtypes.canonical(array.dtype)))
+    return np.ascontiguousarray(array).reshape((*array.shape, 1)).view(part)
 
 
 def _is_sharable(array: Any) -> bool:
@@ -46,7 +56,7 @@ def reset_strides(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 def host_array(data: Any, dtype: Any) -> Any:
     """`data` (numbers, nested lists of numbers, or an array) as a NumPy array of `dtype`; the default for Python floats
-    is float32.
+    is float32, for complex numbers complex64.
 
     Raises ArgumentError for ragged or non-numeric data and for Python integers outside the range of `dtype`."""
     import numpy as np
@@ -63,15 +73,24 @@ def host_array(data: Any, dtype: Any) -> Any:
             "array", f"{type(data).__name__} holds {content}", "numbers in equal-length lists of a supported dtype"
         )
     is_array = hasattr(data, "dtype")
-    if dtype is None and not is_array and source == np.float64:
-        dtype = "float32"
+    if dtype is None and not is_array:
+        dtype = {"float64": "float32", "complex128": "complex64"}.get(source.name)
     name = dtypes.canonical(source.name if dtype is None else dtype, "array")
     target = dtypes.to_numpy(name)
     if source == target:
         return host
+    if source.kind == "c":
+        _require_complex(name, "array")
     if not is_array:
         check_range(host, name)
     return host.astype(target)
+
+
+def _require_complex(dtype: str, where: str) -> None:
+    if not dtypes.is_complex(dtype):
+        raise ArgumentError(
+            where, f"complex numbers do not fit into {dtype}", ", ".join(dtypes.COMPLEX), "take their real parts"
+        )
 
 
 def _is_int(host: Any) -> bool:
@@ -95,7 +114,9 @@ def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
     import numpy as np
 
     if on.kind != "cpu":
-        data = copy_to(data, dtype, CPU)
+        data = copy_to(data, CPU)
+    if dtypes.is_complex(dtype):
+        return np.from_dlpack(data).view(dtypes.to_numpy(dtype))[..., 0]
     if dtype != "bfloat16":
         return np.from_dlpack(data)
     words: Any = np.from_dlpack(view(data, shape, "uint16"))

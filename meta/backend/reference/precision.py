@@ -25,5 +25,5 @@ def promote(*operands: Any) -> list[Any]:
 
 
 def floating(x: Any) -> Any:
-    """Cast integers and booleans to float64; floating dtypes stay."""
-    return x if x.dtype.kind == "f" else x.astype(np.float64)
+    """Cast integers and booleans to float64; floating and complex dtypes stay."""
+    return x if x.dtype.kind in "fc" else x.astype(np.float64)

@@ -21,6 +21,7 @@ from meta.backend.cuda import streams
 from meta.backend.functions import Specialised as Specialised
 from meta.backend.functions import bind
 from meta.device import Device
+from meta.dtype import is_complex
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -44,7 +45,11 @@ def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
     """`function(*inputs, *outputs)` on torch tensors as a kernel on raw tensors, on the current stream of a GPU.
 
     The GPU need not be torch's current one, which ATen's kernels set themselves; see `on_device`."""
-    run = _on_views(function, len(call.tensors()) + len(call.outputs()))
+    types = (*call.tensors(), *call.outputs())
+    if any(is_complex(t.dtype) for t in types):
+        run = _on_complex_views(function, [is_complex(t.dtype) for t in types])
+    else:
+        run = _on_views(function, len(types))
     return _on_stream(run, call.device) if call.device.kind == "cuda" else run
 
 
@@ -56,6 +61,17 @@ def _on_views(function: Callable[..., Any], count: int) -> Kernel:
     if count == 3:
         return lambda x, y, out: function(view(x.__dlpack__()), view(y.__dlpack__()), view(out.__dlpack__()))
     return lambda *raw: function(*[view(x.__dlpack__()) for x in raw])
+
+
+def _on_complex_views(function: Callable[..., Any], are_complex: list[bool]) -> Kernel:
+    """`function` on views of raw tensors, those of pairs of floats as complex numbers."""
+    view, as_complex = _view, torch.view_as_complex
+
+    def run(*raw: Any) -> Any:
+        views = [view(x.__dlpack__()) for x in raw]
+        return function(*[as_complex(x) if c else x for x, c in zip(views, are_complex, strict=True)])
+
+    return run
 
 
 def _on_stream(run: Kernel, device: Device) -> Kernel:

@@ -50,6 +50,21 @@ def ffi() -> Any:
 
 
 @cache
+def complex_type(bits: int) -> Any:
+    """DLPack's dtype of complex numbers of so many bits, which TVM passes on, but has no name for."""
+    core = ffi().core
+    return core._create_cdtype_from_tuple(core.DataType, 5, bits, 1)
+
+
+def dtype_name(data: Any) -> str:
+    """The name of a raw tensor's dtype; one that TVM has no name for as its error text."""
+    try:
+        return str(data.dtype)
+    except ValueError as error:
+        return str(error)
+
+
+@cache
 def load() -> Any:
     """The module `tvm_ffi` with the functions of TVM's runtime registered.
 

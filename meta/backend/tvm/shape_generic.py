@@ -315,4 +315,4 @@ def _constant(value: float, t: TensorType) -> Any:
     number = np.asarray(float(value) if dtypes.is_float(t.dtype) and not isinstance(value, tuple) else value)
     with np.errstate(over="ignore"):
         host = from_numpy(number.astype(dtypes.to_numpy(t.dtype)), copy=True)
-    return host if t.device is CPU else allocation.copy_to(host, t.dtype, t.device)
+    return host if t.device is CPU else allocation.copy_to(host, t.device)

@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from meta._generated.methods import TensorMethods
     from meta.device import Device
     from meta.dim import Dim
+    from meta.dtype import Number
 
     DeviceLike = Device | str
     DTypeLike = Any
     T = TypeVar("T", bound=TensorMethods)
 '''
 _ANNOTATIONS = frozenset(
-    ("Any", "DTypeLike", "Device", "DeviceLike", "Dim", "Literal", "NDArray", "Sequence", "T", "TensorMethods",
-     "TypeVar", "TYPE_CHECKING", "bool", "float", "int", "str", "tuple")
+    ("Any", "DTypeLike", "Device", "DeviceLike", "Dim", "Literal", "NDArray", "Number", "Sequence", "T",
+     "TensorMethods", "TypeVar", "TYPE_CHECKING", "bool", "float", "int", "str", "tuple")
 )  # fmt: skip
 """The names that the text of a module uses; those of its other variables begin with an underscore."""
 

@@ -13,7 +13,7 @@ from meta.op.registry import declare
 from meta.schema import binary, reduce, unary
 
 Accepts = Literal["any", "number", "discrete", "int", "float"]
-Result = Literal["same", "float", "bool", "sum"]
+Result = Literal["same", "float", "bool", "sum", "part", "float part"]
 
 
 def _anything(arg: str, t: TensorType) -> None:
@@ -25,11 +25,15 @@ def _itself(dtype: str) -> str:
 
 
 def _floating(dtype: str) -> str:
-    return dtype if dtypes.is_float(dtype) else "float32"
+    return dtype if dtypes.is_inexact(dtype) else "float32"
 
 
 def _summed(dtype: str) -> str:
-    return dtype if dtypes.is_float(dtype) else "int64"
+    return dtype if dtypes.is_inexact(dtype) else "int64"
+
+
+def _floating_part(dtype: str) -> str:
+    return dtypes.real_dtype(_floating(dtype))
 
 
 def _boolean(dtype: str) -> str:
@@ -49,12 +53,16 @@ _RESULTS: Mapping[str, Callable[[str], str]] = {
     "float": _floating,
     "sum": _summed,
     "bool": _boolean,
+    "part": dtypes.real_dtype,
+    "float part": _floating_part,
 }
 _NOTES = {
     "same": "",
     "float": " Integers and booleans give float32.",
     "sum": " Integers and booleans give int64.",
     "bool": "",
+    "part": " Complex numbers give the dtype of their parts.",
+    "float part": " Integers and booleans give float32, complex numbers the dtype of their parts.",
 }
 
 
@@ -68,7 +76,8 @@ def standard_unary(
 ) -> None:
     """An elementwise operator of one tensor, with a result of its shape.
 
-    result: the dtype of the result: "float" (float32 for integers and booleans), "same" or "bool".
+    result: the dtype of the result: "float" (float32 for integers and booleans), "same", "bool" or "part" (that of the
+        parts of complex numbers).
     accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool) or "float"."""
 
     def typed(x: TensorType, *_: Any) -> TensorType:
@@ -85,7 +94,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     schema = schema or (unary.unary_dx_x if needs == "x" else unary.unary_dx_y)
 
     def typed(value: TensorType, dy: TensorType, *_: Any) -> TensorType:
-        rules.require_float("dy", dy)
+        rules.require_inexact("dy", dy)
         rules.require_same_shape(**{needs: value}, dy=dy)
         rules.require_same_dtype(**{needs: value}, dy=dy)
         return dy

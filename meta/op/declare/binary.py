@@ -21,11 +21,11 @@ def _power(a: Any, b: Any) -> Any:
     if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b * math.log2(abs(a)) > 1024:
         raise OverflowError("the result is too large")
     out = a**b
-    return math.nan if isinstance(out, complex) else out
+    return math.nan if isinstance(out, complex) and not isinstance(a, complex) and not isinstance(b, complex) else out
 
 
 # Arithmetic.
-standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__")
+standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", complex="analytic")
 standard_binary(
     "atan2",
     "The angle in radians of the point (x2, x1), in [-pi, pi].",
@@ -41,6 +41,7 @@ standard_binary(
     scalar=operator.truediv,
     operator="__truediv__",
     aliases=("div", "true_divide"),
+    complex="analytic",
 )
 standard_binary(
     "floor_divide",
@@ -60,7 +61,7 @@ standard_binary(
     operator="__mod__",
     aliases=("remainder",),
 )
-standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aliases=("mul",))
+standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aliases=("mul",), complex="analytic")
 standard_binary(
     "trunc_divide", "x1 / x2 rounded towards zero. Integers divided by 0 give 0.", accepts="number", method=False
 )
@@ -80,8 +81,17 @@ standard_binary(
     operator="__pow__",
     amp="never",
     aliases=("pow",),
+    complex="analytic",
 )
-standard_binary("subtract", "x1 - x2.", accepts="number", scalar=operator.sub, operator="__sub__", aliases=("sub",))
+standard_binary(
+    "subtract",
+    "x1 - x2.",
+    accepts="number",
+    scalar=operator.sub,
+    operator="__sub__",
+    aliases=("sub",),
+    complex="analytic",
+)
 
 # Comparisons. Operands are compared in their common dtype.
 standard_binary(
@@ -92,6 +102,7 @@ standard_binary(
     scalar=operator.eq,
     operator="__eq__",
     aliases=("eq",),
+    complex="analytic",
 )
 standard_binary(
     "greater",
@@ -131,6 +142,7 @@ standard_binary(
     scalar=operator.ne,
     operator="__ne__",
     aliases=("ne",),
+    complex="analytic",
 )
 
 
@@ -211,7 +223,7 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     return _extremum_dx(x1, x2, dy)
 
 
-@declare("where", schema=binary.where, pattern="broadcast")
+@declare("where", schema=binary.where, pattern="broadcast", complex="analytic")
 def where(condition: TensorType, x: rules.ScalarOrType, y: rules.ScalarOrType) -> TensorType:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote."""
     rules.require(

@@ -19,7 +19,7 @@ WHOLE = 2**62
 """An `end` past every size."""
 
 
-@declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True)
+@declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True, complex="analytic")
 def strided_slice(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole."""
     return x.with_shape(_sliced(x, begin, end, strides))
@@ -47,7 +47,7 @@ def _length(begin: int, end: int, step: int, size: Dim) -> Dim:
     return len(range(*slice(begin, end, step).indices(size.__index__())))
 
 
-@declare("strided_slice_dx", schema=indexing.strided_slice_dx, pattern="injective")
+@declare("strided_slice_dx", schema=indexing.strided_slice_dx, pattern="injective", complex="analytic")
 def strided_slice_dx(
     dy: TensorType, shape: tuple[int, ...], begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> TensorType:
@@ -57,7 +57,7 @@ def strided_slice_dx(
     return x
 
 
-@declare("strided_set", schema=indexing.strided_set, pattern="injective")
+@declare("strided_set", schema=indexing.strided_set, pattern="injective", complex="analytic")
 def strided_set(
     x: TensorType, v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> TensorType:
@@ -128,7 +128,7 @@ def _taken_at(indexed: int | None) -> Rule:
     return rule
 
 
-@declare("take", schema=indexing.take, pattern="injective", method=True, positions=_taken_at(0))
+@declare("take", schema=indexing.take, pattern="injective", method=True, positions=_taken_at(0), complex="analytic")
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
@@ -143,6 +143,7 @@ def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> Ten
     pattern="injective",
     method=True,
     positions=_along(2, 1),
+    complex="analytic",
 )
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """The slices of x at the given positions of an axis."""
@@ -170,7 +171,7 @@ def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, .
     return (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-@declare("take_dx", schema=indexing.take_dx, amp="never", positions=_taken_at(None))
+@declare("take_dx", schema=indexing.take_dx, amp="never", positions=_taken_at(None), complex="analytic")
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
     """Gradient of take: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
@@ -179,13 +180,7 @@ def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: i
     return x
 
 
-@declare(
-    "gather",
-    schema=indexing.gather,
-    pattern="injective",
-    method=True,
-    positions=_along(2, 1),
-)
+@declare("gather", schema=indexing.gather, pattern="injective", method=True, positions=_along(2, 1), complex="analytic")
 def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
 
@@ -210,12 +205,7 @@ def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
         )
 
 
-@declare(
-    "gather_dx",
-    schema=indexing.gather_dx,
-    amp="never",
-    positions=_along(2, 1, None),
-)
+@declare("gather_dx", schema=indexing.gather_dx, amp="never", positions=_along(2, 1, None), complex="analytic")
 def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, ...]) -> TensorType:
     """Gradient of gather: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
@@ -239,10 +229,7 @@ def _coordinates(indexed: int | None, taken: int | None, batch_dims: int | None 
 
 
 @declare(
-    "gather_nd",
-    schema=indexing.gather_nd,
-    pattern="injective",
-    positions=_coordinates(0, None, 2),
+    "gather_nd", schema=indexing.gather_nd, pattern="injective", positions=_coordinates(0, None, 2), complex="analytic"
 )
 def gather_nd(x: TensorType, indices: TensorType, batch_dims: int) -> TensorType:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
@@ -272,10 +259,7 @@ def _gathered_nd(x: TensorType, indices: TensorType, batch_dims: int = 0) -> tup
 
 
 @declare(
-    "gather_nd_dx",
-    schema=indexing.gather_nd_dx,
-    amp="never",
-    positions=_coordinates(None, 0, 3),
+    "gather_nd_dx", schema=indexing.gather_nd_dx, amp="never", positions=_coordinates(None, 0, 3), complex="analytic"
 )
 def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], batch_dims: int) -> TensorType:
     """Gradient of gather_nd: each element of dy added at the position it was taken from."""
@@ -286,12 +270,7 @@ def gather_nd_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], ba
     return x
 
 
-@declare(
-    "scatter_add",
-    schema=indexing.scatter_add,
-    method=True,
-    positions=_along(2, 1),
-)
+@declare("scatter_add", schema=indexing.scatter_add, method=True, positions=_along(2, 1), complex="analytic")
 def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) -> TensorType:
     """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does."""
     return _scattered(x, axis, indices, src, "add")

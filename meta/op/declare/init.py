@@ -18,19 +18,19 @@ def _created(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     return tensor_type(shape, dtype, device)
 
 
-@declare("zeros", schema=init.init, pattern="injective")
+@declare("zeros", schema=init.init, pattern="injective", complex="analytic")
 def zeros(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of zeros."""
     return _created(shape, dtype, device)
 
 
-@declare("ones", schema=init.init, pattern="injective")
+@declare("ones", schema=init.init, pattern="injective", complex="analytic")
 def ones(shape: tuple[int, ...], dtype: str, device: Device) -> TensorType:
     """A tensor full of ones."""
     return _created(shape, dtype, device)
 
 
-@declare("full", schema=init.full, pattern="injective")
+@declare("full", schema=init.full, pattern="injective", complex="analytic")
 def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Device) -> TensorType:
     """A tensor full of one value, converted to the dtype."""
     rules.require_held(fill_value, dtype)
@@ -41,19 +41,19 @@ def _like(x: TensorType, dtype: str | None) -> TensorType:
     return x if dtype is None else x.with_dtype(dtype)
 
 
-@declare("zeros_like", schema=init.like, pattern="elemwise")
+@declare("zeros_like", schema=init.like, pattern="elemwise", complex="analytic")
 def zeros_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of zeros, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("ones_like", schema=init.like, pattern="elemwise")
+@declare("ones_like", schema=init.like, pattern="elemwise", complex="analytic")
 def ones_like(x: TensorType, dtype: str | None) -> TensorType:
     """A tensor full of ones, of the shape of another."""
     return _like(x, dtype)
 
 
-@declare("full_like", schema=init.full_like, pattern="elemwise")
+@declare("full_like", schema=init.full_like, pattern="elemwise", complex="analytic")
 def full_like(x: TensorType, fill_value: Any, dtype: str | None) -> TensorType:
     """A tensor full of one value, converted to the dtype, of the shape of another."""
     rules.require_held(fill_value, dtype or x.dtype)
@@ -109,7 +109,7 @@ def linspace(start: float, stop: float, num: int, dtype: str, device: Device) ->
     return _created((num,), dtype, device)
 
 
-@declare("eye", schema=init.eye, pattern="injective")
+@declare("eye", schema=init.eye, pattern="injective", complex="analytic")
 def eye(n: int, m: int | None, dtype: str, device: Device) -> TensorType:
     """A matrix with ones on its diagonal and zeros elsewhere."""
     return _created((n, n if m is None else m), dtype, device)

@@ -9,7 +9,15 @@ from meta.op.registry import declare
 from meta.schema import linalg
 
 
-@declare("matmul", schema=linalg.matmul, pattern="out_ewise_fusable", amp="always", method=True, operator="__matmul__")
+@declare(
+    "matmul",
+    schema=linalg.matmul,
+    pattern="out_ewise_fusable",
+    amp="always",
+    method=True,
+    operator="__matmul__",
+    complex="analytic",
+)
 def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool) -> TensorType:
     """Matrix product over the last two axes; leading axes broadcast.
 

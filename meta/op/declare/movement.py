@@ -9,7 +9,7 @@ from meta.op.registry import declare
 from meta.schema import movement
 
 
-@declare("repeat", schema=movement.repeat, pattern="injective", method=True)
+@declare("repeat", schema=movement.repeat, pattern="injective", method=True, complex="analytic")
 def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     """Each element repeated in sequence along an axis, as numpy.repeat does."""
     rules.require(repeats >= 0, f"repeats is {repeats}", "zero or more")
@@ -20,7 +20,7 @@ def repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     return x.with_shape(tuple(d * repeats if i == axis else d for i, d in enumerate(x.shape)))
 
 
-@declare("tile", schema=movement.tile, pattern="injective", method=True)
+@declare("tile", schema=movement.tile, pattern="injective", method=True, complex="analytic")
 def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     """The whole tensor repeated along each axis, as numpy.tile does."""
     rules.require(all(r >= 0 for r in reps if isinstance(r, int)), f"reps is {reps}", "zero or more of each")
@@ -30,14 +30,14 @@ def tile(x: TensorType, reps: tuple[Dim, ...]) -> TensorType:
     return x.with_shape(tuple(d * r for d, r in zip(sizes, counts, strict=True)))
 
 
-@declare("flip", schema=movement.flip, pattern="injective", method=True)
+@declare("flip", schema=movement.flip, pattern="injective", method=True, complex="analytic")
 def flip(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The elements in reverse order along axes."""
     rules.axis_indices(axis, x.ndim)
     return x
 
 
-@declare("roll", schema=movement.roll, pattern="injective", method=True)
+@declare("roll", schema=movement.roll, pattern="injective", method=True, complex="analytic")
 def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> TensorType:
     """The elements shifted along axes; those shifted past one end reappear at the other."""
     rules.require(len(shift) == len(axis), f"shift {shift} and axis {axis}", "one shift for each axis")
@@ -46,7 +46,7 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
     return x
 
 
-@declare("pad", schema=movement.pad, pattern="injective", method=True)
+@declare("pad", schema=movement.pad, pattern="injective", method=True, complex="analytic")
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are less
     than the size of the axis, those of "symmetric" at most the size."""
@@ -79,7 +79,7 @@ def _triangle(name: str, doc: str) -> None:
         rules.require(x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
         return x
 
-    declare(name, schema=movement.triangle, doc=doc, pattern="injective", method=True)(typed)
+    declare(name, schema=movement.triangle, doc=doc, pattern="injective", method=True, complex="analytic")(typed)
 
 
 _triangle("tril", "The lower triangles of matrices: elements above diagonal k become zero.")

@@ -21,7 +21,7 @@ standard_reduce(
     empty=False,
     aliases=("amax",),
 )
-standard_reduce("mean", "The arithmetic mean; NaN for no elements.", result="float", amp="never")
+standard_reduce("mean", "The arithmetic mean; NaN for no elements.", result="float", amp="never", complex="analytic")
 standard_reduce(
     "min",
     "The smallest element; NaN if any is NaN. Equal extrema share the gradient.",
@@ -29,7 +29,7 @@ standard_reduce(
     aliases=("amin",),
 )
 standard_reduce("prod", "The product; 1 for no elements.", result="sum", amp="never")
-standard_reduce("sum", "The sum; 0 for no elements.", result="sum", amp="never")
+standard_reduce("sum", "The sum; 0 for no elements.", result="sum", amp="never", complex="analytic")
 standard_reduce(
     "logsumexp", "log(sum(exp(x))), computed without overflow; -inf for no elements.", result="float", amp="never"
 )
@@ -123,7 +123,7 @@ def _require_reduced(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool
     rules.require_same_dtype(x=x, **types)
 
 
-@declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never")
+@declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never", complex="analytic")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x summed to a shape that broadcasts to that of x: the gradient of broadcasting."""
     rules.require_number("x", x)

@@ -14,31 +14,33 @@ from meta.op.registry import declare
 from meta.schema import transform
 
 
-@declare("cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aliases=("astype",))
+@declare(
+    "cast", schema=transform.cast, amp="keep", pattern="elemwise", method=True, aliases=("astype",), complex="analytic"
+)
 def cast(x: TensorType, dtype: str) -> TensorType:
     """The same values in another dtype; floats are truncated towards zero when cast to integers."""
     return x.with_dtype(dtype)
 
 
-@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise")
+@declare("cast_like", schema=transform.x_like, amp="keep", pattern="elemwise", complex="analytic")
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
 
 
-@declare("device_copy", schema=transform.device_copy, amp="keep", method=True)
+@declare("device_copy", schema=transform.device_copy, amp="keep", method=True, complex="analytic")
 def device_copy(x: TensorType, device: Device) -> TensorType:
     """The tensor on another device."""
     return tensor_type(x.shape, x.dtype, device)
 
 
-@declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True)
+@declare("stop_gradient", schema=transform.x_only, amp="keep", view=True, method=True, complex="analytic")
 def stop_gradient(x: TensorType) -> TensorType:
     """The tensor itself, without a gradient."""
     return x
 
 
-@declare("shape", schema=transform.x_only)
+@declare("shape", schema=transform.x_only, complex="analytic")
 def shape(x: TensorType) -> Value:
     """The shape of the tensor, as a tuple of ints, known without a kernel."""
     return Value(x.shape)
@@ -47,20 +49,34 @@ def shape(x: TensorType) -> Value:
 # --- other shapes for the same elements ------------------------------------------------------------------------------
 
 
-@declare("reshape", schema=transform.reshape, pattern="injective", view=True, method=True, aliases=("view",))
+@declare(
+    "reshape",
+    schema=transform.reshape,
+    pattern="injective",
+    view=True,
+    method=True,
+    aliases=("view",),
+    complex="analytic",
+)
 def reshape(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """The same elements, in row-major order, with another shape."""
     return x.with_shape(rules.resolve_reshape(x.shape, shape))
 
 
-@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True)
+@declare("reshape_like", schema=transform.x_like, amp="keep", pattern="injective", view=True, complex="analytic")
 def reshape_like(x: TensorType, like: TensorType) -> TensorType:
     """The same elements, in row-major order, with the shape of another tensor."""
     return x.with_shape(rules.resolve_reshape(x.shape, like.shape))
 
 
 @declare(
-    "expand_dims", schema=transform.expand_dims, pattern="injective", view=True, method=True, aliases=("unsqueeze",)
+    "expand_dims",
+    schema=transform.expand_dims,
+    pattern="injective",
+    view=True,
+    method=True,
+    aliases=("unsqueeze",),
+    complex="analytic",
 )
 def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     """The same elements with new axes of size 1."""
@@ -71,7 +87,7 @@ def expand_dims(x: TensorType, axis: tuple[int, ...]) -> TensorType:
     return x.with_shape(tuple(sizes))
 
 
-@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True)
+@declare("squeeze", schema=transform.squeeze, pattern="injective", view=True, method=True, complex="analytic")
 def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     """The same elements without axes of size 1."""
     if axis is None:
@@ -86,13 +102,13 @@ def squeeze(x: TensorType, axis: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(d for i, d in enumerate(x.shape) if i not in removed))
 
 
-@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True, part=True)
+@declare("broadcast_to", schema=transform.broadcast_to, pattern="broadcast", method=True, part=True, complex="analytic")
 def broadcast_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to a larger shape."""
     return _broadcast(x, shape)
 
 
-@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast")
+@declare("broadcast_to_like", schema=transform.x_like, amp="keep", pattern="broadcast", complex="analytic")
 def broadcast_to_like(x: TensorType, like: TensorType) -> TensorType:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor."""
     return _broadcast(x, like.shape)
@@ -111,7 +127,15 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
 # --- another order of the axes ---------------------------------------------------------------------------------------
 
 
-@declare("transpose", schema=transform.transpose, pattern="injective", method=True, part=True, aliases=("permute",))
+@declare(
+    "transpose",
+    schema=transform.transpose,
+    pattern="injective",
+    method=True,
+    part=True,
+    aliases=("permute",),
+    complex="analytic",
+)
 def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     if axes is None:
@@ -121,13 +145,29 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
-@declare("swap_axis", schema=transform.swap_axis, pattern="injective", method=True, part=True, aliases=("swapaxes",))
+@declare(
+    "swap_axis",
+    schema=transform.swap_axis,
+    pattern="injective",
+    method=True,
+    part=True,
+    aliases=("swapaxes",),
+    complex="analytic",
+)
 def swap_axis(x: TensorType, axis1: int, axis2: int) -> TensorType:
     """Two axes exchanged."""
     return x.with_shape(tuple(x.shape[axis] for axis in swapped(axis1, axis2, x.ndim)))
 
 
-@declare("moveaxis", schema=transform.moveaxis, pattern="injective", method=True, part=True, aliases=("movedim",))
+@declare(
+    "moveaxis",
+    schema=transform.moveaxis,
+    pattern="injective",
+    method=True,
+    part=True,
+    aliases=("movedim",),
+    complex="analytic",
+)
 def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...]) -> TensorType:
     """Axes moved to other positions; the others keep their order."""
     return x.with_shape(tuple(x.shape[axis] for axis in moved(source, destination, x.ndim)))
@@ -136,7 +176,9 @@ def moveaxis(x: TensorType, source: tuple[int, ...], destination: tuple[int, ...
 # --- joining and cutting ---------------------------------------------------------------------------------------------
 
 
-@declare("concatenate", schema=transform.concatenate, pattern="injective", aliases=("cat", "concat"))
+@declare(
+    "concatenate", schema=transform.concatenate, pattern="injective", aliases=("cat", "concat"), complex="analytic"
+)
 def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors along an existing axis."""
     head = _alike(xs)
@@ -157,7 +199,7 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     return head.with_shape((*head.shape[:axis], total, *head.shape[axis + 1 :]))
 
 
-@declare("stack", schema=transform.stack, pattern="injective")
+@declare("stack", schema=transform.stack, pattern="injective", complex="analytic")
 def stack(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     """Join tensors of one shape along a new axis."""
     head = _alike(xs)
@@ -176,7 +218,9 @@ def _alike(xs: tuple[TensorType, ...]) -> TensorType:
     return xs[0]
 
 
-@declare("split", schema=transform.split, pattern="injective", method=True, part=True, outputs=("*",))
+@declare(
+    "split", schema=transform.split, pattern="injective", method=True, part=True, outputs=("*",), complex="analytic"
+)
 def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) -> TupleType:
     """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order.
 

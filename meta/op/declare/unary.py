@@ -11,40 +11,74 @@ from meta.op.registry import declare
 from meta.schema import unary
 
 # Arithmetic, and roundings. The result has the dtype of x.
-standard_unary("abs", "Absolute value.", result="same", accepts="number", operator="__abs__", aliases=("absolute",))
+standard_unary(
+    "abs",
+    "Absolute value, for complex numbers sqrt(re**2 + im**2).",
+    result="part",
+    accepts="number",
+    operator="__abs__",
+    aliases=("absolute",),
+    complex="as_is",
+)
 standard_unary("ceil", "The least integer not below each element.", result="same", accepts="number")
-standard_unary("copy", "The same values in new memory.", result="same", operator="__pos__", aliases=("clone",))
+standard_unary(
+    "copy", "The same values in new memory.", result="same", operator="__pos__", aliases=("clone",), complex="analytic"
+)
 standard_unary("floor", "The greatest integer not above each element.", result="same", accepts="number")
-standard_unary("negative", "Minus each element.", result="same", accepts="number", operator="__neg__", aliases=("neg",))
+standard_unary(
+    "negative",
+    "Minus each element.",
+    result="same",
+    accepts="number",
+    operator="__neg__",
+    aliases=("neg",),
+    complex="analytic",
+)
 standard_unary("round", "The nearest integer; ties round to even.", result="same", accepts="number")
 standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
-standard_unary("square", "x * x.", result="same", accepts="number")
+standard_unary("square", "x * x.", result="same", accepts="number", complex="analytic")
 standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
 
 # Elementary functions.
-standard_unary("acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aliases=("arccos",))
-standard_unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aliases=("arccosh",))
-standard_unary("asin", "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].", amp="never", aliases=("arcsin",))
-standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aliases=("arcsinh",))
-standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aliases=("arctan",))
-standard_unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", amp="never", aliases=("arctanh",))
-standard_unary("cos", "Cosine of an angle in radians.")
-standard_unary("cosh", "Hyperbolic cosine.", amp="never")
+standard_unary(
+    "acos", "Inverse cosine, in [0, pi]; NaN outside of [-1, 1].", amp="never", aliases=("arccos",), complex="analytic"
+)
+standard_unary(
+    "acosh", "Inverse hyperbolic cosine; NaN below 1.", amp="never", aliases=("arccosh",), complex="analytic"
+)
+standard_unary(
+    "asin",
+    "Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1].",
+    amp="never",
+    aliases=("arcsin",),
+    complex="analytic",
+)
+standard_unary("asinh", "Inverse hyperbolic sine.", amp="never", aliases=("arcsinh",), complex="analytic")
+standard_unary("atan", "Inverse tangent, in [-pi/2, pi/2].", amp="never", aliases=("arctan",), complex="analytic")
+standard_unary(
+    "atanh",
+    "Inverse hyperbolic tangent; NaN outside of [-1, 1].",
+    amp="never",
+    aliases=("arctanh",),
+    complex="analytic",
+)
+standard_unary("cos", "Cosine of an angle in radians.", complex="analytic")
+standard_unary("cosh", "Hyperbolic cosine.", amp="never", complex="analytic")
 standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never")
-standard_unary("exp", "e raised to each element.", amp="never")
-standard_unary("exp2", "2 raised to each element.", amp="never")
-standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never")
-standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never")
-standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never")
-standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never")
-standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never")
-standard_unary("reciprocal", "1 / x.", amp="never")
-standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never")
-standard_unary("sin", "Sine of an angle in radians.")
-standard_unary("sinh", "Hyperbolic sine.", amp="never")
-standard_unary("sqrt", "Square root; NaN below 0.")
-standard_unary("tan", "Tangent of an angle in radians.", amp="never")
-standard_unary("tanh", "Hyperbolic tangent.")
+standard_unary("exp", "e raised to each element.", amp="never", complex="analytic")
+standard_unary("exp2", "2 raised to each element.", amp="never", complex="analytic")
+standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never", complex="analytic")
+standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never", complex="analytic")
+standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never", complex="analytic")
+standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never", complex="analytic")
+standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never", complex="analytic")
+standard_unary("reciprocal", "1 / x.", amp="never", complex="analytic")
+standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never", complex="analytic")
+standard_unary("sin", "Sine of an angle in radians.", complex="analytic")
+standard_unary("sinh", "Hyperbolic sine.", amp="never", complex="analytic")
+standard_unary("sqrt", "Square root; NaN below 0.", complex="analytic")
+standard_unary("tan", "Tangent of an angle in radians.", amp="never", complex="analytic")
+standard_unary("tanh", "Hyperbolic tangent.", complex="analytic")
 
 # Activations.
 standard_unary(
@@ -86,9 +120,9 @@ standard_unary(
 )
 
 # Predicates.
-standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool")
-standard_unary("isinf", "Whether each element is an infinity.", result="bool")
-standard_unary("isnan", "Whether each element is NaN.", result="bool")
+standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", complex="analytic")
+standard_unary("isinf", "Whether each element is an infinity.", result="bool", complex="analytic")
+standard_unary("isnan", "Whether each element is NaN.", result="bool", complex="analytic")
 standard_unary("logical_not", "Whether each element is zero (or false).", result="bool")
 
 standard_unary(
@@ -122,11 +156,11 @@ standard_unary_dx("elu_dx", needs="x", schema=unary.elu_dx)
 standard_unary_dx("erf_dx", needs="x", amp="never")
 standard_unary_dx("gelu_dx", needs="x", schema=unary.gelu_dx)
 standard_unary_dx("leaky_relu_dx", needs="x", schema=unary.leaky_relu_dx)
-standard_unary_dx("reciprocal_dx", needs="y", amp="never")
+standard_unary_dx("reciprocal_dx", needs="y", amp="never", complex="analytic")
 standard_unary_dx("relu_dx", needs="y")
-standard_unary_dx("rsqrt_dx", needs="y", amp="never")
+standard_unary_dx("rsqrt_dx", needs="y", amp="never", complex="analytic")
 standard_unary_dx("sigmoid_dx", needs="y")
 standard_unary_dx("silu_dx", needs="x")
-standard_unary_dx("sqrt_dx", needs="y")
-standard_unary_dx("tanh_dx", needs="y")
+standard_unary_dx("sqrt_dx", needs="y", complex="analytic")
+standard_unary_dx("tanh_dx", needs="y", complex="analytic")
 standard_unary_dx("threshold_dx", needs="x", schema=unary.threshold_dx)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
 import meta
+from meta.dtype import is_complex
 from meta.op.grad.support import fit
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
+    return isinstance(value, (bool, int, float, complex))
 
 
 def atan2_grad(needs: tuple[bool, ...], x1: Any, x2: Any, dy: Any) -> tuple[Any, Any]:
@@ -39,10 +41,19 @@ def power_dx1(x1: Any, x2: Any, dy: Any) -> Any:
 def power_dx2(x1: Any, x2: Any, y: Any, dy: Any) -> Any:
     """dy * x1**x2 * log(x1); 0 at x1 = 0 unless x2 is negative."""
     if not _is_number(x1):
-        constant = meta.logical_and(meta.equal(x1, 0), meta.greater_equal(x2, 0))
-        return fit(dy * (y * meta.log(meta.where(constant, 1, x1))), x2)
+        base = meta.cast(x1, y.dtype) if is_complex(y.dtype) and not is_complex(x1.dtype) else x1
+        constant = meta.logical_and(meta.equal(x1, 0), meta.greater_equal(_real_part(x2), 0))
+        return fit(dy * (y * meta.log(meta.where(constant, 1, base))), x2)
+    if is_complex(y.dtype) and x1 != 0:
+        return fit(dy * y * cmath.log(x1), x2)
+    if isinstance(x1, complex):
+        x1 = 0.0
     if x1 > 0:
         return fit(dy * y * math.log(x1), x2)
     if x1 < 0:
         return fit(dy * y * math.nan, x2)
-    return fit(meta.where(meta.greater_equal(x2, 0), 0.0, dy * y * -math.inf), x2)
+    return fit(meta.where(meta.greater_equal(_real_part(x2), 0), 0.0, dy * y * -math.inf), x2)
+
+
+def _real_part(x: Any) -> Any:
+    return meta.real(x) if is_complex(x.dtype) else x

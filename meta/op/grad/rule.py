@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, cast
 
+import meta
+from meta.dtype import is_complex
 from meta.errors import GradientError
-from meta.op.registry import get
+from meta.op.registry import get, owner
+from meta.tree import map_leaves
 
 GradientFunction = Callable[..., tuple[Any, ...]]
 
@@ -49,6 +52,39 @@ class GradRule:
         """The error about the argument at `position`, which has no gradient."""
         problem = f"argument '{get(self.op).schema.names[position]}' has no gradient ({self.unavailable[position]})"
         return GradientError(self.op, problem, remedy=self.remedy, location=location)
+
+
+def conjugated(rule: GradRule) -> GradRule:
+    """The rule for complex results, of which the gradient is that of a real loss by the conjugates of the arguments, as
+    in torch: -dx is the direction of steepest descent. An analytic f has dx = conj(f'(x)) * dy.
+
+    The formulas of an operator that is declared "analytic" compute f'(x) * dy from real numbers and values of the
+    arguments, so that dx is the conjugate of the formula at conj(dy). Formulas without values are real."""
+    op = owner(rule.op)
+    if op is None or op.complex != "analytic" or not (rule.saved_args or rule.saved_outputs):
+        return rule
+    known = _conjugates.get(rule.op)
+    if known is None or known[0] is not rule:  # operators are redefined
+        known = _conjugates[rule.op] = rule, replace(rule, function=_conjugated(rule))
+    return known[1]
+
+
+_conjugates: dict[str, tuple[GradRule, GradRule]] = {}
+"""By operator: its rule, and that for complex results."""
+
+
+def _conjugated(rule: GradRule) -> GradientFunction:
+    count, function = max(rule.outputs, 1), rule.function
+
+    def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
+        dys = map_leaves(_conjugate, values[-count:])
+        return map_leaves(_conjugate, function(needs, *values[:-count], *dys))
+
+    return run
+
+
+def _conjugate(value: Any) -> Any:
+    return meta.conj(value) if is_complex(getattr(value, "dtype", "bool")) else value
 
 
 _rules: dict[str, GradRule] = {}

@@ -6,6 +6,12 @@ import math
 from typing import Any
 
 import meta
+from meta.dtype import is_complex
+
+
+def abs_grad(x: Any, dy: Any) -> Any:
+    """dy * sign(x)."""
+    return dy * (meta.sgn(x) if is_complex(x.dtype) else meta.sign(x))
 
 
 def elu_dx_x(x: Any, dy: Any, alpha: float, dz: Any) -> Any:

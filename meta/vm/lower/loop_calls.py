@@ -86,7 +86,7 @@ def loops_of(module: Module) -> list[Loop]:
 
 def is_true(flag: Any) -> bool:
     """The value of a 0-d bool tensor, for which the host waits. It needs no part of TVM's compiler."""
-    return bool(numpy_arrays.to_numpy(allocation.copy_to(flag, "bool", CPU), "bool", (), CPU))
+    return bool(numpy_arrays.to_numpy(allocation.copy_to(flag, CPU), "bool", (), CPU))
 
 
 def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import KernelSpec, SizeSpec, identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
@@ -15,7 +16,7 @@ from meta.errors import IRError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
-from meta.ir.type import TensorType, TupleType, Type, leaf_types
+from meta.ir.type import TensorType, TupleType, Type, leaf_types, stored
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
@@ -151,9 +152,13 @@ class _Lowering:
             case Var():
                 return scope.values[atom]
             case Constant():
-                return self.bind(scope, "const", atom.type, tvm.relax_const(to_array(atom.value), atom.type.dtype))
+                return self.bind(scope, "const", atom.type, self.constant(atom))
             case GlobalVar():
                 return self.globals[atom.name]
+
+    def constant(self, constant: Constant) -> Any:
+        kind, array = stored(constant.type), to_array(constant.value)
+        return tvm.relax_const(array if kind is constant.type else as_pairs(array), kind.dtype)
 
     def value(self, scope: _Scope, value: Expr) -> Any:
         match value:
@@ -245,6 +250,7 @@ class _Lowering:
         kind = call.type
         if not isinstance(kind, TensorType) or kind == call.args[0].type:
             return source
+        kind = stored(kind)
         if kind.size == 0:  # in a reshape, a size of 0 means "as before" to Relax
             return tvm.call_tir(self.empty(kind), tvm.RelaxTuple([]), [scope.types.type(kind)])
         return tvm.relax.op.reshape(source, tvm.ShapeExpr(scope.types.shape(kind.shape)))

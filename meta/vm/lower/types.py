@@ -7,7 +7,7 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.dim import Dim, compute, names
 from meta.errors import NotSupportedError
-from meta.ir.type import FunctionType, TensorType, TupleType, Type
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
 
 
 def size_names(kind: Type) -> frozenset[str]:
@@ -17,6 +17,7 @@ def size_names(kind: Type) -> frozenset[str]:
 
 def unsized(kind: TensorType) -> Any:
     """The Relax type of tensors of this rank and dtype."""
+    kind = stored(kind)
     return tvm.TensorType(dtype=kind.dtype, ndim=kind.ndim)
 
 
@@ -50,6 +51,7 @@ class RelaxTypes:
         """The Relax type; raises NotSupportedError for functions and values without a run-time form."""
         match kind:
             case TensorType():
+                kind = stored(kind)
                 return tvm.TensorType(self.shape(kind.shape), kind.dtype)
             case TupleType():
                 return tvm.TupleType([self.type(field) for field in kind.fields])

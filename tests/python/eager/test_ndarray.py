@@ -106,6 +106,7 @@ def test_memory_outlives_its_source() -> None:
     [(1.5, "float32", ()), (2, "int64", ()), (True, "bool", ()), ([1, 2], "int64", (2,)),
      ([[1.0], [2]], "float32", (2, 1)), ([], "float32", (0,)),
      ([True, False], "bool", (2,)), (np.float64(1), "float64", ()), (range(3), "int64", (3,)),
+     ([1j, 2.0], "complex64", (2,)),
      (np.zeros(2, ml_dtypes.bfloat16), "bfloat16", (2,))],
     ids=repr,
 )  # fmt: skip
@@ -122,7 +123,7 @@ def test_accepts_every_form_of_a_dtype(dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [([[1], [2, 3]], "cannot make an array"), (["a"], "holds text"), ([object()], "holds objects"),
-     (np.zeros(2, np.complex64), "complex64"), ({"a": 1}, "holds objects"), (2**70, "beyond 64 bits")],
+     (np.zeros(2, np.uint16), "uint16"), ({"a": 1}, "holds objects"), (2**70, "beyond 64 bits")],
 )  # fmt: skip
 def test_rejects_data_that_is_not_numeric(data: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
@@ -207,8 +208,8 @@ def test_misaligned_torch_tensors_are_shared() -> None:
 def test_rejects_objects_without_dlpack() -> None:
     with pytest.raises(ArgumentError, match="list has no __dlpack__"):
         meta.from_dlpack([1.0])
-    with pytest.raises(ArgumentError, match="complex64"):
-        meta.from_dlpack(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(ArgumentError, match="uint16"):
+        meta.from_dlpack(torch.zeros(2, dtype=torch.uint16))
 
 
 def test_numpy_through_dlpack() -> None:

@@ -55,7 +55,7 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     return run
 
 
-DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel)
+DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel, complex=True)
 
 
 def plain(table: Mapping[str, Callable[..., Any]]) -> None:

@@ -14,9 +14,7 @@ Array = Any
 
 
 def power(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
-        return np.power(a, b)
-    if a.dtype.kind == "u":
+    if a.dtype.kind in "fcu":
         return np.power(a, b)
     inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 1, -1, 1), 0))
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))

@@ -65,7 +65,7 @@ def scan(function: Callable[..., Array], start: float) -> Callable[..., Array]:
         if x.ndim == 0:
             return np.full_like(x, start) if exclusive else x
         x = widen(x)
-        x = np.moveaxis(x if x.dtype.kind == "f" else x.astype(np.int64), axis, -1)
+        x = np.moveaxis(x if x.dtype.kind in "fc" else x.astype(np.int64), axis, -1)
         x = x[..., ::-1] if reverse else x
         if exclusive:
             x = np.concatenate([np.full((*x.shape[:-1], 1), start, x.dtype), x], -1)[..., : x.shape[-1]]

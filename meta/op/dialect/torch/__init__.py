@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from meta.backend.functions import Specialised, take_inputs
 from meta.device import Device
 from meta.errors import install_hint
+from meta.ir.promotion import promoted_dtype
+from meta.ir.type import TensorType, flat_types
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 
@@ -28,4 +32,59 @@ def _private_memory(on: Device) -> Callable[[], AbstractContextManager[Any]]:
     return private_memory(on)
 
 
-DIALECT = Dialect("torch", frozenset({"cpu", "cuda"}), 12, _probe, _kernel, _private_memory)
+DIALECT = Dialect("torch", frozenset({"cpu", "cuda"}), 12, _probe, _kernel, _private_memory, complex=True)
+
+
+Function = Callable[..., Any]
+"""Takes the arguments of an operator in schema order, tensors as torch's, and returns the result."""
+
+
+def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promote: bool = False) -> None:
+    """Implement operators for complex calls, for which TVM has no kernels: by the name of a function of torch, or by
+    `torch -> function`, which is called for the first such call. Real calls do not import torch.
+
+    promote: whether operands are cast to their common dtype first, as numbers of meta promote."""
+    for name, source in table.items():
+        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real)
+
+
+def _refuse_real(call: CallInfo) -> str | None:
+    return None if call.complex_dtype() else "for complex numbers only: others have kernels for real ones"
+
+
+def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callable[[CallInfo], Callable[..., None]]:
+    def build(call: CallInfo) -> Callable[..., None]:
+        torch: Any = import_module("torch")
+        function = _named(torch, source) if isinstance(source, str) else source(torch)
+        counts = [_tensor_count(arg) for arg in call.args]
+        casts = _casts(torch, call) if promote else None
+        inputs_count, single = sum(counts), len(call.outputs()) == 1
+
+        def run(*tensors: Any) -> None:
+            inputs = iter(tensors[:inputs_count])
+            if casts is not None:
+                inputs = (x if to is None else x.to(to) for x, to in zip(inputs, casts, strict=True))
+            result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(call.args, counts, strict=True)])
+            for out, value in zip(tensors[inputs_count:], (result,) if single else result, strict=True):
+                out.copy_(value)
+
+        return run
+
+    return build
+
+
+def _named(torch: Any, path: str) -> Function:
+    for name in path.split("."):
+        torch = getattr(torch, name)
+    return torch
+
+
+def _tensor_count(arg: Any) -> int:
+    return len(flat_types((arg,)))
+
+
+def _casts(torch: Any, call: CallInfo) -> list[Any]:
+    """For each operand the dtype of torch that it is cast to, None if it has it."""
+    operands = [arg for arg, declared in zip(call.args, call.op.schema.args, strict=True) if declared.is_tensor]
+    common = promoted_dtype(*[x for x in operands if not isinstance(x, TensorType) or x.dtype != "bool"])
+    return [None if t.dtype in (common, "bool") else getattr(torch, common) for t in call.tensors()]

@@ -31,7 +31,7 @@ def _cast(x: Any, dtype: str) -> Any:
     return topi.cast(x, dtype)
 
 
-DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into))
+DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into), complex=True)
 
 
 @compute("broadcast_to", sizes=("shape",))

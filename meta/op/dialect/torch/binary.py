@@ -1,0 +1,21 @@
+"""Elementwise operators of two operands and `where` by ATen, for complex numbers."""
+
+from __future__ import annotations
+
+import operator
+
+from meta.op.dialect.torch import complex_only
+
+complex_only(
+    {
+        "add": lambda torch: operator.add,
+        "divide": lambda torch: operator.truediv,
+        "equal": lambda torch: operator.eq,
+        "multiply": lambda torch: operator.mul,
+        "not_equal": lambda torch: operator.ne,
+        "power": lambda torch: operator.pow,
+        "subtract": lambda torch: operator.sub,
+    },
+    promote=True,
+)
+complex_only({"where": "where"})

@@ -1,0 +1,224 @@
+"""Complex dtypes: arrays, promotion, refusals, gradients against torch to second order, programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import ArgumentError, GradientError, TypeInferenceError
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
+
+Function = Callable[..., Any]
+Array = np.ndarray[Any, Any]
+
+
+def _complex(*shape: int) -> Array:
+    rng = np.random.default_rng(len(shape))
+    return rng.uniform(0.2, 1.5, shape) * np.exp(1j * rng.uniform(-3, 3, shape))
+
+
+def _real(*shape: int) -> Array:
+    return np.random.default_rng(len(shape) + 10).uniform(0.2, 1.5, shape)
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_python_numbers_give_complex64() -> None:
+    x = meta.array([1 + 2j, 3])
+    assert (x.dtype, x.shape, x.nbytes, x.tolist()) == ("complex64", (2,), 16, [1 + 2j, 3 + 0j])
+    assert str(x) == "[1.+2.j 3.+0.j]\n<NDArray [2] @ cpu, dtype=complex64>"
+    assert complex(x[0]) == 1 + 2j
+    assert meta.array(2.0, dtype=complex).dtype == "complex64"
+
+
+def test_lazy_conjugates_of_torch_are_resolved() -> None:
+    t = torch.tensor([1 + 2j, 3 - 1j])
+    assert meta.from_dlpack(t.conj()).tolist() == [1 - 2j, 3 + 1j]
+    assert meta.from_dlpack(t.conj().imag).tolist() == [-2.0, 1.0]
+
+
+def test_memory_is_shared_as_parts() -> None:
+    x = meta.array([1 + 2j, 3])
+    parts = meta.view_as_real(x)
+    parts[0, 1] = 7.0
+    assert x.tolist() == [1 + 7j, 3 + 0j]
+
+
+@pytest.mark.parametrize(("convert", "text"), [
+    (float, r"\[float\] the array has dtype complex64; expected a real dtype; take meta.real\(x\) or abs\(x\)"),
+    (int, r"\[int\] the array has dtype complex64"),
+])  # fmt: skip
+def test_complex_numbers_are_no_real_ones(convert: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        convert(meta.array(1j))
+
+
+def test_complex_values_do_not_become_real_silently() -> None:
+    with pytest.raises(ArgumentError, match="complex numbers do not fit into float32; expected complex64, complex128"):
+        meta.array([1j], dtype="float32")
+    x = meta.array([1.0, 2.0])
+    with pytest.raises(TypeInferenceError, match="a value of complex64 for a tensor of float32"):
+        x[0] = 1j
+
+
+# --- promotion -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", dtypes.ALL)
+@pytest.mark.parametrize("dtype", dtypes.COMPLEX)
+def test_promotion_as_in_torch(dtype: str, other: str) -> None:
+    expected = str(torch.promote_types(getattr(torch, dtype), getattr(torch, other))).removeprefix("torch.")
+    assert dtypes.promote(dtype, other) == dtypes.promote(other, dtype) == expected
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d not in dtypes.HALVES])
+def test_complex_numbers_promote_as_in_torch(dtype: str) -> None:
+    expected = (torch.ones(1, dtype=getattr(torch, dtype)) * 1j).dtype
+    y = meta.ones((1,), dtype=dtype) * 1j
+    assert y.dtype == str(expected).removeprefix("torch.")
+    assert y.tolist() == [1j]
+
+
+def test_signs_of_zero_are_different_numbers() -> None:
+    x = meta.array([1 + 1j])
+    imaginary = [meta.imag(x * z).numpy() for z in (complex(0.0, 0.0), complex(-0.0, -0.0))]
+    assert [bool(np.signbit(v[0])) for v in imaginary] == [False, True]
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+_UNARY = ("abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "exp2",
+          "expm1", "imag", "log", "log10", "log1p", "log2", "real", "reciprocal", "rsqrt", "sgn", "sin", "sinh", "sqrt",
+          "square", "tan", "tanh", "view_as_real")  # fmt: skip
+_C, _R = _complex(2, 3), _real(2, 3)
+_CASES: dict[str, tuple[Function, tuple[Array, ...]]] = {
+    **{name: (lambda m, x, name=name: getattr(m, name)(x), (_C,)) for name in _UNARY},
+    "conj": (lambda m, x: m.conj(x) * x * x, (_C,)),
+    "add real": (lambda m, x, y: (x + y) * x, (_C, _R[0])),
+    "multiply": (lambda m, x, y: x * y, (_C, _C[1])),
+    "multiply real": (lambda m, x, y: x * y, (_R, _C)),
+    "number": (lambda m, x: (x * (1 + 2j) - 1j) / 3.0, (_R,)),
+    "divide": (lambda m, x, y: x / y, (_C, _C[:, ::-1].copy())),
+    "divide real": (lambda m, x, y: x / y, (_C, _R)),
+    "divide number": (lambda m, x: 2j / x, (_R,)),
+    "power": (lambda m, x, y: x**y, (_C, _C[:, ::-1].copy())),
+    "power real": (lambda m, x, y: x**y, (_R, _C)),
+    "power number": (lambda m, x: x**2.5, (_C,)),
+    "number power": (lambda m, x: (1 + 2j) ** x, (_C,)),
+    "negative number power": (lambda m, x: (-2.0) ** x, (_C,)),
+    "where": (lambda m, x, y: m.where(m.real(x) > 0, x * y, y), (_C, _C[::-1].copy())),
+    "matmul": (lambda m, x, y: m.matmul(x, y), (_C, _complex(3, 2))),
+    "matmul vector": (lambda m, x, y: m.matmul(x, y), (_C, _complex(3))),
+    "sum": (lambda m, x: m.sum(x * x, 0), (_C,)),
+    "mean": (lambda m, x: m.mean(x * x), (_C,)),
+    "slice": (lambda m, x: (x * x)[:, 1:], (_C,)),
+    "reshape": (lambda m, x: m.transpose(m.reshape(x * x, (3, 2)), *((0, 1) if m is torch else ())), (_C,)),
+    "stack": (lambda m, x: m.stack([x, x * x]), (_C,)),
+    "complex": (lambda m, x, y: m.complex(x, y) ** 2, (_R, _R[::-1].copy())),
+    "polar": (lambda m, x, y: m.polar(x, y), (_R, _R[::-1].copy())),
+    "view_as_complex": (lambda m, x: m.view_as_complex(x) ** 2, (_real(3, 2),)),
+}
+
+
+def _loss(m: Any, y: Any) -> Any:
+    """A real number that depends on both parts of a result."""
+    is_complex = y.is_complex() if m is torch else dtypes.is_complex(y.dtype)
+    return m.real(y * (0.3 - 0.7j)).sum() if is_complex else (y * 1.3).sum()
+
+
+def _gradients(m: Any, function: Function, xs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Those of a loss, and those of a sum of their absolute values."""
+    grad = torch.autograd.grad if m is torch else meta.autograd.grad
+    first = grad(_loss(m, function(m, *xs)), xs, create_graph=True)
+    second = sum((m.abs(g) * (i + 1)).sum() for i, g in enumerate(first))
+    if not second.requires_grad:
+        return list(first), []
+    return list(first), list(grad(second, xs, allow_unused=True))
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_gradients_as_in_torch(case: str) -> None:
+    function, values = _CASES[case]
+    ours = _gradients(meta, function, [meta.array(v, requires_grad=True) for v in values])
+    theirs = _gradients(torch, function, [torch.tensor(v, requires_grad=True) for v in values])
+    for mine, reference in zip(ours, theirs, strict=True):
+        for a, b in zip(mine, reference, strict=False):
+            zeros = np.zeros_like(values[0]) if a is None or b is None else None
+            host = zeros if a is None else a.detach().numpy()
+            expected = zeros if b is None else b.detach().resolve_conj().numpy()
+            np.testing.assert_allclose(host, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_steps_against_the_gradient_descend() -> None:
+    target, z = meta.array([1 - 2j, 0.5j]), meta.array([0j, 1 + 1j], requires_grad=True)
+    for _ in range(60):
+        loss = (abs(z * 2 - target) ** 2).sum()
+        (gradient,) = meta.autograd.grad(loss, z)
+        z = z.detach() - gradient * 0.1
+        z.requires_grad = True
+    np.testing.assert_allclose(z.detach().numpy() * 2, target.numpy(), atol=1e-5)
+
+
+def test_a_complex_output_needs_its_gradient() -> None:
+    z = meta.array(1j, requires_grad=True)
+    with pytest.raises(GradientError, match=r"complex64 and no gradient was given; expected a real tensor; pass dy"):
+        (z * z).backward()
+
+
+# --- dialects and programs -------------------------------------------------------------------------------------------
+
+
+def test_dialects_agree() -> None:
+    x, y = meta.array(_C), meta.array(_C[::-1].copy())
+    for name in ("reference", "torch"):
+        with meta.with_dialect(name):
+            results = [
+                *(getattr(meta, n)(x) for n in _UNARY if n != "view_as_real"), x + y, x - y, x * y, x / y, x**y, x == y,
+                x != y, meta.roll(x, 1, 0), meta.flip(x), meta.tile(x, (2, 1)), meta.repeat(x, 2), meta.tril(x),
+                x.cast("float32"), meta.strided_slice(x, (1, 2), (-3, 0), (-1, -1)), meta.eye(2, dtype="complex64"),
+                meta.full_like(x, 2j), meta.transpose(x), meta.broadcast_to(x, (2, 2, 3)), x.sum(1),
+                meta.sum_to(x, (3,)), *meta.split(x, 3, 1), meta.sgn(x * 1e-310),
+            ]  # fmt: skip
+        if name == "reference":
+            expected = results
+            continue
+        for a, b in zip(results, expected, strict=True):
+            assert a.type is b.type
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+
+
+def test_tvm_refuses_complex_operands() -> None:
+    assert "tvm (plevel 10): no kernel for complex64" in str(meta.explain("add", meta.array([1j]), 1.0))
+
+
+def test_programs_run_complex_calls() -> None:
+    @meta.trace
+    def step(x: Any, scale: Any) -> Any:
+        y = meta.exp(x) * meta.array([2j, 1.0, 1.0]) * 2j
+        loss = abs(y.reshape((3, 1))[1:] * scale).sum()
+        loss.backward()
+        return loss, x.grad, meta.view_as_real(y)
+
+    def arguments() -> tuple[Any, Any]:
+        return meta.array([1 + 2j, 3 - 1j, 0.5], requires_grad=True), meta.array(1.5)
+
+    expected = step(*arguments())
+    program = meta.vm.compile(step)
+    for a, b in zip(program(*arguments()), expected, strict=True):
+        assert a.type is b.type
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6)
+
+
+def test_programs_of_complex_numbers_print_and_parse() -> None:
+    module = meta.trace(lambda x: x * 2j + meta.array([1j, -0.0])).record(meta.array([1j, 2.0])).module
+    text = to_text(module)
+    assert "multiply(%x, complex(0.0, 2.0))" in text
+    assert to_text(parse(text)) == text
