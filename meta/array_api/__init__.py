@@ -28,11 +28,11 @@ OPERATORS: Mapping[str, str] = {
     name: name
     for name in (
         "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "cos", "cosh", "divide", "equal", "exp",
-        "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "isfinite",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal", "exp",
+        "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite",
         "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
         "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis", "multiply", "negative",
-        "not_equal", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "squeeze", "subtract", "tan",
+        "not_equal", "real", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "squeeze", "subtract", "tan",
         "tanh", "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
@@ -63,8 +63,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 CONSTANTS: Mapping[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 
 MISSING: Mapping[str, str] = (
-    dict.fromkeys(("complex64", "complex128", "conj", "imag", "real"), "meta has no complex dtypes")
-    | dict.fromkeys(("uint16", "uint32", "uint64"), "meta has no such dtype; use a wider signed one")
+    dict.fromkeys(("uint16", "uint32", "uint64"), "meta has no such dtype; use a wider signed one")
     | dict.fromkeys(("fft", "linalg"), "meta has no operators of this extension")
     | {"nextafter": "no operator of meta computes it"}
 )

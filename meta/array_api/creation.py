@@ -75,10 +75,10 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
     return meta.cast(meta.equal(row, column), "float32" if dtype is None else dtype)
 
 
-def full(shape: Any, fill_value: float, *, dtype: Any = None, device: Any = None) -> Any:
-    """`fill_value` everywhere; the dtype is bool, int64 or float32 by that of the value."""
+def full(shape: Any, fill_value: dtypes.Number, *, dtype: Any = None, device: Any = None) -> Any:
+    """`fill_value` everywhere; the dtype is bool, int64, float32 or complex64 by that of the value."""
     if dtype is None:
-        dtype = ("bool", "int64", "float32")[dtypes.scalar_category(fill_value)]
+        dtype = dtypes.scalar_dtype(fill_value)
     return meta.full(shape, fill_value, dtype, _placed(device))
 
 

@@ -21,8 +21,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "unsigned integer": tuple(name for name in dtypes.INTS if name.startswith("u")),
     "integral": dtypes.INTS,
     "real floating": dtypes.FLOATS,
-    "complex floating": (),
-    "numeric": (*dtypes.INTS, *dtypes.FLOATS),
+    "complex floating": dtypes.COMPLEX,
+    "numeric": (*dtypes.INTS, *dtypes.INEXACT),
 }
 """The dtypes of each kind of the standard."""
 
@@ -53,8 +53,8 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> str:
     """The dtype that tensors, dtypes and Python numbers promote to. Raises ArgumentError without a tensor or dtype."""
-    numbers = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float))]
-    names = [_dtype(x) for x in arrays_and_dtypes if not isinstance(x, (bool, int, float))]
+    numbers = [x for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex))]
+    names = [_dtype(x) for x in arrays_and_dtypes if not isinstance(x, (bool, int, float, complex))]
     if not names:
         raise ArgumentError("result_type", "no dtypes", "at least one tensor or dtype")
     out = names[0]
@@ -71,7 +71,8 @@ def _dtype(x: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FloatInfo:
-    """Facts of a floating dtype: bits, machine epsilon, range, smallest positive normal number."""
+    """Facts of a floating dtype, or of the parts of a complex one: bits, machine epsilon, range, smallest positive
+    normal number."""
 
     bits: int
     eps: float
@@ -92,10 +93,11 @@ class IntInfo:
 
 
 def finfo(type: Any, /) -> FloatInfo:
-    """Facts of a floating dtype, or of that of a tensor. Raises ArgumentError for others."""
-    name = _dtype(type)
+    """Facts of a floating dtype, of the parts of a complex one, or of that of a tensor. Raises ArgumentError for
+    others."""
+    name = dtypes.real_dtype(_dtype(type))
     if not dtypes.is_float(name):
-        raise ArgumentError("finfo", f"the dtype is {name}", ", ".join(dtypes.FLOATS), "use iinfo")
+        raise ArgumentError("finfo", f"the dtype is {name}", ", ".join(dtypes.INEXACT), "use iinfo")
     ml_dtypes: Any = import_module("ml_dtypes")
     info = ml_dtypes.finfo(dtypes.to_numpy(name))
     return FloatInfo(info.bits, float(info.eps), float(info.max), float(info.min), float(info.smallest_normal), name)
@@ -123,7 +125,7 @@ class NamespaceInfo:
         return CPU
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, str]:
-        return {"real floating": "float32", "integral": "int64", "indexing": "int64"}
+        return {"real floating": "float32", "complex floating": "complex64", "integral": "int64", "indexing": "int64"}
 
     def devices(self) -> list[Device]:
         """The CPU, and GPUs that are there."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DTYPES: Final[Mapping[str, str]] = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64",
-    "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+    "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "C64": "complex64",
 }  # fmt: skip
 _LENGTH: Final = struct.Struct("<Q")
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
@@ -65,8 +65,10 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
     """Write a file atomically.
 
     Raises:
-        FileError: it cannot be written (a file that was there stays), or its header is too long to be read again.
+        FileError: it cannot be written (a file that was there stays), the format lacks a dtype, or its header is too
+            long to be read again.
     """
+    _check_dtypes(entries)
     held = _host_arrays(entries)
     with temporary(path) as name:
         try:
@@ -79,6 +81,7 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
 
 def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
     """The contents of a file. path: for errors. Raises FileError for a header that is too long to be read again."""
+    _check_dtypes(entries)
     held = _host_arrays(entries)
     data = _package().serialize(_specs(entries, held), dict(metadata) or None)
     _check_header(data, path)
@@ -137,6 +140,14 @@ def _host_arrays(entries: Sequence[Entry]) -> list[Any]:
     import numpy as np
 
     return [np.asarray(entry.values(), order="C") for entry in entries]
+
+
+def _check_dtypes(entries: Sequence[Entry]) -> None:
+    """Raise FileError for a dtype that the format lacks."""
+    for entry in entries:
+        if entry.dtype not in _DTYPES.values():
+            problem, remedy = f"'{entry.name:.60}' has dtype {entry.dtype}", "save meta.view_as_real(...) of it"
+            raise FileError("save", problem, ", ".join(_DTYPES.values()), remedy)
 
 
 def _specs(entries: Sequence[Entry], held: Sequence[Any]) -> dict[str, Any]:
