@@ -28,12 +28,12 @@ OPERATORS: Mapping[str, str] = {
     name: name
     for name in (
         "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal", "exp",
-        "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite",
-        "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
-        "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis", "multiply", "negative",
-        "not_equal", "real", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "squeeze", "subtract", "tan",
-        "tanh", "tile", "tril", "triu", "trunc", "where",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal",
+        "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
+        "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
+        "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis",
+        "multiply", "negative", "not_equal", "real", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square",
+        "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
 """Functions of the standard and the operators that are called in the same way."""

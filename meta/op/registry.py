@@ -29,7 +29,7 @@ from meta.tree import map_leaves
 
 Amp = Literal["always", "never", "infer", "keep"]
 AMP_RULES: tuple[str, ...] = get_args(Amp)
-Complex = Literal["", "analytic", "as_is", "only"]
+Complex = Literal["", "analytic", "as_is"]
 COMPLEX_RULES: tuple[str, ...] = get_args(Complex)
 TypeFunction = Callable[..., Type]
 
@@ -61,8 +61,7 @@ class Op:
     revision: how many operators of this name the process had before, which distinguishes their kernels.
     complex: whether it takes complex tensors, or creates them: "" does not; "analytic" does, and is complex
         differentiable or linear, so that its real formula serves as a gradient (see meta.op.grad.rule.conjugated);
-        "as_is" does, and its formula is the gradient for complex tensors as it is written; so does "only", of which
-        every call has complex operands or results, so that TVM has no kernel for it.
+        "as_is" does, and its formula is the gradient for complex tensors as it is written.
     recorded_as: the operator that replaces it where gradients are recorded: with the same arguments and the same first
         result, and further results that the gradient reads.
     gradient: the entry that `meta.define` got, as in derivatives.yaml; None for the operators of that table.

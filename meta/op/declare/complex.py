@@ -11,6 +11,8 @@ from meta.op.registry import declare
 from meta.schema import complex as complex_schemas
 from meta.schema import unary
 
+NO_COMPUTE = "TVM has no complex dtype"
+
 standard_unary(
     "angle",
     "The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.",
@@ -46,21 +48,21 @@ standard_unary(
 )
 
 
-@declare("imag", schema=unary.unary, pattern="elemwise", amp="keep", complex="only")
+@declare("imag", schema=unary.unary, pattern="elemwise", amp="keep", no_compute=NO_COMPUTE, complex="as_is")
 def imag(x: TensorType) -> TensorType:
     """The imaginary part of each element of a complex tensor."""
     rules.require_complex("x", x)
     return x.with_dtype(dtypes.real_dtype(x.dtype))
 
 
-@declare("view_as_real", schema=unary.unary, amp="keep", view=True, complex="only")
+@declare("view_as_real", schema=unary.unary, amp="keep", view=True, complex="as_is")
 def view_as_real(x: TensorType) -> TensorType:
     """The real and imaginary parts along a new last axis of size 2, in the memory of x."""
     rules.require_complex("x", x)
     return x.with_shape((*x.shape, 2)).with_dtype(dtypes.real_dtype(x.dtype))
 
 
-@declare("view_as_complex", schema=unary.unary, amp="keep", view=True, complex="only")
+@declare("view_as_complex", schema=unary.unary, amp="keep", view=True, complex="as_is")
 def view_as_complex(x: TensorType) -> TensorType:
     """Complex numbers from real and imaginary parts along the last axis, in the memory of x."""
     _require_parts("x", x)
@@ -89,13 +91,17 @@ def _from_parts(**parts: TensorType) -> TensorType:
     return rules.broadcast_type(first, second, dtype=dtypes.complex_dtype(first.dtype))
 
 
-@declare("complex", schema=complex_schemas.parts, pattern="broadcast", amp="never", complex="only")
+@declare(
+    "complex", schema=complex_schemas.parts, pattern="broadcast", amp="never", no_compute=NO_COMPUTE, complex="as_is"
+)
 def complex_(re: TensorType, im: TensorType) -> TensorType:
     """re + im * 1j: float32 gives complex64, float64 complex128."""
     return _from_parts(re=re, im=im)
 
 
-@declare("polar", schema=complex_schemas.polar, pattern="broadcast", amp="never", complex="only")
+@declare(
+    "polar", schema=complex_schemas.polar, pattern="broadcast", amp="never", no_compute=NO_COMPUTE, complex="as_is"
+)
 def polar(radius: TensorType, phase: TensorType) -> TensorType:
     """radius * exp(phase * 1j): float32 gives complex64, float64 complex128."""
     return _from_parts(radius=radius, phase=phase)
