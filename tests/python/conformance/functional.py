@@ -121,6 +121,11 @@ def grid_sample(
     return need("grid_sampler")(input, grid, number, padding, bool(align_corners))
 
 
+@nn()
+def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False) -> Any:
+    return need("rrelu")(input, lower, upper, training)
+
+
 @nn("softmin", "softmin.with_dtype")
 def softmin(input: Any, dim: int, dtype: Any = None) -> Any:
     return need("softmax")(meta.negative(input), dim, dtype)

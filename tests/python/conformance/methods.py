@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+import meta
 from meta.frontend.torch import aten
 from meta.schema._types import TensorLike
 
@@ -98,6 +99,9 @@ CALLS["div.no_rounding_mode"] = CALLS["div.trunc_rounding"] = CALLS["div.floor_r
 CALLS["nonzero"] = lambda x, as_tuple=False: need("nonzero_numpy" if as_tuple else "nonzero")(x)
 CALLS["sum_to_size"] = lambda x, *size: need("sum_to_size")(x, size[0] if isinstance(size[0], (list, tuple)) else size)
 CALLS["where"] = lambda x, condition, other: need("where")(condition, x, other)
+CALLS["nn.functional.logsigmoid"] = need("log_sigmoid")
+CALLS["nn.functional.softsign"] = meta.softsign
+CALLS["nn.functional.tanhshrink"] = meta.tanhshrink
 CALLS["zero_"] = need("zero")
 CALLS["T"] = need("numpy_T")
 CALLS["max.binary"] = need("maximum")

@@ -11,6 +11,8 @@ from meta.frontend.torch.aten._values import in_dtype
 
 ROWS: Rows = {
     "celu": "celu", "gelu": "gelu", "leaky_relu": direct("leaky_relu", negative_slope="alpha"),
+    "hardshrink": "hardshrink", "hardsigmoid": "hardsigmoid", "hardswish": "hardswish", "log_sigmoid": "logsigmoid",
+    "glu": "glu", "mish": "mish", "prelu": "prelu", "relu6": "relu6", "selu": "selu", "softshrink": "softshrink",
     "relu": "relu", "silu": "silu", "threshold": "threshold",
 }  # fmt: skip
 
@@ -19,12 +21,7 @@ ROWS: Rows = {
 def hardtanh(self: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
     if min_val > max_val:
         raise ArgumentError("hardtanh", f"min_val is {min_val}, max_val {max_val}", "min_val up to max_val")
-    return meta.clip(self, min_val, max_val)
-
-
-@into(ROWS)
-def relu6(self: Any) -> Any:
-    return meta.clip(self, 0, 6)
+    return meta.hardtanh(self, min_val, max_val)
 
 
 @into(ROWS)
@@ -36,7 +33,7 @@ def elu(self: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
 
 @into(ROWS)
 def softplus(self: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    return meta.softplus(self, beta)
+    return meta.softplus(self, beta, threshold)
 
 
 @into(ROWS)
@@ -67,3 +64,8 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
 @into(ROWS)
 def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
     return in_dtype(meta.log_softmax_dx(output, grad_output, dim), input_dtype)
+
+
+@into(ROWS)
+def rrelu(self: Any, lower: Any = 1 / 8, upper: Any = 1 / 3, training: bool = False) -> Any:
+    return meta.rrelu(self, meta.random.next_key(self.device) if training else None, lower, upper)
