@@ -62,11 +62,16 @@ if TYPE_CHECKING:
     from meta.functional.compare import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.differences import *  # noqa: F403
+    from meta.functional.distance import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403
     from meta.functional.histogram import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
+    from meta.functional.loss import *  # noqa: F403
+    from meta.functional.margin import *  # noqa: F403
     from meta.functional.norm import *  # noqa: F403
     from meta.functional.order import *  # noqa: F403
+    from meta.functional.patches import *  # noqa: F403
+    from meta.functional.pool import *  # noqa: F403
     from meta.functional.products import *  # noqa: F403
     from meta.functional.rearrange import *  # noqa: F403
     from meta.functional.scatter import *  # noqa: F403

@@ -122,6 +122,7 @@ FORMULAS: dict[str, Any] = {
     "slogdet": {'x': 'slogdet_grad'},
     "solve_ex": {'a, b': 'solve_ex_grad', 'output_differentiability': [True, False]},
     "solve_triangular": {'a, b': 'solve_triangular_grad'},
+    "binary_cross_entropy": {'x, target': 'binary_cross_entropy_grad', 'weight': 'non_differentiable'},
     "binary_cross_entropy_with_logits": {'x': 'binary_cross_entropy_with_logits_dx(x, target, dy, weight, pos_weight, reduction)', 'target': 'logits_dtarget', 'weight': 'non_differentiable', 'pos_weight': 'non_differentiable'},
     "binary_cross_entropy_with_logits_dx": {'x, target, dy': 'logits_dx_grad', 'weight': 'non_differentiable', 'pos_weight': 'non_differentiable'},
     "cross_entropy": {'x': 'cross_entropy_dx(x, target, dy, weight, reduction, ignore_index, label_smoothing)', 'target': 'non_differentiable', 'weight': 'non_differentiable'},

@@ -2978,6 +2978,35 @@ def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False) -> T:
 
 # --- loss -------------------------------------------------------------------------------------------------------------
 
+_s_binary_cross_entropy = state(get("binary_cross_entropy"))
+_r_binary_cross_entropy = _s_binary_cross_entropy.fast
+
+
+def binary_cross_entropy(
+    x: T,
+    target: T,
+    weight: T | None = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+) -> T:
+    """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
+    averaged, summed or element by element. The gradient divides by x * (1 - x), which counts as at least 1e-12.
+    x: Predictions, floating.
+    target: Target values, of the same type as x.
+    weight: Multiplies the loss of each element; broadcasts to x.
+    reduction: Reduction of the losses of all elements.
+    """
+    try:
+        run = _r_binary_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_binary_cross_entropy, x, target, weight, reduction)
+    _y = run(x, target, weight)
+    if x._node is not None or target._node is not None:
+        return record("binary_cross_entropy", _y, (x, target, weight, reduction))
+    return _y
+
+
 _s_binary_cross_entropy_with_logits = state(get("binary_cross_entropy_with_logits"))
 _r_binary_cross_entropy_with_logits = _s_binary_cross_entropy_with_logits.fast
 

@@ -389,6 +389,11 @@ def _solve_triangular(needs: Any, a: Any, b: Any, upper: Any, unitriangular: Any
     return (g0[0], g0[1])
 
 
+def _binary_cross_entropy(needs: Any, x: Any, target: Any, weight: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    g0 = grad_loss.binary_cross_entropy_grad(needs, x, target, weight, reduction, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
+
+
 def _binary_cross_entropy_with_logits(needs: Any, x: Any, target: Any, weight: Any, pos_weight: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.binary_cross_entropy_with_logits_dx(x, target, dy, weight, pos_weight, reduction) if needs[0] else None, grad_loss.logits_dtarget(x, target, weight, pos_weight, reduction, dy) if needs[1] else None)
 
@@ -1130,6 +1135,7 @@ add_rules([
     GradRule("slogdet", _slogdet, (0,), saved_args=frozenset({0}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("solve_ex", _solve_ex, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0}), outputs=2),
     GradRule("solve_triangular", _solve_triangular, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("binary_cross_entropy", _binary_cross_entropy, (0, 1), saved_args=frozenset({0, 1, 2})),
     GradRule("binary_cross_entropy_with_logits", _binary_cross_entropy_with_logits, (0, 1), saved_args=frozenset({0, 1, 2, 3})),
     GradRule("binary_cross_entropy_with_logits_dx", _binary_cross_entropy_with_logits_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2, 3, 4})),
     GradRule("cross_entropy", _cross_entropy, (0,), saved_args=frozenset({0, 1, 2})),

@@ -1,4 +1,4 @@
-"""Helpers on axes."""
+"""Helpers on axes and shapes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.errors import MetaError
+from meta.op import rules
 
 _MOST_PARTS = 16
 """Results of one split, and operands of one concatenation, of a loop's elements."""
@@ -16,6 +18,21 @@ def along(vector: Any, axis: int, ndim: int) -> Any:
     shape = [1] * ndim
     shape[axis] = -1
     return meta.reshape(vector, shape)
+
+
+def equal_shapes(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are equal; symbolic sizes are compared too."""
+    return rules.same_shape(tuple(a), tuple(b))
+
+
+def broadcast(name: str, *xs: Any) -> tuple[Any, ...]:
+    """The tensors in their common shape. Raises TypeInferenceError in the name of a function if they have none."""
+    try:
+        shape = rules.broadcast_shapes(*(tuple(x.shape) for x in xs))
+    except MetaError as error:
+        error.attribute(name)
+        raise
+    return tuple(x if equal_shapes(x.shape, shape) else meta.broadcast_to(x, shape) for x in xs)
 
 
 def unstacked(x: Any) -> list[Any]:

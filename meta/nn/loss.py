@@ -8,24 +8,16 @@ import meta
 from meta.dtype import is_float
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
+from meta.functional._reduction import Reduction, check_reduction
 from meta.model.model import Model
-
-Reduction = Literal["mean", "sum", "none"]
-_LOWEST_LOG = -100.0
 
 
 class _Loss(Model):
     reduction: Reduction
 
     def _set_reduction(self, reduction: Reduction) -> None:
-        if reduction not in ("mean", "sum", "none"):
-            raise ArgumentError(type(self).__name__, f"reduction is {reduction!r}", '"mean", "sum" or "none"')
+        check_reduction(type(self).__name__, reduction)
         self.reduction = reduction
-
-    def _reduced(self, losses: Any) -> Any:
-        if self.reduction == "none":
-            return losses
-        return meta.mean(losses) if self.reduction == "mean" else meta.sum(losses)
 
 
 class _Elementwise(_Loss):
@@ -69,7 +61,7 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, x: Any, target: Any) -> Any:
-        return meta.smooth_l1_loss(x, target, self.reduction, self.delta) * self.delta
+        return meta.huber_loss(x, target, self.reduction, self.delta)
 
 
 class _Classes(_Loss):
@@ -102,20 +94,8 @@ class CrossEntropyLoss(_Classes):
 
     def forward(self, x: Any, target: Any) -> Any:
         if is_float(target.dtype):
-            return self._of_probabilities(x, target)
-        return meta.cross_entropy(
-            x, target, self.weight, self.reduction, self.ignore_index, self.label_smoothing
-        )  # fmt: skip
-
-    def _of_probabilities(self, x: Any, target: Any) -> Any:
-        axis = 1 if x.ndim > 1 else 0
-        if self.label_smoothing:
-            target = target * (1 - self.label_smoothing) + self.label_smoothing / x.shape[axis]
-        logs = meta.log_softmax(x, axis)
-        if self.weight is not None:
-            logs = logs * meta.reshape(self.weight, (-1, *(1,) * (x.ndim - 1 - axis)))
-        losses = -meta.sum(logs * target, axis)
-        return self._reduced(losses)
+            return meta.soft_cross_entropy(x, target, self.weight, self.reduction, self.label_smoothing)
+        return meta.cross_entropy(x, target, self.weight, self.reduction, self.ignore_index, self.label_smoothing)
 
 
 class NLLLoss(_Classes):
@@ -164,27 +144,21 @@ class BCELoss(_Loss):
             self.buffer("weight", meta.asarray(weight))
 
     def forward(self, x: Any, target: Any) -> Any:
-        positive, negative = (meta.clip(meta.log(p), _LOWEST_LOG) for p in (x, 1.0 - x))
-        losses = -(target * positive + (1.0 - target) * negative)
-        return self._reduced(losses if self.weight is None else losses * self.weight)
+        return meta.binary_cross_entropy(x, target, self.weight, self.reduction)
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(Model):
     """target * (log(target) - x), 0 where the target is 0; x: logarithms of probabilities.
 
     reduction: also "batchmean", the sum divided by the size of the first axis.
     log_target: whether target has logarithms, too."""
 
+    reduction: Literal["mean", "sum", "none", "batchmean"]
+
     def build(self, reduction: Literal["mean", "sum", "none", "batchmean"] = "mean", log_target: bool = False) -> None:
-        self.batch_mean = reduction == "batchmean"
-        self._set_reduction("sum" if reduction == "batchmean" else reduction)
+        check_reduction("KLDivLoss", reduction, "batchmean")
+        self.reduction = reduction
         self.log_target = log_target
 
     def forward(self, x: Any, target: Any) -> Any:
-        if self.log_target:
-            losses = meta.exp(target) * (target - x)
-        else:
-            positive = target > 0
-            logs = meta.log(meta.where(positive, target, 1.0))
-            losses = meta.where(positive, target * (logs - x), 0.0)
-        return self._reduced(losses) / x.shape[0] if self.batch_mean else self._reduced(losses)
+        return meta.kl_div(x, target, self.reduction, self.log_target)

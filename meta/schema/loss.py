@@ -17,6 +17,7 @@ pairwise = Schema("pairwise_loss", _X, _TARGET, _REDUCTION)
 pairwise_dx = Schema("pairwise_loss_dx", _X, _TARGET, _DY, _REDUCTION)
 smooth_l1 = Schema("smooth_l1_loss", _X, _TARGET, _REDUCTION, _BETA)
 smooth_l1_dx = Schema("smooth_l1_loss_dx", _X, _TARGET, _DY, _REDUCTION, _BETA)
+probabilities = Schema("binary_cross_entropy", _X, _TARGET, _FACTORS[0], _REDUCTION)
 logits = Schema("binary_cross_entropy_with_logits", _X, _TARGET, *_FACTORS, _REDUCTION)
 logits_dx = Schema("binary_cross_entropy_with_logits_dx", _X, _TARGET, _DY, *_FACTORS, _REDUCTION)
 

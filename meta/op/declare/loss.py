@@ -97,6 +97,14 @@ def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_we
         )
 
 
+@declare("binary_cross_entropy", schema=loss.probabilities, pattern="reduce", amp="never")
+def binary_cross_entropy(x: TensorType, target: TensorType, weight: TensorType | None, reduction: str) -> TensorType:
+    """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
+    averaged, summed or element by element. The gradient divides by x * (1 - x), which counts as at least 1e-12."""
+    _logits(x, target, weight, None)
+    return _result(x, x.shape, reduction)
+
+
 @declare("binary_cross_entropy_with_logits", schema=loss.logits, pattern="reduce", amp="never")
 def binary_cross_entropy_with_logits(
     x: TensorType, target: TensorType, weight: TensorType | None, pos_weight: TensorType | None, reduction: str

@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.ir.type import TensorType
 from meta.op.axes import class_axis
-from meta.op.grad.support import fit, share_of
+from meta.op.grad.support import fit, share_of, widen
 
 
 def _divide_if_mean(value: Any, reduction: str) -> Any:
@@ -48,6 +48,21 @@ def smooth_l1_loss_dx_pair(x: Any, target: Any, reduction: str, beta: float, dy:
 
 def smooth_l1_loss_dx_ddy(x: Any, target: Any, reduction: str, beta: float, dz: Any) -> Any:
     return _reduce(meta.smooth_l1_loss_dx(x, target, dz, "none", beta), reduction)
+
+
+def binary_cross_entropy_grad(
+    needs: tuple[bool, ...], x: Any, target: Any, weight: Any, reduction: str, dy: Any
+) -> tuple[Any, Any]:
+    """Gradients with respect to the probabilities x and to the target."""
+    dx = dtarget = None
+    p, incoming = widen(x), _multiply_weight(widen(dy), None if weight is None else widen(weight))
+    if needs[0]:
+        slope = (p - widen(target)) / meta.maximum(p * (1 - p), 1e-12)
+        dx = fit(_divide_if_mean(slope * incoming, reduction), x)
+    if needs[1]:
+        slope = meta.maximum(meta.log1p(-p), -100) - meta.maximum(meta.log(p), -100)
+        dtarget = fit(_divide_if_mean(slope * incoming, reduction), target)
+    return dx, dtarget
 
 
 def logits_dtarget(x: Any, target: TensorType, weight: Any, pos_weight: Any, reduction: str, dy: Any) -> Any:

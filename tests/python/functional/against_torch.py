@@ -13,9 +13,9 @@ from meta.testing.arrays import check, to_torch
 Function = Callable[..., Any]
 
 
-def floats(*shape: int, seed: int = 0) -> Any:
-    """Random float32 numbers from -1 to 1."""
-    return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype(np.float32)
+def floats(*shape: int, seed: int = 0, low: float = -1.0, high: float = 1.0) -> Any:
+    """Random float32 numbers from `low` to `high`."""
+    return np.random.default_rng([seed, *shape]).uniform(low, high, shape).astype(np.float32)
 
 
 def listed(results: Any) -> list[Any]:

@@ -49,6 +49,13 @@ def _difference_loss(
     return {name: forward, f"{name}_dx": backward}
 
 
+def binary_cross_entropy(x: Array, target: Array, weight: Array, reduction: str) -> Array:
+    x, target = widen(x), widen(target)
+    positive, negative = np.maximum(np.log(x), -100), np.maximum(np.log1p(-x), -100)
+    losses = (target - 1) * negative - target * positive
+    return _reduce(losses if weight is None else losses * widen(weight), reduction, x.size)
+
+
 def _logit_operands(x: Array, target: Array, weight: Array, pos_weight: Array) -> tuple[Array, ...]:
     x, target = widen(x), widen(target)
     positive = 1 if pos_weight is None else 1 + (widen(pos_weight) - 1) * target
@@ -144,6 +151,7 @@ plain(
         **_difference_loss("mse_loss", lambda d: d * d, lambda d: 2 * d),
         **_difference_loss("l1_loss", np.abs, np.sign),
         **_difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope),
+        "binary_cross_entropy": binary_cross_entropy,
         "binary_cross_entropy_with_logits": binary_cross_entropy_with_logits,
         "binary_cross_entropy_with_logits_dx": binary_cross_entropy_with_logits_dx,
         "nll_loss": nll_loss,

@@ -103,6 +103,22 @@ _difference_loss("l1_loss", tirx.abs, _sign)
 _difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
 
 
+@compute("binary_cross_entropy")
+def binary_cross_entropy(x: Any, target: Any, weight: Any, reduction: str, *, out: Any) -> Any:
+    dtype, probability, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
+    zero, one, lowest, smallest = (tirx.const(v, dtype) for v in (0, 1, -100, math.exp(-100)))
+
+    def value(*i: Any) -> Expr:
+        # Conditions read the probability: a logarithm that occurs twice binds its variables twice.
+        p = probability(*i)
+        positive = select(tirx.all(p >= zero, p < smallest), lowest, te_math.log(p))
+        negative = select(tirx.EQ(p, one), lowest, te_math.log1p(-p))
+        loss = (label(*i) - one) * negative - label(*i) * positive
+        return loss if weight is None else loss * element(weight, i, dtype)
+
+    return _reduce_elements(value, x, reduction, out[0], "binary_cross_entropy")
+
+
 @compute("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
     x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any

@@ -26,6 +26,10 @@ def smooth_l1(x: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -
     return F.smooth_l1_loss(x, target, reduction=reduction, beta=beta)
 
 
+def bce(x: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
+    return F.binary_cross_entropy(x, target, weight, reduction=reduction)
+
+
 def logits(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean") -> Any:
     return F.binary_cross_entropy_with_logits(x, target, weight, pos_weight=pos_weight, reduction=reduction)
 
@@ -104,6 +108,14 @@ def pairs() -> list[Sample]:
     return out
 
 
+def of_probabilities() -> list[Sample]:
+    x, target = T(3, 4, low=0.05, high=0.95), T(3, 4, low=0, high=1)
+    return [
+        Sample("binary_cross_entropy", x, target, weight, reduction, ref=bce)
+        for weight, reduction in ((None, "mean"), (T(4, low=0, high=1), "none"), (T(3, 1, low=0, high=1), "sum"))
+    ]
+
+
 def of_logits() -> list[Sample]:
     x, target = T(3, 4, low=-6, high=6), T(3, 4, low=0, high=1)
     out: list[Sample] = []
@@ -149,13 +161,14 @@ def over_classes() -> list[Sample]:
     return out
 
 
-SAMPLES = [*pairs(), *of_logits(), *over_classes()]
+SAMPLES = [*pairs(), *of_probabilities(), *of_logits(), *over_classes()]
 ROWS = T(4, dtype="int64", low=0, high=5)
 ERRORS = [
     ErrorCase("mse_loss", T(3), T(4), error=TypeInferenceError, match="'x' has shape (3,), 'target' has (4,)"),
     ErrorCase("mse_loss", T(3), T(3), "max", error=ArgumentError, match="argument 'reduction' is str 'max'"),
     ErrorCase("mse_loss_dx", T(3), T(3), T(3), error=TypeInferenceError, match="'y' has shape (), 'dy' has (3,)"),
     ErrorCase("smooth_l1_loss", T(3), T(3), "mean", -1.0, error=TypeInferenceError, match="beta is -1.0"),
+    ErrorCase("binary_cross_entropy", T(3), T(3), T(2, 3), error=TypeInferenceError, match="'weight' has shape (2, 3)"),
     ErrorCase("l1_loss", T(3, dtype="int64"), T(3), error=TypeInferenceError, match="'x' has dtype int64"),
     ErrorCase(
         "binary_cross_entropy_with_logits",
