@@ -131,11 +131,11 @@ def _theirs(case: Case, dtype: str) -> str:
 
 def table() -> str:
     """The table as Markdown: what differs, with the reason, then the names of what agrees."""
-    found = rows()
+    cases = rows()
     lines = ["| operator | meta | torch | why they differ |", "| --- | --- | --- | --- |"]
-    for row in (r for r in found if r.differs):
+    for row in (r for r in cases if r.differs):
         lines.append(f"| {row.case.name} | {' / '.join(row.ours)} | {' / '.join(row.theirs)} | {row.case.why} |")
-    equal = [f"`{r.case.name}`" for r in found if not r.differs]
+    equal = [f"`{r.case.name}`" for r in cases if not r.differs]
     return "\n".join(lines) + f"\n\nEqual in both: {', '.join(equal)}.\n"
 
 

@@ -212,12 +212,12 @@ class Part:
 def parts(device: str) -> dict[str, Part]:
     """The parts of a run on a device, by the names that `--only` takes."""
     title = "Training steps (SGD with momentum), medians"
-    found = {name: Part(title, STEP_HEADING, partial(training_steps, network=name)) for name in STEPS[device]}
+    parts = {name: Part(title, STEP_HEADING, partial(training_steps, network=name)) for name in STEPS[device]}
     if device == "cpu":
-        found["relay"] = Part("Networks imported from Relay, batch 1, medians", RELAY_HEADING, relay_inference)
-        found["compile"] = Part("First calls without kernels on disk", ["program", "s", "to half the depth"],
+        parts["relay"] = Part("Networks imported from Relay, batch 1, medians", RELAY_HEADING, relay_inference)
+        parts["compile"] = Part("First calls without kernels on disk", ["program", "s", "to half the depth"],
                                 compile_times)  # fmt: skip
-    return found
+    return parts
 
 
 def machine(device: str) -> str:

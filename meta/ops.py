@@ -16,10 +16,10 @@ def __getattr__(name: str) -> Any:
     namespace = namespaces.find(name)
     if namespace is not None:
         return namespace
-    known = registry.names()
-    if name in known:
+    operators = registry.names()
+    if name in operators:
         return getattr(meta, name)
-    hint = did_you_mean(name, [*known, *namespaces.names()])
+    hint = did_you_mean(name, [*operators, *namespaces.names()])
     raise AttributeError(f"module 'meta.ops' has no operator or namespace {name!r}. {hint}".strip())
 
 

@@ -28,8 +28,8 @@ class KnownItems(dict[tuple[Any, ...], tuple[Any, ...]]):
 
         Raises ValueError if an attribute has no bytes, as symbolic sizes and objects of other classes."""
         normal = tuple([(value,) if type(value) is int else value for value in raw])
-        known = (*normal, *[dumps(value, 2) for value in normal])
+        key = (*normal, *[dumps(value, 2) for value in normal])
         if len(self) >= _LIMIT:
             self.clear()
-        self[raw] = (*raw, known)
-        return known
+        self[raw] = (*raw, key)
+        return key

@@ -176,8 +176,8 @@ class Cursor:
         self.depth -= 1
 
     def unexpected(self, expected: str) -> NoReturn:
-        found = "the end of the text" if self.token.kind == "end" else repr(_clip(self.token.text))
-        self.fail(f"found {found}", expected)
+        actual = "the end of the text" if self.token.kind == "end" else repr(_clip(self.token.text))
+        self.fail(f"found {actual}", expected)
 
     def fail(self, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
         """Raise IRError about the token at the position."""

@@ -99,10 +99,10 @@ def stored(kind: TensorType) -> TensorType:
 def _check_sizes(shape: Shape, dtype: str) -> None:
     """Raise TypeInferenceError for a negative size, and for a tensor whose sizes, those of 0 apart, no machine counts.
     Symbolic sizes pass."""
-    known = [d for d in shape if isinstance(d, int)]
-    if any(d < 0 for d in known):
+    numbers = [d for d in shape if isinstance(d, int)]
+    if any(d < 0 for d in numbers):
         raise TypeInferenceError("", f"shape {_show(shape)} has a negative size", "sizes of 0 and up")
-    if array_bytes([d for d in known if d], itemsize(dtype)) is None:
+    if array_bytes([d for d in numbers if d], itemsize(dtype)) is None:
         raise TypeInferenceError("", f"shape {_show(shape)} of {dtype} is too large", "less than 2**63 bytes")
 
 

@@ -164,11 +164,11 @@ def parameters_distinct(context: Context) -> Iterator[str]:
 
 def mutations_fit(context: Context) -> Iterator[str]:
     function = context.function
-    given: Any = function.attrs.get(MUTATES, {})
-    if not isinstance(given, Mapping):
-        yield f"'{MUTATES}' is a {type(given).__name__}, not a mapping of results to parameters"
+    attribute: Any = function.attrs.get(MUTATES, {})
+    if not isinstance(attribute, Mapping):
+        yield f"'{MUTATES}' is a {type(attribute).__name__}, not a mapping of results to parameters"
         return
-    mutates = cast("Mapping[Any, Any]", given)
+    mutates = cast("Mapping[Any, Any]", attribute)
     results = [atom.type for atom in function.body.results]
     params = [param.type for param in function.params]
     for result, param in mutates.items():

@@ -68,8 +68,8 @@ def dialect(name: str) -> Dialect:
         return import_module(f"meta.op.dialect.{name}").DIALECT
     if name not in _registered:
         plugins.load(plugins.DIALECTS)
-    found = _registered.get(name)
-    if found is None:
+    registered = _registered.get(name)
+    if registered is None:
         names = dialect_names()
         raise RegistryError(
             "with_dialect",
@@ -77,7 +77,7 @@ def dialect(name: str) -> Dialect:
             f"one of {', '.join(names)}",
             did_you_mean(name, names) if isinstance(name, str) else "",  # pyright: ignore[reportUnnecessaryIsInstance]
         )
-    return found
+    return registered
 
 
 def add_dialect(added: Dialect) -> None:

@@ -263,19 +263,19 @@ class Dialect:
         with _lock:
             if name is None:
                 self.plevel = plevel
-                for each in [n for n, found in _implementations.items() if any(i.dialect is self for i in found)]:
+                for each in [n for n, own in _implementations.items() if any(i.dialect is self for i in own)]:
                     _store(each, _implementations[each])
                 return
-            found = [i for i in _implementations.get(name, []) if i.dialect is self]
-            if not found:
+            own = [i for i in _implementations.get(name, []) if i.dialect is self]
+            if not own:
                 raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
             others = [i for i in _implementations[name] if i.dialect is not self]
-            _store(name, [*others, replace(found[0], own_plevel=plevel)])
+            _store(name, [*others, replace(own[0], own_plevel=plevel)])
 
     def remove_all(self) -> None:
         """Remove every implementation of the dialect."""
         with _lock:
-            for name in [n for n, found in _implementations.items() if any(i.dialect is self for i in found)]:
+            for name in [n for n, own in _implementations.items() if any(i.dialect is self for i in own)]:
                 self.remove(name)
 
 

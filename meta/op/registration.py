@@ -168,10 +168,10 @@ def _checked_devices(devices: Any) -> frozenset[str]:
         if kind not in KINDS:
             hint = did_you_mean(kind, KINDS)
             raise RegistryError(_SUBJECT, f"no kind of device is called {kind!r}", " or ".join(KINDS), hint)
-    found = frozenset(cast("Iterable[str]", kinds))
-    if not found:
+    unique = frozenset(cast("Iterable[str]", kinds))
+    if not unique:
         raise RegistryError(_SUBJECT, "devices is empty", f"at least one of {', '.join(KINDS)}")
-    return found
+    return unique
 
 
 def _probe_of(probe: Callable[[], str | None] | None, tensors: str) -> Callable[[], str | None]:

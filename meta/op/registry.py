@@ -186,12 +186,14 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
     return register
 
 
-def check_facts(name: str, facts: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+def check_facts(name: str, facts: Mapping[str, Any], accepted: Sequence[str] = ()) -> None:
     """Raise RegistryError for a fact of operator `name` that is not one of `known`, by default the fields of `Op`."""
-    known = known or [each.name for each in fields(Op) if each.name not in ("name", "schema", "declare", "revision")]
+    accepted = accepted or [
+        each.name for each in fields(Op) if each.name not in ("name", "schema", "declare", "revision")
+    ]
     for fact in facts:
-        if fact not in known:
-            raise RegistryError(name, f"unknown fact '{fact}'", ", ".join(known), did_you_mean(fact, known))
+        if fact not in accepted:
+            raise RegistryError(name, f"unknown fact '{fact}'", ", ".join(accepted), did_you_mean(fact, accepted))
 
 
 def add(op: Op) -> Op:

@@ -66,8 +66,8 @@ class _Rows:
 
     def gathered(self) -> Any:
         """The logits of the labels, as a column."""
-        found = self.call("gather", self.source, 1, self.column(self.label))
-        return found if found.type.dtype == "float32" else self.call("cast", found, "float32")
+        picked = self.call("gather", self.source, 1, self.column(self.label))
+        return picked if picked.type.dtype == "float32" else self.call("cast", picked, "float32")
 
     def numbers(self) -> Any:
         """The number of each column; 32 bits compare faster than 64."""
@@ -95,8 +95,8 @@ def _loss(binding: Binding, scope: Scope) -> Expr | Atom | None:
         return None
     x, target, _, reduction, ignore_index, _ = call.args
     rows = _Rows(scope, x, target, ignore_index)
-    found = rows.gathered()
-    losses = rows.call("subtract", rows.call("log", rows.total), rows.call("subtract", found, rows.highest))
+    picked = rows.gathered()
+    losses = rows.call("subtract", rows.call("log", rows.total), rows.call("subtract", picked, rows.highest))
     losses = rows.call("multiply", rows.call("reshape", losses, (rows.rows,)), rows.weight)
     losses = rows.call("where", rows.counted, losses, rows.full(0.0))
     if reduction != "none":

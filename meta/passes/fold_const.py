@@ -61,8 +61,8 @@ def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> A
 def _size(kind: Type) -> int | None:
     """Elements of the largest tensor of a value, None for symbolic sizes."""
     sizes = [t.size if isinstance(t, TensorType) else None for t in leaf_types(kind)]
-    known = [size for size in sizes if isinstance(size, int)]
-    return max(known, default=0) if len(known) == len(sizes) else None
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return max(numbers, default=0) if len(numbers) == len(sizes) else None
 
 
 def _small(kind: Type, allowed: int) -> bool:

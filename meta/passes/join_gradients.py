@@ -37,9 +37,9 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
         key = _key(call)
         if key not in scales:
             return None
-        known = joined.get(key)
-        if known is not None and scope.definition(known) is not None:
-            return known
+        existing = joined.get(key)
+        if existing is not None and scope.definition(existing) is not None:
+            return existing
         scale = scales[key]
         is_known = not isinstance(scale, Var) or scale in function.params or scope.definition(scale) is not None
         x, dy, axis, eps = key
@@ -52,15 +52,15 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
 
     def dx(binding: Binding, scope: Scope) -> Expr | None:
         call = binding.value
-        found = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dx") else None
-        return None if found is None else TupleGetItem(found, 0, binding.span)
+        joint = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dx") else None
+        return None if joint is None else TupleGetItem(joint, 0, binding.span)
 
     def dwb(binding: Binding, scope: Scope) -> Expr | None:
         call = binding.value
-        found = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dwb") else None
-        if found is None:
+        joint = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dwb") else None
+        if joint is None:
             return None
-        return Tuple((scope.get_item(found, 1), scope.get_item(found, 2)), binding.span)
+        return Tuple((scope.get_item(joint, 1), scope.get_item(joint, 2)), binding.span)
 
     return {"layer_norm_dx": dx, "layer_norm_dwb": dwb}
 

@@ -119,10 +119,10 @@ def _source(op: Op, folder: str, *by: str) -> tuple[str, Registered]:
     """The source of a file of the operator's family, and what one of the functions `by` registers in it."""
     path = PACKAGE / "op" / folder / f"{op.family}.py"
     source = path.read_text(encoding="utf-8")
-    found = registered(source, op.name)
-    if found is None or not found.by.startswith(by):
+    row = registered(source, op.name)
+    if row is None or not row.by.startswith(by):
         raise _unsupported(op, f"{path.relative_to(PACKAGE.parent)} registers it in a loop or by a helper")
-    return source, found
+    return source, row
 
 
 def _module(doc: str, imports: Sequence[str], definitions: Sequence[str]) -> str:
@@ -139,26 +139,26 @@ def _module(doc: str, imports: Sequence[str], definitions: Sequence[str]) -> str
 
 
 def _compute(op: Op, name: str) -> str:
-    source, found = _source(op, "dialect/tvm", "elementwise", "compute")
-    imports, definitions = support(source, [found.node])
-    if isinstance(found.node, ast.FunctionDef):
-        return _module(f"TE compute of {name}.", imports, [*definitions, function_text(found.node, name)])
+    source, row = _source(op, "dialect/tvm", "elementwise", "compute")
+    imports, definitions = support(source, [row.node])
+    if isinstance(row.node, ast.FunctionDef):
+        return _module(f"TE compute of {name}.", imports, [*definitions, function_text(row.node, name)])
     are_tensors = [a.is_tensor for a in op.schema.args]
-    text = f'{name} = per_element("{name}", {ast.unparse(found.node)}, {are_tensors})'
+    text = f'{name} = per_element("{name}", {ast.unparse(row.node)}, {are_tensors})'
     imports = [*imports, "from meta.backend.tvm.te.elementwise import per_element"]
     return _module(f"TE compute of {name}, of each element.", imports, [*definitions, text])
 
 
 def _reference(op: Op, name: str) -> str:
-    source, found = _source(op, "dialect/reference", "elementwise", "plain", "implement")
-    imports, definitions = support(source, [found.node])
-    if isinstance(found.node, ast.FunctionDef) or found.by != "elementwise":
-        node = found.node
+    source, row = _source(op, "dialect/reference", "elementwise", "plain", "implement")
+    imports, definitions = support(source, [row.node])
+    if isinstance(row.node, ast.FunctionDef) or row.by != "elementwise":
+        node = row.node
         text = function_text(node, name) if isinstance(node, ast.FunctionDef) else f"{name} = {ast.unparse(node)}"
         return _module(f"{name} in NumPy.", imports, [*definitions, text])
     tensors = ", ".join(a.name for a in op.schema.args if a.is_tensor)
     rest = "".join(f", {a.name}" for a in op.schema.args if not a.is_tensor)
-    text = f"_element = {ast.unparse(found.node)}\n\n\ndef {name}({', '.join(op.schema.names)}):\n"
+    text = f"_element = {ast.unparse(row.node)}\n\n\ndef {name}({', '.join(op.schema.names)}):\n"
     text += f"    return _element(*promote({tensors}){rest})"
     imports = [*imports, "from meta.backend.reference.precision import promote"]
     return _module(f"{name} in NumPy.", imports, [*definitions, text])
@@ -191,10 +191,10 @@ def _is_function(op: Op, formula: str) -> bool:
 
 
 def _definition(op: Op, name: str, module: str, entry: str) -> str:
-    source, found = _source(op, "declare", "declare", "standard_")
-    if isinstance(found.node, ast.FunctionDef):
-        imports, definitions = support(source, [found.node])
-        function = function_text(found.node, name)
+    source, row = _source(op, "declare", "declare", "standard_")
+    if isinstance(row.node, ast.FunctionDef):
+        imports, definitions = support(source, [row.node])
+        function = function_text(row.node, name)
     else:
         definitions = []
         imports = [
@@ -202,7 +202,7 @@ def _definition(op: Op, name: str, module: str, entry: str) -> str:
             "from meta.op import rules",
             "from meta.dtype import is_float",
         ]
-        function = _standard_function(op, found.call, name)
+        function = _standard_function(op, row.call, name)
     facts = {"pattern": op.pattern, "amp": op.amp, "amp_args": op.amp_args, "outputs": op.outputs}
     shown = "".join(f"    {fact}={value!r},\n" for fact, value in facts.items() if value)
     args = "".join(f"    {_argument(op, arg)},\n" for arg in op.schema.args)
@@ -296,8 +296,8 @@ def _standard_function(op: Op, call: ast.Call, name: str) -> str:
 
 def _test(op: Op, name: str, module: str) -> str:
     try:
-        found = arguments(op)
+        drawn = arguments(op)
     except MetaError as error:
         raise _unsupported(op, error.summary) from error
-    tensors = ", ".join(f"T(*{shape}, low={found.low}, high={found.high})" for shape in found.shapes.values())
+    tensors = ", ".join(f"T(*{shape}, low={drawn.low}, high={drawn.high})" for shape in drawn.shapes.values())
     return _TEST.format(name=name, module=module, tensors=tensors)

@@ -58,9 +58,9 @@ def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
                             "give its parameters types with symbolic sizes")  # fmt: skip
     example = 'a dict such as {"x": {0: "n"}}'
     axes: dict[str, dict[int, SymDim]] = {}
-    given: Any = dynamic
-    if not isinstance(given, Mapping):
-        raise ArgumentError("vm", f"dynamic is {type(given).__name__}", example)
+    mapping: Any = dynamic
+    if not isinstance(mapping, Mapping):
+        raise ArgumentError("vm", f"dynamic is {type(mapping).__name__}", example)
     for name, named in dynamic.items():
         each: Any = named
         if not isinstance(name, str) or not isinstance(each, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

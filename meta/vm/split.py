@@ -62,20 +62,22 @@ def split(module: Module, wanted: Sequence[int], constant: frozenset[int], count
         for i, dy in zip(flows, dys, strict=True):
             incoming[ys[i]] = add_up(incoming.get(ys[i]), Symbol(dy))
         arrived = gradients(emitter, incoming, [params[i] for i in wanted])
-        found: list[Atom | None] = [arrived[params[i]].atom if params[i] in arrived else None for i in wanted]
-        scope.ret([atom for atom in found if atom is not None])
+        gradients_wanted: list[Atom | None] = [
+            arrived[params[i]].atom if params[i] in arrived else None for i in wanted
+        ]
+        scope.ret([atom for atom in gradients_wanted if atom is not None])
     bindings = scope.function.body.bindings
-    forward, rest = _partition(bindings, forward_length, found)
-    read = _values_read(rest, found, (*dys, *(b.var for b in rest)))
+    forward, rest = _partition(bindings, forward_length, gradients_wanted)
+    read = _values_read(rest, gradients_wanted, (*dys, *(b.var for b in rest)))
     held, extra = _held(main, params, ys, read)
-    results = tuple(dict.fromkeys(a for a in found if a is not None and a not in read and a not in dys))
+    results = tuple(dict.fromkeys(a for a in gradients_wanted if a is not None and a not in read and a not in dys))
     return Split(
         module.with_function("main", FunctionExpr(params, Block(forward, Tuple((*ys, *extra))), main.attrs, "main")),
         len(extra),
         flows,
         held,
         Module({"main": _named((*read, *dys), Block(rest, Tuple(results)))}),
-        tuple(_source(atom, results, dys, read) for atom in found),
+        tuple(_source(atom, results, dys, read) for atom in gradients_wanted),
     )
 
 
@@ -97,7 +99,7 @@ def is_floating(kind: Any) -> bool:
 
 
 def _partition(
-    bindings: Sequence[Binding], forward_length: int, found: Sequence[Atom | None]
+    bindings: Sequence[Binding], forward_length: int, gradients_wanted: Sequence[Atom | None]
 ) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
     """The bindings of the forward program, with fields of its tuples, and those of the gradient that are read."""
     forward = list(bindings[:forward_length])
@@ -109,7 +111,7 @@ def _partition(
             defined.add(binding.var)
         else:
             rest.append(binding)
-    live = {atom for atom in found if isinstance(atom, Var)}
+    live = {atom for atom in gradients_wanted if isinstance(atom, Var)}
     kept: list[Binding] = []
     for binding in reversed(rest):
         if binding.var in live:
@@ -118,11 +120,13 @@ def _partition(
     return tuple(forward), tuple(reversed(kept))
 
 
-def _values_read(rest: Sequence[Binding], found: Sequence[Atom | None], own: Sequence[Var]) -> tuple[Var, ...]:
+def _values_read(
+    rest: Sequence[Binding], gradients_wanted: Sequence[Atom | None], own: Sequence[Var]
+) -> tuple[Var, ...]:
     """The variables of the forward program that the gradient reads, in order."""
     inside = frozenset(own)
     read = [var for binding in rest for var in sorted(vars_read(binding.value), key=lambda v: v.name)]
-    read += [atom for atom in found if isinstance(atom, Var)]
+    read += [atom for atom in gradients_wanted if isinstance(atom, Var)]
     return tuple(dict.fromkeys(var for var in read if var not in inside))
 
 

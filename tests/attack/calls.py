@@ -110,9 +110,9 @@ def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> C
 
 
 def _tensors(sample: Sample) -> list[T]:
-    found: list[T] = []
-    sample.map(lambda tensor, _: found.append(tensor))
-    return found
+    tensors: list[T] = []
+    sample.map(lambda tensor, _: tensors.append(tensor))
+    return tensors
 
 
 def _write_special(values: Any, rng: random.Random, extreme: bool) -> None:

@@ -184,13 +184,13 @@ def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
 
 def _compiled_many(specs: Sequence[KernelSpec]) -> list[Compiled]:
     keys = [spec_key(spec) for spec in specs]
-    found = {key: _in_memory(key) for key in keys}
-    if None in found.values():
-        missing = {key: spec for key, spec in zip(keys, specs, strict=True) if found[key] is None}
+    kernels = {key: _in_memory(key) for key in keys}
+    if None in kernels.values():
+        missing = {key: spec for key, spec in zip(keys, specs, strict=True) if kernels[key] is None}
         with _building:
             for kind in sorted({spec.target for spec in missing.values()}):
-                found |= _load_or_build({k: s for k, s in missing.items() if s.target == kind}, kind)
-    return [kernel for key in keys if (kernel := found[key]) is not None]
+                kernels |= _load_or_build({k: s for k, s in missing.items() if s.target == kind}, kind)
+    return [kernel for key in keys if (kernel := kernels[key]) is not None]
 
 
 def _in_memory(key: Any) -> Compiled | None:

@@ -103,23 +103,23 @@ def import_codes(module: Any) -> list[tuple[str, bytes]]:
 
     TVM packs them as a number of bytes, the import tree as two vectors, and the modules; all lengths have 64 bits."""
     data = tvm.pack_imports(module).numpy().tobytes()
-    at = 8
+    offset = 8
 
     def number() -> int:
-        nonlocal at
-        at += 8
-        return int.from_bytes(data[at - 8 : at], "little")
+        nonlocal offset
+        offset += 8
+        return int.from_bytes(data[offset - 8 : offset], "little")
 
     def text() -> bytes:
-        nonlocal at
+        nonlocal offset
         size = number()
-        at += size
-        return data[at - size : at]
+        offset += size
+        return data[offset - size : offset]
 
     for _ in range(2):
-        at += 8 * number()
+        offset += 8 * number()
     codes: list[tuple[str, bytes]] = []
-    while at < len(data):
+    while offset < len(data):
         kind = text().decode()
         if kind != "_lib":  # the machine code for the CPU, which is not among them
             codes.append((kind, text()))

@@ -83,8 +83,8 @@ def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
     if size is None:
         return x.with_shape((sym(f"argwhere{next(_unknown)}"), x.ndim)).with_dtype("int64")
     (rows,) = size if len(size) == 1 else (-1,)
-    known = isinstance(rows, int)
-    rules.require(not known or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
+    is_number = isinstance(rows, int)
+    rules.require(not is_number or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
     return x.with_shape((rows, x.ndim)).with_dtype("int64")
 
 

@@ -43,8 +43,8 @@ def _looped(name: str, function: FunctionExpr, module: Module) -> dict[str, Func
     types = flat_types([function.body.type])
     if len(types) != len(leaf_types(function.body.type)) or not types or not _has_tail_call(function.body, name):
         return None
-    known = {n for t in flat_types([p.type for p in function.params]) for size in t.shape for n in dim.names(size)}
-    if any(not dim.names(size) <= known for t in types for size in t.shape):
+    size_names = {n for t in flat_types([p.type for p in function.params]) for size in t.shape for n in dim.names(size)}
+    if any(not dim.names(size) <= size_names for t in types for size in t.shape):
         return None
     step_name = f"{name}_step"
     while step_name in module:

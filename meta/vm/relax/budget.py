@@ -73,8 +73,8 @@ def keep_to_budget(
 
     Raises ArgumentError for less than that can reach, NotSupportedError where "main" branches, calls other functions or
     has symbolic sizes."""
-    found = lifetimes(module, mutates)
-    if found is None:
+    lives = lifetimes(module, mutates)
+    if lives is None:
         raise NotSupportedError(
             "vm",
             "memory_budget is set for a program with branches, loops, calls of functions or symbolic sizes",
@@ -83,10 +83,10 @@ def keep_to_budget(
         )
     planned, names = complete(module, True)
     before = lowest = _total(planned)
-    moved_by_all = sum(argument_bytes(a) for k in found.kernels for a in k.step.value.args)
+    moved_by_all = sum(argument_bytes(a) for k in lives.kernels for a in k.step.value.args)
     if before <= budget:
         return planned, names, MemoryTrade(budget, before, before, (), 0, moved_by_all)
-    search = Rematerialiser(module, kernels, found)
+    search = Rematerialiser(module, kernels, lives)
     target = search.peak
     excess = before - budget
     for attempt in range(_ATTEMPTS):

@@ -75,16 +75,16 @@ class Lifetimes:
 
     def bindings(self, order: Sequence[Kernel]) -> list[Any]:
         """The body with the kernels in another order: each new tensor and view is made for the first that uses it."""
-        made: set[Any] = set()
+        bound: set[Any] = set()
         out: list[Any] = []
 
         def make(var: Any) -> None:
-            if var in made:
+            if var in bound:
                 return
             step = self.steps.definition(var)
             if step is None:
                 return
-            made.add(var)
+            bound.add(var)
             for each in step.uses:
                 make(each)
             out.append(step.binding)

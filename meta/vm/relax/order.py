@@ -29,61 +29,61 @@ def order_kernels(module: Any, mutates: Iterable[int]) -> Any:
     where "main" branches, calls other functions or has symbolic sizes.
 
     mutates: the parameters that "main" writes, whose readers and writers keep their order."""
-    found = lifetimes(module, mutates)
-    if found is None:
+    lives = lifetimes(module, mutates)
+    if lives is None:
         return module
-    late = _late(found)
-    orders = [found.kernels, late, _Greedy(found, found.kernels).run(), _Greedy(found, late).run()]
-    best = min(orders, key=found.peak)
+    late = _late(lives)
+    orders = [lives.kernels, late, _Greedy(lives, lives.kernels).run(), _Greedy(lives, late).run()]
+    best = min(orders, key=lives.peak)
     if best is orders[0]:
         return module
     name = next(v for v in module.get_global_vars() if v.name_hint == "main")
     main = module[name]
     functions = dict(module.functions.items())
-    body = tvm.SeqExpr([tvm.BindingBlock(found.bindings(best))], main.body.body)
+    body = tvm.SeqExpr([tvm.BindingBlock(lives.bindings(best))], main.body.body)
     functions[name] = tvm.RelaxFunction(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _late(found: Lifetimes) -> list[Kernel]:
+def _late(lives: Lifetimes) -> list[Kernel]:
     """Kernels that read parameters alone, or the results of such kernels, run when their results are first needed."""
     is_lazy: list[bool] = []
-    for kernel in found.kernels:
+    for kernel in lives.kernels:
         is_lazy.append(bool(kernel.writes) and all(is_lazy[i] for i in kernel.after))
-    for i, kernel in enumerate(found.kernels):
+    for i, kernel in enumerate(lives.kernels):
         # What writes a result or is read by none has to be somewhere.
         is_lazy[i] = is_lazy[i] and bool(kernel.before)
     order: list[Kernel] = []
-    done = [False] * len(found.kernels)
-    for kernel in found.kernels:
+    done = [False] * len(lives.kernels)
+    for kernel in lives.kernels:
         if is_lazy[kernel.index]:
             continue
         pending = [kernel.index]
         while pending:
             i = pending[-1]
-            missing = [j for j in found.kernels[i].after if not done[j]]
+            missing = [j for j in lives.kernels[i].after if not done[j]]
             if missing:
                 pending += reversed(missing)
                 continue
             pending.pop()
             if not done[i]:
                 done[i] = True
-                order.append(found.kernels[i])
-    return order if len(order) == len(found.kernels) else found.kernels
+                order.append(lives.kernels[i])
+    return order if len(order) == len(lives.kernels) else lives.kernels
 
 
 class _Greedy:
     """Follows an order, and runs kernels before their turn where that frees more than it allocates and needs no more
     memory than the order itself."""
 
-    def __init__(self, found: Lifetimes, order: Sequence[Kernel]) -> None:
-        self.found = found
+    def __init__(self, lives: Lifetimes, order: Sequence[Kernel]) -> None:
+        self.lives = lives
         self.order = order
-        self.limit = found.peak(order)[0]
+        self.limit = lives.peak(order)[0]
         self.rank = {k.index: i for i, k in enumerate(order)}
-        self.waiting = [len(k.after) for k in found.kernels]
-        self.done = [False] * len(found.kernels)
-        self.readers = {t: len(users) for t, users in found.readers.items()}
+        self.waiting = [len(k.after) for k in lives.kernels]
+        self.done = [False] * len(lives.kernels)
+        self.readers = {t: len(users) for t, users in lives.readers.items()}
         self.live = 0
         self.out: list[Kernel] = []
 
@@ -102,7 +102,7 @@ class _Greedy:
         """Run a kernel; returns the tensors that may be freed now, by the rank of a kernel that reads them."""
         self.done[kernel.index] = True
         self.out.append(kernel)
-        size = self.found.sizes
+        size = self.lives.sizes
         self.live += sum(size[t] for t in kernel.writes)
         touched = dict.fromkeys((*kernel.writes, *kernel.reads))
         for t in kernel.reads:
@@ -115,54 +115,54 @@ class _Greedy:
         for i in kernel.before:
             self.waiting[i] -= 1
             if not self.waiting[i]:
-                touched |= dict.fromkeys(self.found.kernels[i].reads)
+                touched |= dict.fromkeys(self.lives.kernels[i].reads)
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
     def growth(self, kernel: Kernel) -> int:
         """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
-        size = self.found.sizes
+        size = self.lives.sizes
         freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
         return sum(size[t] for t in kernel.writes) - freed
 
     def small_readers(self, kernel: Kernel) -> list[Kernel]:
         """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
         is as large as its result, and may write over it."""
-        size = self.found.sizes
+        size = self.lives.sizes
         written = {size[t] for t in kernel.writes if size[t] >= _LARGE}
         first: dict[int, None] = {}
         for t in kernel.reads if written else ():
-            others = [i for i in self.found.readers[t] if not self.done[i] and i != kernel.index]
+            others = [i for i in self.lives.readers[t] if not self.done[i] and i != kernel.index]
             if size[t] in written and len(others) <= _MOST_READERS:
                 first |= dict.fromkeys(self.small_kernels(others, kernel.index, size[t] // 16))
-        return [self.found.kernels[i] for i in sorted(first, key=self.rank.__getitem__)]
+        return [self.lives.kernels[i] for i in sorted(first, key=self.rank.__getitem__)]
 
     def small_kernels(self, wanted: Sequence[int], without: int, limit: int) -> list[int]:
         """Kernels, and those that must run before them, if all of their results are small and `without` is not one of
         them; none otherwise."""
-        found: dict[int, None] = {}
+        needed: dict[int, None] = {}
         pending = list(wanted)
         total = 0
         while pending:
             i = pending.pop()
-            if self.done[i] or i in found:
+            if self.done[i] or i in needed:
                 continue
-            found[i] = None
-            total += sum(self.found.sizes[t] for t in self.found.kernels[i].writes)
-            if i == without or total > limit or len(found) > _MOST_SMALL:
+            needed[i] = None
+            total += sum(self.lives.sizes[t] for t in self.lives.kernels[i].writes)
+            if i == without or total > limit or len(needed) > _MOST_SMALL:
                 return []
-            pending += self.found.kernels[i].after
-        return list(found)
+            pending += self.lives.kernels[i].after
+        return list(needed)
 
     def next_rank(self, tensor: int) -> int:
-        return min(self.rank[i] for i in self.found.readers[tensor] if not self.done[i])
+        return min(self.rank[i] for i in self.lives.readers[tensor] if not self.done[i])
 
     def group(self, tensor: int) -> list[Kernel]:
         """The kernels that free a tensor if that is worth it now; none otherwise."""
-        waiting = [i for i in self.found.readers[tensor] if not self.done[i]]
+        waiting = [i for i in self.lives.readers[tensor] if not self.done[i]]
         if not waiting or any(self.waiting[i] for i in waiting):
             return []
-        kernels = sorted((self.found.kernels[i] for i in waiting), key=lambda k: (self.growth(k), self.rank[k.index]))
-        size, readers = self.found.sizes, dict[int, int]()
+        kernels = sorted((self.lives.kernels[i] for i in waiting), key=lambda k: (self.growth(k), self.rank[k.index]))
+        size, readers = self.lives.sizes, dict[int, int]()
         live = self.live
         for kernel in kernels:
             live += sum(size[t] for t in kernel.writes)

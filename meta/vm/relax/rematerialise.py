@@ -50,15 +50,15 @@ class _Node:
 class Rematerialiser:
     """Plans for one module. peak: the bytes of living tensors at its peak."""
 
-    def __init__(self, module: Any, kernels: Kernels, found: Lifetimes) -> None:
+    def __init__(self, module: Any, kernels: Kernels, lives: Lifetimes) -> None:
         self.module = module
         self.kernels = kernels
-        self.found = found
-        self.peak = found.peak(found.kernels)[0]
+        self.lives = lives
+        self.peak = lives.peak(lives.kernels)[0]
 
     def run(self, target: int) -> tuple[Any, tuple[Recomputed, ...]]:
         """The module with tensors computed again until at most `target` bytes live, or as few as possible."""
-        plan = _Plan(self.found, target)
+        plan = _Plan(self.lives, target)
         plan.run()
         if not any(n.again for n in plan.nodes):
             return self.module, ()
@@ -87,24 +87,24 @@ class Rematerialiser:
 class _Plan:
     """The runs of kernels in order. sizes, origins: of tensors, those that are computed again included."""
 
-    def __init__(self, found: Lifetimes, target: int) -> None:
-        self.found = found
+    def __init__(self, lives: Lifetimes, target: int) -> None:
+        self.lives = lives
         self.target = target
-        self.sizes = list(found.sizes)
-        self.origins = list(found.tensors)
-        numbers = {var: t for t, var in enumerate(found.tensors)}
+        self.sizes = list(lives.sizes)
+        self.origins = list(lives.tensors)
+        numbers = {var: t for t, var in enumerate(lives.tensors)}
         self.nodes: list[_Node] = []
-        for kernel in found.kernels:
-            roots = dict.fromkeys(found.steps.root(v) for v in kernel.step.uses)
+        for kernel in lives.kernels:
+            roots = dict.fromkeys(lives.steps.root(v) for v in kernel.step.uses)
             names = {r: numbers[r] for r in roots if r in numbers}
             self.nodes.append(_Node(kernel, names, list(kernel.reads), list(kernel.writes)))
-        self.runs = [1] * len(found.kernels)
-        self.pure = [self.is_pure(kernel) for kernel in found.kernels]
-        self.moved = [sum(map(argument_bytes, k.step.value.args)) for k in found.kernels]
+        self.runs = [1] * len(lives.kernels)
+        self.pure = [self.is_pure(kernel) for kernel in lives.kernels]
+        self.moved = [sum(map(argument_bytes, k.step.value.args)) for k in lives.kernels]
         """The bytes that each kernel reads and writes."""
         self.readers: dict[int, list[int]] = {}
         self.writers: dict[int, int] = {}
-        self.position = [0] * len(found.kernels)
+        self.position = [0] * len(lives.kernels)
         """Where each kernel runs for the first time."""
         self.live: list[int] = []
 
@@ -164,7 +164,7 @@ class _Plan:
     def choices(self, peak: int) -> list[tuple[float, int, list[int], int]]:
         """For each kernel whose results are only kept at the peak: the cost of a byte, the bytes that are saved, the
         tensors, and the next run that reads one of them."""
-        found: list[tuple[float, int, list[int], int]] = []
+        candidates: list[tuple[float, int, list[int], int]] = []
         for i in range(peak):
             node = self.nodes[i]
             if not self.pure[node.kernel.index] or self.runs[node.kernel.index] > _MOST_RUNS:
@@ -177,8 +177,8 @@ class _Plan:
                 continue
             gain = sum(self.sizes[t] for t in kept) - sum(self.sizes[t] for t in node.reads if self.last(t) < peak)
             if gain > 0:
-                found.append((self.moved[node.kernel.index] * self.weight(node.kernel) / gain, gain, kept, use))
-        return found
+                candidates.append((self.moved[node.kernel.index] * self.weight(node.kernel) / gain, gain, kept, use))
+        return candidates
 
     def copy(self, node: _Node, tensors: Sequence[int], peak: int) -> _Node:
         """Another run of a kernel, whose results the runs after the peak read."""
@@ -200,17 +200,17 @@ class _Plan:
 
     def is_pure(self, kernel: Kernel) -> bool:
         """Whether a kernel writes new tensors alone, no results and no parameters."""
-        steps = self.found.steps
-        for root in {steps.root(v) for v in kernel.step.uses} & self.found.last_users.keys():
-            is_last = self.found.last_users[root] == kernel.index
+        steps = self.lives.steps
+        for root in {steps.root(v) for v in kernel.step.uses} & self.lives.last_users.keys():
+            is_last = self.lives.last_users[root] == kernel.index
             if steps.users(root)[0] is kernel.step if steps.is_new(root) else is_last:
                 return False
         return bool(kernel.writes)
 
     def unchanged(self, kernel: Kernel, use: int) -> bool:
         """Whether the parameters that a kernel reads are as they were, just before the run at `use`."""
-        roots = (self.found.steps.root(v) for v in kernel.step.uses)
-        writers = [self.found.last_users[r] for r in roots if r in self.found.last_users]
+        roots = (self.lives.steps.root(v) for v in kernel.step.uses)
+        writers = [self.lives.last_users[r] for r in roots if r in self.lives.last_users]
         return all(self.position[i] >= use for i in writers)
 
     def weight(self, kernel: Kernel) -> int:
@@ -226,7 +226,7 @@ class _Body:
 
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
-        self.steps = plan.found.steps
+        self.steps = plan.lives.steps
         self.out: list[Any] = []
         self.made: dict[Any, Any] = {}
 
@@ -238,11 +238,11 @@ class _Body:
                 tvm.RelaxVar(node.kernel.step.var.name, node.kernel.step.var.ty) if node.again else node.kernel.step.var
             )
             self.out.append(tvm.VarBinding(var, tvm.RelaxCall(call.op, args, call.attrs, call.ty_args)))
-        for step in self.plan.found.rest:
+        for step in self.plan.lives.rest:
             for var in step.uses:
                 self.defined(var)
             self.out.append(step.binding)
-        for var in tvm.relax.analysis.free_vars(self.plan.found.result):
+        for var in tvm.relax.analysis.free_vars(self.plan.lives.result):
             self.defined(var)
         return self.out
 
@@ -250,7 +250,7 @@ class _Body:
         """An argument of a run: the tensor that it uses, or a view of that."""
         root = self.steps.root(var)
         tensor = node.names.get(root)
-        if tensor is None or tensor < len(self.plan.found.tensors):
+        if tensor is None or tensor < len(self.plan.lives.tensors):
             return self.defined(var)
         if tensor not in self.made:
             allocation = tvm.relax.op.builtin.alloc_tensor(root.ty.shape, str(root.ty.dtype), 0)

@@ -18,40 +18,40 @@ Kernels = dict[str, tuple[str, ...]]
 
 def write_over_operands(module: Any, kernels: Kernels) -> tuple[Any, Kernels]:
     """`module` with "main" writing results over operands where that lowers its peak; the kernels, new ones added."""
-    found = lifetimes(module)
-    if found is None or not found.kernels:
+    lives = lifetimes(module)
+    if lives is None or not lives.kernels:
         return module, kernels
-    reuse = _Reuse(module, found, kernels)
+    reuse = _Reuse(module, lives, kernels)
     if not reuse.run():
         return module, kernels
     return tvm.relax_transform.Normalize()(reuse.builder.get()), reuse.kernels
 
 
 class _Reuse:
-    def __init__(self, module: Any, found: Lifetimes, kernels: Kernels) -> None:
-        self.found = found
+    def __init__(self, module: Any, lives: Lifetimes, kernels: Kernels) -> None:
+        self.lives = lives
         self.main = module["main"]
         self.functions: dict[Any, Any] = dict(module.functions.items())
         self.named = {name.name_hint: name for name in self.functions}
         self.kernels = dict(kernels)
         self.builder = tvm.BlockBuilder(module)
-        self.spans = found.spans()
+        self.spans = lives.spans()
         self.shared: dict[str, bool] = {}
         self.replaced: dict[Any, Any] = {}
 
     def run(self) -> bool:
         """Change the kernels with the most living bytes, until one cannot be changed. Returns whether any was."""
-        pending = [(-live, i) for i, live in enumerate(self.found.live())]
+        pending = [(-live, i) for i, live in enumerate(self.lives.live())]
         heapq.heapify(pending)
         while pending:
             live, i = pending[0]
-            saved = self.shared_bytes(self.found.kernels[i])
+            saved = self.shared_bytes(self.lives.kernels[i])
             if not saved:
                 break
             heapq.heapreplace(pending, (live + saved, i))
         if not self.replaced:
             return False
-        bindings = self.found.renamed(self.replaced)
+        bindings = self.lives.renamed(self.replaced)
         body = tvm.SeqExpr([tvm.BindingBlock(bindings)], self.main.body.body)
         main = tvm.RelaxFunction(self.main.params, body, self.main.ret_ty, self.main.is_pure, self.main.attrs)
         self.builder.update_func(self.named["main"], main)
@@ -59,12 +59,12 @@ class _Reuse:
 
     def shared_bytes(self, kernel: Kernel) -> int:
         """Make a kernel write one more result over an operand; the bytes that this saves, 0 if it is not possible."""
-        for written in sorted(kernel.writes, key=lambda t: -self.found.sizes[t]):
-            result = self.found.tensors[written]
+        for written in sorted(kernel.writes, key=lambda t: -self.lives.sizes[t]):
+            result = self.lives.tensors[written]
             for read in kernel.reads:
-                size = self.found.sizes[written]
+                size = self.lives.sizes[written]
                 last = self.spans[read][1] == kernel.index
-                if last and size and self.found.sizes[read] == size and result not in self.replaced:
+                if last and size and self.lives.sizes[read] == size and result not in self.replaced:
                     operand = self.operand(kernel, read, result)
                     target = None if operand is None else self.merged_kernel(kernel.step.value, operand, result)
                     if target is not None:
@@ -78,8 +78,8 @@ class _Reuse:
     def operand(self, kernel: Kernel, read: int, result: Any) -> Any | None:
         """The argument that is the tensor `read`, or a view of it, with the type of `result`; None if there are several
         arguments or another type."""
-        root = self.found.steps.root
-        taken = [v for v in kernel.step.uses if root(v) == self.found.tensors[read]]
+        root = self.lives.steps.root
+        taken = [v for v in kernel.step.uses if root(v) == self.lives.tensors[read]]
         if len(taken) != 1 or not tvm.structural_equal(taken[0].ty, result.ty):
             return None
         args = [a for a in kernel.step.value.args if isinstance(a, tvm.RelaxVar) and a == taken[0]]

@@ -29,27 +29,27 @@ def assign_memory(module: Any, *, arena: bool) -> Any:
     plan is TVM's.
 
     arena: put the tensors of "main" into one storage, with offsets."""
-    found = lifetimes(module)
-    is_planned = found is not None and bool(found.tensors)
+    lives = lifetimes(module)
+    is_planned = lives is not None and bool(lives.tensors)
     others = sum(isinstance(f, tvm.RelaxFunction) for f in module.functions.values()) - 1
     # TVM's plan takes a second for 10,000 kernels.
     planned = module if is_planned and not others else tvm.relax_transform.StaticPlanBlockMemory()(module)
-    if found is None or not is_planned:
+    if lives is None or not is_planned:
         return planned
     name = next(v for v in planned.get_global_vars() if v.name_hint == "main")
     functions = dict(planned.functions.items())
-    sizes, places = (_packed if arena else _shared)(found.sizes, found.spans())
-    functions[name] = _with_storages(module["main"], found, sizes, places)
+    sizes, places = (_packed if arena else _shared)(lives.sizes, lives.spans())
+    functions[name] = _with_storages(module["main"], lives, sizes, places)
     return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=planned.attrs))
 
 
-def _with_storages(main: Any, found: Lifetimes, sizes: Sequence[int], places: Sequence[tuple[int, int]]) -> Any:
+def _with_storages(main: Any, lives: Lifetimes, sizes: Sequence[int], places: Sequence[tuple[int, int]]) -> Any:
     """`main` with the tensors in storages. sizes: their bytes.  places: tensor -> storage and offset."""
     memory = tvm.relax.op.memory
-    of_tensor = dict(zip(found.tensors, places, strict=True))
+    of_tensor = dict(zip(lives.tensors, places, strict=True))
     storages: dict[int, Any] = {}
     bindings: list[Any] = []
-    for step in found.steps.list:
+    for step in lives.steps.list:
         if step.var not in of_tensor or op_name(step.value) != "relax.builtin.alloc_tensor":
             bindings.append(step.binding)
             continue
@@ -87,14 +87,14 @@ def _searched(
     for t in tensors:
         first, last = spans[t]
         for i in order(range(len(storages))):
-            at = bisect_left(taken[i], (first, last))
-            if (not at or taken[i][at - 1][1] < first) and (at == len(taken[i]) or last < taken[i][at][0]):
+            slot = bisect_left(taken[i], (first, last))
+            if (not slot or taken[i][slot - 1][1] < first) and (slot == len(taken[i]) or last < taken[i][slot][0]):
                 break
         else:
-            i, at = len(storages), 0
+            i, slot = len(storages), 0
             storages.append(max(sizes[t], 1))
             taken.append([])
-        taken[i].insert(at, (first, last))
+        taken[i].insert(slot, (first, last))
         place[t] = i
     return storages, place
 
@@ -123,8 +123,8 @@ def _offsets(sizes: Sequence[int], spans: Sequence[Span], order: Sequence[int]) 
     total = 0
     for count, t in enumerate(order):
         first, last = spans[t]
-        known = placed[:, :count]
-        alive = known[:2, (known[2] <= last) & (known[3] >= first)]
+        earlier = placed[:, :count]
+        alive = earlier[:2, (earlier[2] <= last) & (earlier[3] >= first)]
         alive = alive[:, np.argsort(alive[0], kind="stable")]
         ends = np.maximum.accumulate(np.concatenate(([0], alive[1])))
         gaps = alive[0] - ends[:-1]

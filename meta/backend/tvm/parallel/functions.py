@@ -59,12 +59,12 @@ def from_bytes(data: bytes) -> Any:
     """
     _register_operators()
     nodes, expected = marshal.loads(data)
-    made: list[Any] = []
+    objects: list[Any] = []
     for kind, (names, written) in nodes:
-        made.append(_make(kind, names, [made[x[0]] if isinstance(x, tuple) else x for x in written]))
-    if tvm.structural_hash(made[-1]) != expected:
+        objects.append(_make(kind, names, [objects[x[0]] if isinstance(x, tuple) else x for x in written]))
+    if tvm.structural_hash(objects[-1]) != expected:
         raise UntransferableError("a function changes when it is read")
-    return made[-1]
+    return objects[-1]
 
 
 def _is_node(value: Any) -> bool:

@@ -159,8 +159,8 @@ def _conjuncts(predicate: Expr) -> list[Expr]:
 
 def substitute(node: Any, values: Values) -> Any:
     """The node with the variables replaced by their values."""
-    known = dict(values)
-    return tvm.structural_map(node, (tvm.Var, lambda v: known.get(v, v))) if known else node
+    replacements = dict(values)
+    return tvm.structural_map(node, (tvm.Var, lambda v: replacements.get(v, v))) if replacements else node
 
 
 def volume_of(loops: Sequence[Any]) -> int | None:

@@ -138,7 +138,9 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
             if width == 1:
                 return if_in_bounds(kept, values[0], store)
             of_step = [c for c in kept if uses([c], divided.loop_var)]
-            numbers = [_number_in_bounds(substitute(nest.store.value.b, at), of_step, at) for at in values]
+            numbers = [
+                _number_in_bounds(substitute(nest.store.value.b, position), of_step, position) for position in values
+            ]
             store = tvm.BufferStore(store.buffer, tvm.tirx.Add(store.value.a, _tree(numbers)), store.indices)
             return if_in_bounds([c for c in kept if not uses([c], divided.loop_var)], values[0], store)
 
@@ -210,24 +212,24 @@ class _BlockSums:
         if self.nested:
             is_first = tvm.tirx.EQ(self.state[0], tvm.tirx.const(0, "int64"))
 
-        def element(total: Any, here: list[Expr], at: list[Expr]) -> Stmt:
+        def element(total: Any, here: list[Expr], position: list[Expr]) -> Stmt:
             zero, block = tvm.tirx.const(0, str(total.dtype)), total[tuple(here)]
-            high, low = (tvm.tirx.Select(is_first, zero, buffer[tuple(at)]) for buffer in (self.high, self.low))
+            high, low = (tvm.tirx.Select(is_first, zero, buffer[tuple(position)]) for buffer in (self.high, self.low))
             rounded = high + block
-            stores = [tvm.BufferStore(self.high, rounded, at), tvm.BufferStore(total, zero, here)]
+            stores = [tvm.BufferStore(self.high, rounded, position), tvm.BufferStore(total, zero, here)]
             if not self.compensated:
                 return tvm.SeqStmt(stores)
             added = rounded - high
             lost = (high - (rounded - added)) + (block - added)
             # `low` goes back into `high` at once, with `total` as the register: it would grow with the number of
             # blocks, and so would its own rounding errors.
-            high, low = self.high[tuple(at)], self.low[tuple(at)]
+            high, low = self.high[tuple(position)], self.low[tuple(position)]
             return tvm.SeqStmt([
-                tvm.BufferStore(self.low, tvm.tirx.Select(is_first, zero, low) + lost, at),
-                tvm.BufferStore(self.high, rounded, at),
+                tvm.BufferStore(self.low, tvm.tirx.Select(is_first, zero, low) + lost, position),
+                tvm.BufferStore(self.high, rounded, position),
                 tvm.BufferStore(total, tvm.tirx.Select(tvm.tirx.isnan(low), high, high + low), here),
-                tvm.BufferStore(self.low, low - (block - high), at),
-                tvm.BufferStore(self.high, block, at),
+                tvm.BufferStore(self.low, low - (block - high), position),
+                tvm.BufferStore(self.high, block, position),
                 tvm.BufferStore(total, zero, here),
             ])  # fmt: skip
 
@@ -249,12 +251,12 @@ class _BlockSums:
         if has_blocks is None:
             has_blocks = tvm.tirx.NE(self.state[0], tvm.tirx.const(0, "int64"))
 
-        def element(total: Any, here: list[Expr], at: list[Expr]) -> Stmt:
+        def element(total: Any, here: list[Expr], position: list[Expr]) -> Stmt:
             rest = total[tuple(here)]
             if self.compensated:
-                low = self.low[tuple(at)]
+                low = self.low[tuple(position)]
                 rest = tvm.tirx.Select(tvm.tirx.isnan(low), tvm.tirx.const(0, str(total.dtype)), low) + rest
-            return tvm.BufferStore(total, self.high[tuple(at)] + rest, here)
+            return tvm.BufferStore(total, self.high[tuple(position)] + rest, here)
 
         return tvm.tirx.IfThenElse(has_blocks, self._over_elements(element, {}), None)
 
@@ -268,8 +270,8 @@ class _BlockSums:
 
         def statement(v: Values) -> Stmt:
             here = [substitute(i, v) for i in store.indices]
-            at = [v[loop.loop_var] for loop in loops] or [0]
-            return if_in_bounds(kept, v, element(store.buffer, here, at))
+            position = [v[loop.loop_var] for loop in loops] or [0]
+            return if_in_bounds(kept, v, element(store.buffer, here, position))
 
         return exact(copy_loops(loops, values, statement))
 

@@ -66,8 +66,8 @@ def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads
 
     def element(n: Any, *i: Any) -> Any:
         *place, o = i
-        at = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
-        return te.sum(widen(data(n, *at, c)) * widen(packed(o // width, *taps, c, o % width)), [*taps, c])
+        position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        return te.sum(widen(data(n, *position, c)) * widen(packed(o // width, *taps, c, o % width)), [*taps, c])
 
     row_bytes = sizes[1] * ins * steps[0] * 4
     images, rows = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
@@ -88,14 +88,14 @@ def convolve_channels(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints)
 
     def element(n: Any, *i: Any) -> Any:
         *place, o = i
-        at = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
-        return te.sum(data(n, *at, o) * packed(o // width, *taps, within, o % width), [*taps, within])
+        position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
+        return te.sum(data(n, *position, o) * packed(o // width, *taps, within, o % width), [*taps, within])
 
     images, rows = cache_block(batch, counts[0], 1, counts[0] * sizes[1] * channels * steps[0] * 4)
     return tiled_sum((batch, *counts, channels), (1, *tile, width), element, (images, rows, 0, 0))
 
 
-def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, at: Callable[..., Any]) -> Any:
+def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, position: Callable[..., Any]) -> Any:
     """Panels of a kernel, in which `at(o, *place, c)` is an element; zeros fill the last one."""
     width = lanes(dtype)
     panels = -(-outs // width)
@@ -103,7 +103,7 @@ def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, at: Ca
     def element(p: Any, *i: Any) -> Any:
         *place, c, lane = i
         o = p * width + lane
-        value = at(o, *place, c)
+        value = position(o, *place, c)
         return value if outs % width == 0 else tirx.if_then_else(o < outs, value, tirx.const(0, dtype))
 
     return kept((panels, *window, ins, width), element, "packed")
@@ -147,8 +147,8 @@ def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spread
             image, line = part * images + n, y
         else:
             image, line = part // (counts[0] // lines), part % (counts[0] // lines) * lines + y
-        at = [a * t + r * s for a, t, r, s in zip((line, z), steps, taps, spreads, strict=True)]
-        return te.sum(dy(image, line, z, o) * data(image, *at, c), [n, y, z])
+        position = [a * t + r * s for a, t, r, s in zip((line, z), steps, taps, spreads, strict=True)]
+        return te.sum(dy(image, line, z, o) * data(image, *position, c), [n, y, z])
 
     tile = (rows, *(1 for _ in window), width)
     if parts == 1:

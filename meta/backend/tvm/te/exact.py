@@ -127,15 +127,15 @@ def _is_data(x: Any, variables: list[Any]) -> bool:
     """Whether an integer is computed from a tensor's elements or a cast, not from loop variables and sizes alone."""
     if _operation(x) or isinstance(x, (tvm.TensorLoad, tvm.tirx.Cast)):
         return True
-    found: list[bool] = []
+    matches: list[bool] = []
     tvm.structural_walk(
         x,
         [
-            ((tvm.TensorLoad, tvm.tirx.Cast), lambda _: found.append(True)),
-            (tvm.tirx.Var, lambda v: found.append(True) if any(map(v.same_as, variables)) else None),
+            ((tvm.TensorLoad, tvm.tirx.Cast), lambda _: matches.append(True)),
+            (tvm.tirx.Var, lambda v: matches.append(True) if any(map(v.same_as, variables)) else None),
         ],
     )
-    return bool(found)
+    return bool(matches)
 
 
 def _plain_indices(load: Any) -> Any:
@@ -235,9 +235,9 @@ def _is_opaque(x: Any) -> bool:
 
 
 def _reads(x: Any, buffers: list[Any]) -> bool:
-    found: list[bool] = []
-    tvm.structural_walk(x, (tvm.TensorLoad, lambda load: found.append(any(map(load.source.same_as, buffers)))))
-    return any(found)
+    matches: list[bool] = []
+    tvm.structural_walk(x, (tvm.TensorLoad, lambda load: matches.append(any(map(load.source.same_as, buffers)))))
+    return any(matches)
 
 
 def register_operators() -> None:

@@ -149,9 +149,9 @@ def _words_of(call: Any) -> Expr:
 
 def list_calls(node: Any) -> list[Any]:
     """The calls of the operators of this module in a statement or an expression."""
-    found: list[Any] = []
-    tvm.structural_walk(node, (tvm.Call, lambda call: found.append(call) if _is_pair(call) else None))
-    return found
+    calls: list[Any] = []
+    tvm.structural_walk(node, (tvm.Call, lambda call: calls.append(call) if _is_pair(call) else None))
+    return calls
 
 
 def _is_pair(call: Any) -> bool:

@@ -57,9 +57,9 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
 
 
 def _lets(node: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm.structural_walk(node, (tirx.Let, found.append))
-    return found
+    lets: list[Any] = []
+    tvm.structural_walk(node, (tirx.Let, lets.append))
+    return lets
 
 
 def _has_nested(node: Any) -> bool:

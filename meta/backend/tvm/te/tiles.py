@@ -106,10 +106,10 @@ def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels
 
     def element(n: Any, *i: Any) -> Any:
         *place, c = i
-        at = [a - b for a, b in zip(place, befores, strict=True)]
-        inside = [check for a, d in zip(at, spatial, strict=True) for check in (a >= 0, a < d)]
+        position = [a - b for a, b in zip(place, befores, strict=True)]
+        inside = [check for a, d in zip(position, spatial, strict=True) for check in (a >= 0, a < d)]
         inside += [c < given] if channels > given else []
-        return tirx.if_then_else(tirx.all(*inside), x(n, *at, c), tirx.const(0, x.dtype))
+        return tirx.if_then_else(tirx.all(*inside), x(n, *position, c), tirx.const(0, x.dtype))
 
     return kept((batch, *sizes, channels), element, "padded")
 

@@ -31,10 +31,10 @@ def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
     fill = tirx.const(0, x.dtype) if value is None else value
 
     def element(*i: Any) -> Any:
-        at = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
-        checks = (((a >= 0, p[0]), (a < d, p[1])) for a, d, p in zip(at, sizes[lead:], pads, strict=True))
+        position = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
+        checks = (((a >= 0, p[0]), (a < d, p[1])) for a, d, p in zip(position, sizes[lead:], pads, strict=True))
         inside = [condition for pair in checks for condition, wanted in pair if wanted]
-        return tirx.if_then_else(tirx.all(*inside), x(*i[:lead], *at), fill)
+        return tirx.if_then_else(tirx.all(*inside), x(*i[:lead], *position), fill)
 
     return te.compute(shape, element, "padded")
 
@@ -56,8 +56,8 @@ def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, gro
 
     def element(n: Any, o: Any, *y: Any) -> Any:
         channel = c if groups == 1 else o // each * ins + c
-        at = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
-        return te.sum(widen(data(n, channel, *at)) * widen(w(o, c, *r)), [c, *r])
+        position = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
+        return te.sum(widen(data(n, channel, *position)) * widen(w(o, c, *r)), [c, *r])
 
     return narrow(te.compute((batch, outs, *counts), element, "conv"), data.dtype)
 
@@ -77,9 +77,9 @@ def convolve_dx(
 
     def element(n: Any, c: Any, *h: Any) -> Any:
         channel, within = (o, c) if groups == 1 else (c // ins * each + o, c % ins)
-        at = [a + b * s for a, b, s in zip(h, r, spreads, strict=True)]
+        position = [a + b * s for a, b, s in zip(h, r, spreads, strict=True)]
         tap = [k - 1 - b for k, b in zip(kernel, r, strict=True)]
-        return te.sum(widen(spread(n, channel, *at)) * widen(w(channel, within, *tap)), [o, *r])
+        return te.sum(widen(spread(n, channel, *position)) * widen(w(channel, within, *tap)), [o, *r])
 
     return narrow(te.compute(shape, element, "conv_dx"), dy.dtype)
 
@@ -90,10 +90,10 @@ def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reac
     shape = (batch, channels, *(d + k - 1 for d, k in zip(size, reach, strict=True)))
 
     def element(n: Any, o: Any, *u: Any) -> Any:
-        at = [a + b for a, b in zip(u, shift, strict=True)]
-        on_grid = [a % t == 0 for a, t in zip(at, steps, strict=True) if t > 1]
-        inside = [c for a, t, d in zip(at, steps, counts, strict=True) for c in (a >= 0, a < (d - 1) * t + 1)]
-        taken = [a // t if t > 1 else a for a, t in zip(at, steps, strict=True)]
+        position = [a + b for a, b in zip(u, shift, strict=True)]
+        on_grid = [a % t == 0 for a, t in zip(position, steps, strict=True) if t > 1]
+        inside = [c for a, t, d in zip(position, steps, counts, strict=True) for c in (a >= 0, a < (d - 1) * t + 1)]
+        taken = [a // t if t > 1 else a for a, t in zip(position, steps, strict=True)]
         return tirx.if_then_else(tirx.all(*inside, *on_grid), dy(n, o, *taken), tirx.const(0, dy.dtype))
 
     return te.compute(shape, element, "spread")
@@ -112,8 +112,8 @@ def convolve_dw(
 
     def element(o: Any, c: Any, *r: Any) -> Any:
         channel = c if groups == 1 else o // each * ins + c
-        at = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
-        return te.sum(widen(data(n, channel, *at)) * widen(dy(n, o, *y)), [n, *y])
+        position = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
+        return te.sum(widen(data(n, channel, *position)) * widen(dy(n, o, *y)), [n, *y])
 
     return narrow(te.compute(shape, element, "conv_dw"), x.dtype)
 
