@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-train | attack | conformance | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | bench-train | attack | conformance | fuzz | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -12,6 +12,7 @@ BENCH_TRAIN_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
 CONFORMANCE_ARGS ?=
+FUZZ_ARGS ?= --count 4000
 # Relay programs with expected outputs, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
 
@@ -25,7 +26,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-train attack conformance relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-train attack conformance fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -71,6 +72,10 @@ relay: $(VENV)/.dev
 # make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
 conformance: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/conformance.md $(CONFORMANCE_ARGS)
+
+# Random calls of all operators, from samples and from schemas: a minute; FUZZ_ARGS="--count 1000000 --processes 2" for long.
+fuzz: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m tests.attack calls schemas $(FUZZ_ARGS)
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

@@ -8,7 +8,16 @@ import sys
 import tests.attack
 from tests.attack.workers import attack, environment, outcome, table
 
-COUNTS = {"calls": 20_000, "files": 50_000, "hostile": 200, "programs": 200, "cache": 12, "concurrency": 9, "soak": 4}
+COUNTS = {
+    "calls": 20_000,
+    "schemas": 20_000,
+    "files": 50_000,
+    "hostile": 200,
+    "programs": 200,
+    "cache": 12,
+    "concurrency": 9,
+    "soak": 4,
+}
 """The attacks, with the cases of a bounded run."""
 
 

@@ -55,7 +55,7 @@ def case(seed: int, index: int) -> str:
         length = len(str(error))
         return f"{host.op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
     except AssertionError as error:
-        return f"{host.op.name}: {error}\n{_shown(host)}"
+        return f"{host.op.name}: {error}\n{shown(host)}"
 
 
 def _chosen(seed: int, index: int) -> tuple[Sample, str]:
@@ -97,8 +97,8 @@ def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> C
         kind = rng.choice((*dtypes.ALL, dtype)) if rng.random() < 0.02 else dtype
         values = changed.values(kind, str(rng.random()))
         if rng.random() < 0.3:
-            _write_special(values, rng, extreme)
-        return _laid_out(values, rng)
+            write_special(values, rng, extreme)
+        return laid_out(values, rng)
 
     args, kwargs = sample.map(array)
     op = get(sample.op)
@@ -115,7 +115,7 @@ def _tensors(sample: Sample) -> list[T]:
     return tensors
 
 
-def _write_special(values: Any, rng: random.Random, extreme: bool) -> None:
+def write_special(values: Any, rng: random.Random, extreme: bool) -> None:
     """Special values in place of some elements. extreme: also the largest and smallest, whose sums overflow."""
     kind = str(values.dtype)
     if not values.size or (not dtypes.is_float(kind) and not extreme):
@@ -126,7 +126,7 @@ def _write_special(values: Any, rng: random.Random, extreme: bool) -> None:
         flat[rng.randrange(flat.size)] = rng.choice(special)
 
 
-def _laid_out(values: Any, rng: random.Random) -> Any:
+def laid_out(values: Any, rng: random.Random) -> Any:
     """The array in another layout: stepped, reversed, transposed, unaligned."""
     match rng.randrange(8):
         case 0 if values.ndim:
@@ -160,7 +160,7 @@ def _problem(sample: Sample, host: Call, rng: random.Random, extreme: bool) -> s
     if share < 0.05 and not extreme:
         _compare_reference(host, results)
     elif share < 0.06:
-        _compare_programs(host, results, compiled=share < 0.052)
+        compare_programs(host, results, compiled=share < 0.052)
     return ""
 
 
@@ -171,14 +171,19 @@ def _compare_reference(host: Call, results: list[Any]) -> None:
     except DispatchError:
         return
     for i, (ours, theirs) in enumerate(zip(results, expected, strict=True)):
-        tolerance = FORWARD.get(ours.dtype, (0.0, 0.0))
-        largest = np.abs(_finite(to_numpy(theirs))).max(initial=1.0)
-        bound = (8 * tolerance[0], 8 * tolerance[0] * float(largest))
-        compared = _with_padding_of(host, to_numpy(ours), to_numpy(theirs))
-        compare(f"result {i}, with the reference", compared, to_numpy(theirs), tolerance=bound)
+        compared = with_padding_of(host, to_numpy(ours), to_numpy(theirs))
+        compare(
+            f"result {i}, with the reference", compared, to_numpy(theirs), tolerance=bound(ours.dtype, to_numpy(theirs))
+        )
 
 
-def _with_padding_of(host: Call, ours: Any, theirs: Any) -> Any:
+def bound(dtype: str, reference: Any) -> tuple[float, float]:
+    """The relative and absolute tolerance of results that two implementations add up in different orders."""
+    tolerance = FORWARD.get(dtype, (0.0, 0.0))[0]
+    return 8 * tolerance, 8 * tolerance * float(np.abs(finite(reference)).max(initial=1.0))
+
+
+def with_padding_of(host: Call, ours: Any, theirs: Any) -> Any:
     """Our result, with theirs where a convolution of infinities or NaN is NaN in one of them alone. Padding, and what
     strides leave between elements, is 0: times infinity that is NaN, or 0 where a kernel leaves such products out, and
     ATen's kernels do either, by dtype and shape. So do its products of 16-bit matrices on CPUs with tiles (AMX), whose
@@ -190,11 +195,13 @@ def _with_padding_of(host: Call, ours: Any, theirs: Any) -> Any:
     return np.where(np.isnan(ours) != np.isnan(theirs), theirs, ours)
 
 
-def _finite(values: Any) -> Any:
+def finite(values: Any) -> Any:
+    """The finite values in float64, absolute ones if they are complex; none of integers and bools, which are exact."""
+    values = np.abs(values) if values.dtype.kind == "c" else values
     return values[np.isfinite(values)].astype(np.float64) if values.dtype.kind not in "biu" else np.zeros(0)
 
 
-def _compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
+def compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
     program = trace_call(host.to_meta())
     arrays = host.to_meta().arrays()
     if not arrays:
@@ -213,7 +220,7 @@ def _compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
         assert a.type is b.type, f"result {i} of the machine is {a.type!r}, of the call {b.type!r}"
 
 
-def _shown(host: Call) -> str:
+def shown(host: Call) -> str:
     def text(value: Any) -> str:
         return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
 

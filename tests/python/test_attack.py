@@ -15,7 +15,7 @@ from tests.attack import calls, workers
 from tests.attack.__main__ import COUNTS
 from tests.python.op.samples import samples
 
-SHORT = {"calls": 200, "files": 400, "hostile": 24}
+SHORT = {"calls": 200, "schemas": 250, "files": 400, "hostile": 24}
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -52,9 +52,9 @@ def test_only_what_padding_gives_may_differ_from_the_reference(name: str) -> Non
     call = Call(get(name), (x, w), {})
     ours, theirs = np.array([np.nan, 1.0, 2.0]), np.array([np.inf, 1.0, 3.0])
     allowed = name == "conv1d"
-    np.testing.assert_array_equal(calls._with_padding_of(call, ours, theirs), [np.inf, 1.0, 2.0] if allowed else ours)
+    np.testing.assert_array_equal(calls.with_padding_of(call, ours, theirs), [np.inf, 1.0, 2.0] if allowed else ours)
     finite = Call(get(name), (x, x), {})
-    np.testing.assert_array_equal(calls._with_padding_of(finite, ours, theirs), ours)
+    np.testing.assert_array_equal(calls.with_padding_of(finite, ours, theirs), ours)
 
 
 def test_the_exit_status_says_whether_there_are_findings() -> None:
