@@ -89,6 +89,10 @@ class TypeInferenceError(MetaError, ValueError):
     """Arguments whose shapes, dtypes or values do not fit together."""
 
 
+class AxisError(TypeInferenceError, IndexError):
+    """An axis outside of the rank."""
+
+
 class PositionError(MetaError, IndexError):
     """An invalid or out-of-range index."""
 

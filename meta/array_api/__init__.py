@@ -32,7 +32,7 @@ OPERATORS: Mapping[str, str] = {
         "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
         "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
         "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis",
-        "multiply", "negative", "not_equal", "real", "reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square",
+        "multiply", "negative", "not_equal", "real", "reciprocal", "round", "sin", "sinh", "sqrt", "square",
         "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
@@ -44,7 +44,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "ones", "ones_like", "zeros", "zeros_like",
     ),
     "data_types": ("__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
-    "elementwise": ("clip", "copysign", "logaddexp", "signbit"),
+    "elementwise": ("clip", "copysign", "logaddexp", "sign", "signbit"),
     "linear": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "manipulation": (
         "broadcast_arrays", "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take",

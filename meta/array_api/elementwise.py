@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
+from meta.array_api.data_types import result_type
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -18,6 +20,12 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return meta.cast(out, x.dtype)
 
 
+def sign(x: Any, /) -> Any:
+    """-1, 0 or 1 by the sign of each element; NaN for NaN."""
+    out = meta.sign(x)
+    return meta.where(meta.isnan(x), x, out) if dtypes.is_float(x.dtype) else out
+
+
 def signbit(x: Any, /) -> Any:
     """Whether the sign bit is set: negative numbers and -0.0. NaN counts as positive."""
     return meta.where(meta.equal(x, 0.0), meta.less(meta.reciprocal(x), 0.0), meta.less(x, 0.0))
@@ -25,7 +33,7 @@ def signbit(x: Any, /) -> Any:
 
 def copysign(x1: Any, x2: Any, /) -> Any:
     """The magnitude of x1 with the sign of x2 (see `signbit`)."""
-    size = meta.abs(x1)
+    size = meta.cast(meta.abs(x1), result_type(x1, x2))
     return meta.where(signbit(x2), meta.negative(size), size)
 
 

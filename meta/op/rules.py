@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from meta import dtype as dtypes
 from meta.dim import Dim, Shape, SymDim, product, same_dim
-from meta.errors import DeviceError, TypeInferenceError
+from meta.errors import AxisError, DeviceError, TypeInferenceError
 from meta.ir.promotion import ScalarOrType, promoted_dtype
 from meta.ir.type import TensorType, flat_types, tensor_type
 
@@ -103,10 +103,10 @@ def show(shape: Shape) -> str:
 
 
 def axis_index(axis: int, ndim: int, what: str = "axis") -> int:
-    """`axis` counted from the front; raises TypeInferenceError when outside [-ndim, ndim)."""
+    """`axis` counted from the front; raises AxisError when outside [-ndim, ndim)."""
     bound = max(ndim, 1)
-    require(-bound <= axis < bound, f"{what} {axis} is out of range for rank {ndim}",
-            f"{-bound} to {bound - 1}")  # fmt: skip
+    if not -bound <= axis < bound:
+        raise AxisError("", f"{what} {axis} is out of range for rank {ndim}", f"{-bound} to {bound - 1}")
     return axis % bound
 
 

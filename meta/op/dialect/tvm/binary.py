@@ -62,7 +62,11 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
 
     def round_quotient(quotient: Expr) -> Expr:
         # The exact quotient is an integer; the rounded division may lie slightly below it.
-        return let(tirx.floor(quotient), lambda q: select(quotient - q > const(q, 0.5), q + const(q, 1), q))
+        return let(tirx.floor(quotient), lambda q: with_sign(select(quotient - q > const(q, 0.5), q + const(q, 1), q)))
+
+    def with_sign(q: Expr) -> Expr:
+        # A zero has the sign of a / b, the magnitude of which is below 1.
+        return let(q, lambda q: select(tirx.EQ(q, const(q, 0)), tirx.trunc(divide(a, b) * const(q, 0.5)), q))
 
     return select(tirx.EQ(b, const(b, 0)), divide(a, b), let(libm("fmod")(a, b), quotient_from))
 
@@ -70,7 +74,13 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
 def mod(a: Expr, b: Expr) -> Expr:
     if not is_float(a):
         return _divide_integers(a, b, tirx.floormod, lambda: const(a, 0))
-    return let(libm("fmod")(a, b), lambda r: select(_signs_differ(r, b), r + b, r))
+
+    def remainder_from(r: Expr) -> Expr:
+        zero = const(r, 0)
+        signed = let(tirx.abs(r), lambda size: select(b < zero, -size, size))
+        return select(_signs_differ(r, b), r + b, select(tirx.EQ(r, zero), signed, r))
+
+    return let(libm("fmod")(a, b), remainder_from)
 
 
 def trunc_divide(a: Expr, b: Expr) -> Expr:
