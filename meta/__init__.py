@@ -59,11 +59,16 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
     from meta.functional.activation import *  # noqa: F403
+    from meta.functional.attention import *  # noqa: F403
+    from meta.functional.bilinear import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
+    from meta.functional.ctc import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.differences import *  # noqa: F403
     from meta.functional.distance import *  # noqa: F403
+    from meta.functional.dropout import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403
+    from meta.functional.embedding import *  # noqa: F403
     from meta.functional.histogram import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
     from meta.functional.loss import *  # noqa: F403
@@ -74,6 +79,7 @@ if TYPE_CHECKING:
     from meta.functional.pool import *  # noqa: F403
     from meta.functional.products import *  # noqa: F403
     from meta.functional.rearrange import *  # noqa: F403
+    from meta.functional.resample import *  # noqa: F403
     from meta.functional.scatter import *  # noqa: F403
     from meta.functional.select import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403

@@ -630,13 +630,16 @@ class TensorMethods(Casts):
         self,
         pad_width: Sequence[int] | Sequence[Sequence[int]],
         pad_value: float = 0.0,
-        mode: Literal['constant', 'edge', 'reflect', 'symmetric'] = 'constant',
+        mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
     ) -> Self:
         """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are
-        less than the size of the axis, those of "symmetric" at most the size.
-        pad_width: Numbers of elements (before, after) to add along each axis, first axis first.
+        less than the size of the axis, those of "symmetric" and "wrap" at most the size. Negative widths remove
+        elements; "wrap" repeats what is left, the other modes may copy a removed element.
+        pad_width: Numbers of elements (before, after) to add along each axis, first axis first; negative numbers
+            remove elements.
         pad_value: Value of the added elements in mode "constant".
-        mode: Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.
+        mode: Added elements: `pad_value`, the edge element, a mirror image without or with the edge element, or the
+            elements from the opposite end.
         """
         return meta.pad(self, pad_width, pad_value, mode)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dim import product
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
-__all__ = ["group_norm", "instance_norm"]
+__all__ = ["group_norm", "instance_norm", "local_response_norm"]
 
 
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
@@ -19,7 +20,8 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: fl
     if isinstance(channels, int) and channels % groups:
         raise ArgumentError("group_norm", f"{channels} channels in {groups} groups", "a multiple of groups")
     moved = x if position == 1 else meta.moveaxis(x, position, 1)
-    flat = meta.reshape(moved, (x.shape[0], groups, -1))
+    rest = product(d for i, d in enumerate(x.shape) if i not in (0, position))
+    flat = meta.reshape(moved, (x.shape[0], groups, channels // groups * rest))
     normal = meta.reshape(meta.layer_norm(flat, None, None, -1, eps), moved.shape)
     y = normal if position == 1 else meta.moveaxis(normal, 1, position)
     y = y if scale is None else y * along(scale, position, x.ndim)
@@ -29,3 +31,18 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: fl
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
     """group_norm with a group a channel (D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance Normalization", 2016)."""
     return group_norm(x, x.shape[axis], scale, bias, eps, axis)
+
+
+def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """x / (k + alpha * mean(x**2))**beta, with the mean over `size` neighbouring channels, zeros beyond the first and
+    the last (A. Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012). x: (n, c,
+    ...). Raises ArgumentError for less than three axes and a size below 1."""
+    if x.ndim < 3 or size < 1:
+        problem = f"x has shape {tuple(x.shape)}, size is {size}"
+        raise ArgumentError("local_response_norm", problem, "(n, channels, ...) and a size of at least 1")
+    if x.size == 0:
+        return x
+    squares = meta.reshape(x * x, (x.shape[0], 1, x.shape[1], -1))
+    squares = meta.pad(squares, ((0, 0), (0, 0), (size // 2, (size - 1) // 2), (0, 0)))
+    means = meta.reshape(meta.avg_pool2d(squares, (size, 1), 1), x.shape)
+    return x / meta.power(means * alpha + k, beta)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
 from meta.dim import product
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, MetaError
+from meta.op import windows
 
 __all__ = [
     "fractional_max_pool2d",
@@ -15,6 +16,9 @@ __all__ = [
     "max_unpool1d",
     "max_unpool2d",
     "max_unpool3d",
+    "sum_pool1d",
+    "sum_pool2d",
+    "sum_pool3d",
 ]
 
 _Size = int | Sequence[int]
@@ -149,3 +153,45 @@ def _window_starts(u: Any, size: int, kernel: int, count: int) -> Any:
     u = meta.expand_dims(u, 2)
     places = meta.cast(meta.floor((u + meta.cast(i, u.dtype)) * step), "int64")
     return meta.where(meta.equal(i, count - 1), last, places - meta.cast(meta.floor(u * step), "int64"))
+
+
+def sum_pool1d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+    """The sum of each window of (n, c, l); stride defaults to the kernel. padding: zeros at both ends. ceil_mode: keep
+    a last window that is partly outside if it starts inside. Divided by a number it is avg_pool1d with another
+    divisor. Raises TypeInferenceError and ArgumentError for shapes and sizes that do not fit."""
+    return _sum_pool(1, x, kernel, stride, padding, ceil_mode)
+
+
+def sum_pool2d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+    """The sum of each window of (n, c, h, w); see sum_pool1d."""
+    return _sum_pool(2, x, kernel, stride, padding, ceil_mode)
+
+
+def sum_pool3d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+    """The sum of each window of (n, c, d, h, w); see sum_pool1d."""
+    return _sum_pool(3, x, kernel, stride, padding, ceil_mode)
+
+
+def _sum_pool(rank: int, x: Any, kernel: _Size, stride: _Size | None, padding: _Size, ceil_mode: bool) -> Any:
+    name = f"sum_pool{rank}d"
+    if x.ndim != rank + 2:
+        raise ArgumentError(name, f"x has shape {tuple(x.shape)}", f"rank {rank + 2}: (batch, channels, *spatial)")
+    kernels = _sizes(name, "kernel", kernel, rank)
+    strides = kernels if stride is None else _sizes(name, "stride", stride, rank)
+    pads = _sizes(name, "padding", padding, rank, least=0)
+    widths: list[tuple[int, int]] = [(0, 0), (0, 0)]
+    for n, k, s, p in zip(x.shape[2:], kernels, strides, pads, strict=True):
+        count = _window_count(name, n, k, s, p, ceil_mode)
+        widths.append((p, (count - 1) * s + k - n - p))
+    if any(before or after for before, after in widths):
+        x = meta.pad(x, widths)
+    pool: Callable[..., Any] = getattr(meta, f"avg_pool{rank}d")
+    return pool(x, kernels, strides) * product(kernels)
+
+
+def _window_count(name: str, size: int, kernel: int, stride: int, padding: int, ceil_mode: bool) -> int:
+    try:
+        return int(windows.window_count(size, kernel, stride, (padding, padding), 1, ceil_mode))
+    except MetaError as error:
+        error.attribute(name)
+        raise

@@ -206,6 +206,23 @@ class Softmax(Model):
         return meta.softmax(x, self.dim)
 
 
+class Softmin(Model):
+    """Softmax of -x along the axis dim."""
+
+    def build(self, dim: int = -1) -> None:
+        self.dim = dim
+
+    def forward(self, x: Any) -> Any:
+        return meta.softmax(-x, self.dim)
+
+
+class Softmax2d(Model):
+    """Softmax over the channels of (n, c, h, w) or (c, h, w)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.softmax(x, -3)
+
+
 class LogSoftmax(Model):
     """The logarithm of softmax along the axis dim."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import meta
@@ -32,16 +31,21 @@ class Dropout1d(Dropout):
     Tompson et al., "Efficient Object Localization Using Convolutional Networks", 2015)."""
 
     def forward(self, x: Any) -> Any:
-        kept = meta.ones((*x.shape[:2], *(1,) * (x.ndim - 2)), x.dtype, x.device)
-        return x * super().forward(kept) if self.p else x
+        return meta.dropout1d(x, random.next_key(x.device), self.p) if self.p else x
 
 
-class Dropout2d(Dropout1d):
+class Dropout2d(Dropout):
     """Zeroes whole channels of (n, c, h, w); see Dropout1d."""
 
+    def forward(self, x: Any) -> Any:
+        return meta.dropout2d(x, random.next_key(x.device), self.p) if self.p else x
 
-class Dropout3d(Dropout1d):
+
+class Dropout3d(Dropout):
     """Zeroes whole channels of (n, c, d, h, w); see Dropout1d."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.dropout3d(x, random.next_key(x.device), self.p) if self.p else x
 
 
 class AlphaDropout(Dropout):
@@ -49,9 +53,11 @@ class AlphaDropout(Dropout):
     and variance 1 stay (G. Klambauer et al., "Self-Normalizing Neural Networks", 2017)."""
 
     def forward(self, x: Any) -> Any:
-        if self.p in (0.0, 1.0):
-            return x * (1.0 - self.p)
-        limit = -1.7580993408473766  # -scale * alpha of SELU
-        scale = 1.0 / math.sqrt((1 - self.p) * (1 + self.p * limit**2))
-        kept = meta.bernoulli(random.next_key(x.device), x.shape, 1 - self.p, "bool")
-        return meta.where(kept, x, limit) * scale - scale * limit * self.p
+        return meta.alpha_dropout(x, random.next_key(x.device), self.p)
+
+
+class FeatureAlphaDropout(Dropout):
+    """AlphaDropout of whole channels of (n, c, ...)."""
+
+    def forward(self, x: Any) -> Any:
+        return meta.feature_alpha_dropout(x, random.next_key(x.device), self.p)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import meta
 from meta import random
 from meta.errors import ArgumentError
+from meta.functional.embedding import rows_of
 from meta.model.model import Model
 from meta.model.names import Alias
 
@@ -31,23 +32,68 @@ class Linear(Model):
 class Embedding(Model):
     """Looks up rows of w, a (num_embeddings, embedding_dim) table, initialised from the standard normal distribution.
 
-    padding_idx: a row that starts as zeros and has no gradient; negative ones count from the end. Raises ArgumentError
-    for a row that the table does not have."""
+    padding_idx: a row that starts as zeros and has no gradient; negative ones count from the end.
+    max_norm: rows are first scaled down in place to this norm_type-norm.
+    scale_grad_by_freq: divide the gradient of each row by the number of its indices. Raises ArgumentError for a row
+    that the table does not have."""
 
     weight = Alias("w")
 
-    def build(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
+    def build(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+    ) -> None:  # fmt: skip
         self.w = random.normal((num_embeddings, embedding_dim))
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.padding_idx = None if padding_idx is None else _row(padding_idx, num_embeddings)
         if self.padding_idx is not None:
             self.w[self.padding_idx] = 0.0
 
     def forward(self, indices: Any) -> Any:
-        rows = meta.embedding(self.w, indices)
-        if self.padding_idx is None:
-            return rows
-        padding = meta.expand_dims(meta.equal(indices, self.padding_idx), -1)
-        return meta.where(padding, rows.stop_gradient(), rows)
+        if self.max_norm is not None:
+            with meta.no_grad():
+                self.w.update(meta.embedding_renorm(self.w, indices, self.max_norm, self.norm_type))
+        return rows_of(self.w, indices, self.padding_idx, self.scale_grad_by_freq)
+
+
+class EmbeddingBag(Model):
+    """Sums, means or maxima of the rows of w, a (num_embeddings, embedding_dim) table, in bags; see meta.embedding_bag.
+
+    mode: "sum", "mean" or "max".  include_last_offset: whether offsets end with the number of indices.
+    padding_idx: a row that does not count, which starts as zeros. Raises ArgumentError for a row that the table does
+    not have."""
+
+    weight = Alias("w")
+    mode: Literal["sum", "mean", "max"]
+
+    def build(
+        self, num_embeddings: int, embedding_dim: int, mode: Literal["sum", "mean", "max"] = "mean",
+        include_last_offset: bool = False, padding_idx: int | None = None,
+    ) -> None:  # fmt: skip
+        self.w = random.normal((num_embeddings, embedding_dim))
+        self.mode, self.include_last_offset = mode, include_last_offset
+        self.padding_idx = None if padding_idx is None else _row(padding_idx, num_embeddings)
+        if self.padding_idx is not None:
+            self.w[self.padding_idx] = 0.0
+
+    def forward(self, indices: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        options = (self.mode, per_sample_weights, self.include_last_offset, self.padding_idx)
+        return meta.embedding_bag(self.w, indices, offsets, *options)
+
+
+class Bilinear(Model):
+    """The sum over i and j of x1[..., i] * w[o, i, j] * x2[..., j], plus b. w, (out_features, in1_features,
+    in2_features), and b are initialised uniformly in +-1/sqrt(in1_features)."""
+
+    weight, bias = Alias("w"), Alias("b")
+
+    def build(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True) -> None:
+        bound = 1 / math.sqrt(in1_features)
+        self.w = random.uniform((out_features, in1_features, in2_features), -bound, bound)
+        self.b = random.uniform((out_features,), -bound, bound) if bias else None
+
+    def forward(self, x1: Any, x2: Any) -> Any:
+        return meta.bilinear(x1, x2, self.w, self.b)
 
 
 def _row(index: int, count: int) -> int:

@@ -226,3 +226,14 @@ class RMSNorm(_OverLastAxes):
         self._check(x)
         eps = _EPSILON[x.dtype] if self.eps is None else self.eps
         return meta.rms_norm(x, self.w, self.axes, eps)
+
+
+class LocalResponseNorm(Model):
+    """x / (k + alpha * mean(x**2))**beta over `size` neighbouring channels of (n, c, ...) (A. Krizhevsky et al.,
+    "ImageNet Classification with Deep Convolutional Neural Networks", 2012)."""
+
+    def build(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Any) -> Any:
+        return meta.local_response_norm(x, self.size, self.alpha, self.beta, self.k)

@@ -41,13 +41,19 @@ class _AvgPool(_Pool):
 
     def build(
         self, kernel_size: Size, stride: Size | None = None, padding: Size = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True,
+        count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> None:  # fmt: skip
+        if divisor_override == 0:
+            raise ArgumentError(type(self).__name__, "divisor_override is 0", "another number, or None")
+        self.divisor_override = divisor_override
         self.window = (kernel_size, kernel_size if stride is None else stride, padding)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Any) -> Any:
+        if self.divisor_override is not None:
+            total: Callable[..., Any] = getattr(meta, f"sum_pool{self.rank}d")
+            return total(x, *self.window, self.ceil_mode) / self.divisor_override
         return self._pool(x, *self.window, ceil_mode=self.ceil_mode, count_include_pad=self.count_include_pad)
 
 
@@ -77,6 +83,7 @@ class AvgPool1d(_AvgPool):
     """Mean over windows of (n, c, l); stride defaults to the kernel size.
 
     padding: zeros at each end.  count_include_pad: whether they count in the mean.
+    divisor_override: what sums are divided by, in place of the number of elements.
     ceil_mode: keep a last window that is partly outside if it starts inside."""
 
     rank = 1

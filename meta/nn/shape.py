@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import meta
 from meta.errors import ArgumentError
 from meta.model.model import Model
 
-_RANKS = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
-"""The number of spatial axes that a mode is for."""
+Mode = Literal["nearest", "linear", "bilinear", "trilinear", "bicubic"]
+_MODES = ("nearest", "linear", "bilinear", "trilinear", "bicubic")
 
 
 class Identity(Model):
@@ -50,50 +49,56 @@ class Unflatten(Model):
         return meta.reshape(x, (*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
 
 
-class Upsample(Model):
-    """An image (n, c, *spatial) at another size.
+class _Upsample(Model):
+    mode: Mode
+
+    def _set(
+        self, size: int | Sequence[int] | None, scale_factor: float | Sequence[float] | None, mode: Mode,
+        align_corners: bool = False, recompute_scale_factor: bool = False,
+    ) -> None:  # fmt: skip
+        name = type(self).__name__
+        if (size is None) == (scale_factor is None):
+            raise ArgumentError(name, f"size is {size}, scale_factor is {scale_factor}", "one of both")
+        if mode not in _MODES:
+            raise ArgumentError(name, f"mode is {mode!r}", ", ".join(map(repr, _MODES)))
+        self.size, self.scale_factor = size, scale_factor
+        self.mode, self.align_corners, self.recompute_scale_factor = mode, align_corners, recompute_scale_factor
+
+    def forward(self, x: Any) -> Any:
+        how = (self.align_corners, self.recompute_scale_factor)
+        return meta.interpolate(x, self.size, self.scale_factor, self.mode, *how)
+
+
+class Upsample(_Upsample):
+    """An image (n, c, *spatial) at another size; see meta.interpolate.
 
     size: the spatial sizes, or one for all axes.
-    scale_factor: multiplies the sizes instead, one factor or one for each axis; the products have to be whole.
+    scale_factor: multiplies the sizes instead, one factor or one for each axis; results are rounded down.
     mode: "nearest", "linear" (one spatial axis), "bilinear" (two), "trilinear" (three) or "bicubic" (two).
     align_corners: whether the centres of the outermost elements stay at their places.
+    recompute_scale_factor: whether elements are the ratio of the sizes apart instead of 1 / scale_factor.
     Raises ArgumentError unless there is one of size and scale_factor, and for modes of another number of axes."""
 
     def build(
-        self,
-        size: int | Sequence[int] | None = None,
-        scale_factor: float | Sequence[float] | None = None,
-        mode: Literal["nearest", "linear", "bilinear", "trilinear", "bicubic"] = "nearest",
-        align_corners: bool = False,
+        self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
+        mode: Mode = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False,
+    ) -> None:  # fmt: skip
+        self._set(size, scale_factor, mode, align_corners, recompute_scale_factor)
+
+
+class UpsamplingNearest2d(_Upsample):
+    """Upsample of (n, c, h, w) with mode "nearest"."""
+
+    def build(
+        self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
     ) -> None:
-        if (size is None) == (scale_factor is None):
-            problem = f"size is {size}, scale_factor is {scale_factor}"
-            raise ArgumentError("Upsample", problem, "one of both")
-        if mode not in ("nearest", *_RANKS):
-            raise ArgumentError("Upsample", f"mode is {mode!r}", f'"nearest", {", ".join(map(repr, _RANKS))}')
-        self.size, self.scale_factor = size, scale_factor
-        self.mode, self.align_corners = mode, align_corners
+        self._set(size, scale_factor, "nearest")
 
-    def forward(self, x: Any) -> Any:
-        rank = x.ndim - 2
-        resize: Callable[..., Any] = getattr(meta, f"resize{rank}d")
-        if self.mode == "nearest":
-            return resize(x, self._sizes(x), "nearest", "asymmetric")
-        if rank != _RANKS[self.mode]:
-            problem = f"mode is {self.mode!r}, x has shape {x.shape}"
-            raise ArgumentError("Upsample", problem, f"(n, c, ...) with {_RANKS[self.mode]} spatial axes")
-        method = "cubic" if self.mode == "bicubic" else "linear"
-        return resize(x, self._sizes(x), method, "align_corners" if self.align_corners else "half_pixel")
 
-    def _sizes(self, x: Any) -> tuple[int, ...]:
-        spatial = x.shape[2:]
-        if self.size is not None:
-            return (self.size,) * len(spatial) if isinstance(self.size, int) else tuple(self.size)
-        factor = self.scale_factor
-        assert factor is not None
-        factors = (factor,) * len(spatial) if isinstance(factor, (int, float)) else tuple(factor)
-        sizes = [n * f for n, f in zip(spatial, factors, strict=True)]
-        if any(not math.isclose(n, round(n)) for n in sizes):
-            problem = f"scale_factor is {factor}, x has shape {x.shape}"
-            raise ArgumentError("Upsample", problem, "whole sizes", "give size instead")
-        return tuple(round(n) for n in sizes)
+class UpsamplingBilinear2d(_Upsample):
+    """Upsample of (n, c, h, w) with mode "bilinear" and align_corners."""
+
+    def build(
+        self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+    ) -> None:
+        self._set(size, scale_factor, "bilinear", True)

@@ -26,13 +26,19 @@ roll = Schema(
 pad = Schema(
     "pad",
     _x,
-    Arg("pad_width", IntPairs, doc="Numbers of elements (before, after) to add along each axis, first axis first."),
+    Arg(
+        "pad_width",
+        IntPairs,
+        doc="Numbers of elements (before, after) to add along each axis, first axis first; "
+        "negative numbers remove elements.",
+    ),
     Arg("pad_value", Number, 0.0, doc='Value of the added elements in mode "constant".'),
     Arg(
         "mode",
-        Choice("constant", "edge", "reflect", "symmetric"),
+        Choice("constant", "edge", "reflect", "symmetric", "wrap"),
         "constant",
-        doc="Added elements: `pad_value`, the edge element, or a mirror image without or with the edge element.",
+        doc="Added elements: `pad_value`, the edge element, a mirror image without or with the edge element, or the "
+        "elements from the opposite end.",
     ),
 )
 triangle = Schema(

@@ -49,29 +49,37 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
 @declare("pad", schema=movement.pad, pattern="injective", method=True, complex="analytic")
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are less
-    than the size of the axis, those of "symmetric" at most the size."""
+    than the size of the axis, those of "symmetric" and "wrap" at most the size. Negative widths remove elements; "wrap"
+    repeats what is left, the other modes may copy a removed element."""
     rules.require(
         len(pad_width) == 2 * x.ndim,
         f"pad_width {pad_width} for rank {x.ndim}",
         f"{x.ndim} pairs (before, after)",
     )
-    rules.require(
-        all(w >= 0 for w in pad_width),
-        f"pad_width is {pad_width}",
-        "zero or more of each",
-        "use strided_slice to remove elements",
-    )
     rules.require_held(pad_value, x.dtype)
-    spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0}[mode]
+    spare = {"constant": None, "edge": None, "reflect": -1, "symmetric": 0, "wrap": 0}[mode]
     for size, before, after in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True):
+        if isinstance(size, int):
+            _require_left(size, before, after, mode)
         is_checked = isinstance(size, int) and mode != "constant" and max(before, after) > 0
-        most = size if spare is None else size + spare
+        removed = min(before, 0) + min(after, 0) if mode == "wrap" else 0
+        most = size if spare is None else size + spare + removed
         rules.require(
             not is_checked or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
             f"pad_width ({before}, {after}) of an axis of {size} elements, mode {mode!r}",
             "something to repeat" if spare is None else f"up to {most}",
         )
     return x.with_shape(tuple(d + a + b for d, a, b in zip(x.shape, pad_width[::2], pad_width[1::2], strict=True)))
+
+
+def _require_left(size: int, before: int, after: int, mode: str) -> None:
+    """Raise TypeInferenceError for widths that remove more elements than an axis has."""
+    added = 0 if mode in ("constant", "wrap") else max(before, 0) + max(after, 0)
+    rules.require(
+        size + min(before, 0) + min(after, 0) + added >= 0,
+        f"pad_width is ({before}, {after}) for an axis of {size} elements",
+        f"at most {size} removed",
+    )
 
 
 def _triangle(name: str, doc: str) -> None:

@@ -41,12 +41,17 @@ def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Any) -> A
                 source = _source_positions(x.shape[axis], before, after, mode, dy.device)
                 dy = meta.take_dx(dy, source, shape, axis)
         return dy
+    if min(pad_width, default=0) < 0:
+        return meta.pad(dy, tuple(-width for width in pad_width))
     return meta.strided_slice(dy, pad_width[::2], tuple(-after or WHOLE for after in pad_width[1::2]))
 
 
 def _source_positions(size: Any, before: int, after: int, mode: str, device: Any) -> Any:
     """For each element of a padded axis, the position of the element it repeats."""
     position = meta.arange(-before, size + after, 1, "int64", device)
+    if mode == "wrap":
+        removed = min(before, 0)
+        return meta.mod(position + removed, size + removed + min(after, 0)) - removed
     if mode == "edge":
         return meta.minimum(meta.maximum(position, 0), size - 1)
     edge = int(mode == "symmetric")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import meta
-from tests.python.conformance import functional, methods
+from tests.python.conformance import functional, methods, neural
 
 
 class Adapter:
@@ -16,7 +16,7 @@ class Adapter:
 
     def lookup(self, name: str, variant: str = "") -> Callable[..., Any] | None:
         """The function for an OpInfo, with torch's arguments; None if the table lacks the operator."""
-        for calls in (methods.CALLS, functional.CALLS):
+        for calls in (methods.CALLS, neural.CALLS, functional.CALLS):
             for key in (f"{name}.{variant}", name):
                 if key in calls:
                     return calls[key]

@@ -34,6 +34,7 @@ LINEAR = [
     row("Linear", (6, 4), (2, 3, 6), bias=False),
     row("Embedding", (5, 3), POSITIONS),
     row("Embedding", (5, 3), POSITIONS, padding_idx=-1),
+    row("Embedding", (5, 3), POSITIONS, padding_idx=0, max_norm=0.5, scale_grad_by_freq=True),
 ]
 CONVOLUTIONS = [
     row("Conv1d", (4, 6, 3), (2, 4, 9), stride=2, padding=1, groups=2),
@@ -138,6 +139,50 @@ LOSSES += [
         theirs={k: torch.tensor(v) if isinstance(v, tuple) else v for k, v in options.items()})
     for name, options, inputs in WEIGHTED
 ]  # fmt: skip
+SIGNS = np.array([1, -1, 1, -1])
+LABELS = np.array([[2, 0, -1], [1, -1, -1], [-1, 1, 2], [0, 1, 2]])
+MARGINS = [
+    row("SoftMarginLoss", (), (2, 4), np.stack([SIGNS, -SIGNS])),
+    row("HingeEmbeddingLoss", (), (4,), SIGNS, margin=0.5, reduction="sum"),
+    row("MarginRankingLoss", (), (4,), (4,), SIGNS, margin=0.2),
+    row("CosineEmbeddingLoss", (), (4, 3), (4, 3), SIGNS, margin=0.1),
+    row("GaussianNLLLoss", (), (4, 3), (4, 3), PARTS + 0.1, full=True),
+    row("PoissonNLLLoss", (), (4, 3), PARTS * 3, full=True, reduction="sum"),
+    row("MultiMarginLoss", (), (4, 3), abs(CLASSES) % 3, p=2, margin=0.7),
+    row("MultiLabelMarginLoss", (), (4, 3), LABELS, reduction="none"),
+    row("MultiLabelSoftMarginLoss", (), (4, 3), PARTS),
+    row("TripletMarginLoss", (), (4, 3), (4, 3), (4, 3), swap=True, margin=0.5),
+    row("TripletMarginWithDistanceLoss", (), (4, 3), (4, 3), PARTS),
+    row("CTCLoss", (), (5, 4, 3), np.array([[1, 2], [2, 2], [1, 1], [1, 2]]), np.array([5, 4, 5, 3]),
+        np.array([2, 2, 1, 2])),
+    row("PairwiseDistance", (), (4, 3), PARTS, p=3, keepdim=True),
+    row("CosineSimilarity", (), (4, 3), PARTS, dim=0),
+]  # fmt: skip
+PADS = [
+    *(row(f"{kind}Pad{rank}d", (1,), (1, 2, *(3,) * rank)) for kind in ("Zero", "Circular", "Reflection", "Replication")
+      for rank in (1, 2, 3)),
+    *(row(f"ConstantPad{rank}d", ((-1, 2) * rank, 0.5), (2, *(3,) * rank)) for rank in (1, 2, 3)),
+]  # fmt: skip
+PATCHES = [
+    row("PixelShuffle", (2,), (1, 8, 2, 3)),
+    row("PixelUnshuffle", (2,), (2, 4, 6)),
+    row("ChannelShuffle", (3,), (2, 6, 3)),
+    row("Unfold", ((2, 3),), (1, 2, 4, 5), padding=(1, 0), stride=2),
+    row("Fold", ((4, 5), 2), (2, 4, 12)),
+    row("MaxUnpool1d", (2,), (1, 2, 2), np.array([[[0, 3], [1, 2]]])),
+    row("MaxUnpool2d", (2,), (1, 1, 1, 2), np.array([[[[4, 3]]]])),
+    row("MaxUnpool3d", (2,), (1, 1, 1, 1, 2), np.array([[[[[4, 15]]]]])),
+    row("AvgPool2d", (3, 2, 1), (2, 3, 6, 5), ceil_mode=True, divisor_override=5),
+    row("LocalResponseNorm", (3,), (2, 5, 3), alpha=0.5, k=1.2),
+    row("Bilinear", (4, 5, 2), (2, 3, 4), (2, 3, 5)),
+    row("EmbeddingBag", (5, 3), POSITIONS),
+    row("EmbeddingBag", (5, 3), POSITIONS[0], np.array([0, 2]), mode="max", padding_idx=-1),
+    row("Softmin", (), (3, 5), dim=0),
+    row("Softmax2d", (), (2, 3, 2, 2)),
+    row("Upsample", (), (1, 2, 4, 3), scale_factor=1.7, mode="bilinear"),
+    row("UpsamplingNearest2d", (), (1, 2, 4, 3), scale_factor=2),
+    row("UpsamplingBilinear2d", (), (1, 2, 4, 3), size=(5, 6)),
+]
 RECURRENT = [
     row("RNN", (3, 4), (5, 2, 3), nonlinearity="relu"),
     row("RNN", (3, 4, 2), (2, 5, 3), batch_first=True, bidirectional=True),
@@ -152,7 +197,7 @@ RECURRENT = [
     row("LSTMCell", (3, 4), (3,), bias=False),
     row("GRUCell", (3, 4), (2, 3), (2, 4)),
 ]
-ROWS = [*RECURRENT, *LINEAR, *CONVOLUTIONS, *NORMS, *POOLS, *ACTIVATIONS, *SHAPES, *LOSSES]
+ROWS = [*RECURRENT, *LINEAR, *CONVOLUTIONS, *NORMS, *POOLS, *ACTIVATIONS, *SHAPES, *LOSSES, *MARGINS, *PADS, *PATCHES]
 COMPILED = [
     row("Conv1d", (2, 3, 4), (2, 2, 9), padding="same", dilation=2),
     row("Conv2d", (2, 3, 3), (1, 2, 5, 4), padding=(1, 2), padding_mode="circular"),
@@ -206,5 +251,6 @@ def test_compiled_equals_torch(case: Row) -> None:
 
 def test_every_layer_has_a_row() -> None:
     tested = {case.name for case in ROWS}
-    elsewhere = ("init", "Sequential", "Module", "Dropout", "AlphaDropout", "MultiHeadAttention", "Transformer")
+    elsewhere = ("init", "Sequential", "Module", "Dropout", "AlphaDropout", "FeatureAlphaDropout", "FractionalMaxPool",
+                 "MultiHeadAttention", "Transformer")  # fmt: skip
     assert {name for name in dir(meta.nn) if not name.startswith(elsewhere)} == tested

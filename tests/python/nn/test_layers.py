@@ -213,3 +213,22 @@ def test_transposed_convolutions_reach_a_wanted_size() -> None:
     y = layer(meta.array(x), (10, 7))
     assert y.shape == (1, 3, 10, 7)
     assert_close(y.detach(), theirs(torch.tensor(x), output_size=(10, 7)))
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_fractional_pooling_of_random_places(rank: int) -> None:
+    layer = getattr(nn, f"FractionalMaxPool{rank}d")(2, output_ratio=0.5, return_indices=True)
+    x = meta.random.normal((2, 3, *(6,) * rank))
+    y, indices = layer(x)
+    assert tuple(y.shape) == (2, 3, *(3,) * rank)
+    flat = x.numpy().reshape(2, 3, -1)
+    np.testing.assert_array_equal(
+        np.take_along_axis(flat, indices.numpy().reshape(2, 3, -1), 2), y.numpy().reshape(2, 3, -1)
+    )
+
+
+def test_alpha_dropout_of_channels() -> None:
+    layer = nn.FeatureAlphaDropout(0.5)
+    y = layer(meta.zeros((4, 6, 5))).numpy()
+    assert (y == y[:, :, :1]).all()
+    assert layer.infer_mode()(meta.ones((2, 2, 2))).numpy().all()

@@ -39,6 +39,7 @@ MODES = [
     ("linear", "half_pixel", "linear"),
     ("linear", "align_corners", "linear"),
     ("nearest", "asymmetric", "nearest"),
+    ("nearest", "tf_half_pixel_for_nn", "nearest-exact"),
 ]
 
 
@@ -46,7 +47,7 @@ MODES = [
 @pytest.mark.parametrize(("method", "coordinates", "mode"), MODES)
 @pytest.mark.parametrize("value", [NAN, -INF])
 def test_resize1d(method: str, coordinates: str, mode: str, value: float) -> None:
-    corners = None if mode == "nearest" else coordinates == "align_corners"
+    corners = None if method == "nearest" else coordinates == "align_corners"
     for place in range(5):
         x = _special((1, 1, 5), place, value)
         expected = F.interpolate(x, 8, mode=mode, align_corners=corners)

@@ -133,3 +133,17 @@ def test_a_program_with_a_gradient_pools_once() -> None:
     np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=1e-5)
     assert tracked.grad is not None
     np.testing.assert_allclose(dx.numpy(), tracked.grad.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_integers_that_floats_do_not_hold(dialect: str) -> None:
+    """Pooling and resizing compare and copy integers as integers."""
+    first = 2**53
+    x = meta.array(np.array([[[0, 1, -1, 3, 2, -2]]], np.int64) + first)
+    with meta.with_dialect(dialect):
+        y, indices = meta.max_pool1d_with_indices(x, 2)
+        pooled = (meta.max_pool1d(x, 2), y, meta.adaptive_max_pool1d(x, 3))
+        resized = meta.resize1d(x, 3, "nearest", "asymmetric", "floor")
+    assert indices.tolist() == [[[1, 3, 4]]]
+    assert all((t.numpy() - first).tolist() == [[[1, 3, 2]]] for t in pooled)
+    assert (resized.numpy() - first).tolist() == [[[0, -1, 2]]]

@@ -8,6 +8,7 @@ import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import is_tensor, position
+from meta.functional.embedding import rows_of
 
 ROWS: Rows = {"argwhere": "argwhere", "index_select": "index_select", "scatter_add": "scatter_add"}
 
@@ -135,7 +136,14 @@ def _set(x: Any, value: Any, axis: int, begin: int, end: int, step: int) -> Any:
 def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
-    return meta.embedding(weight, indices)
+    if weight.ndim != 2:
+        raise ArgumentError("embedding", f"weight has shape {weight.shape}", "(rows, features)")
+    return rows_of(weight, indices, None if padding_idx < 0 else padding_idx, scale_grad_by_freq)
+
+
+@into(ROWS)
+def embedding_renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    return meta.embedding_renorm(self, indices, max_norm, norm_type)
 
 
 @into(ROWS)

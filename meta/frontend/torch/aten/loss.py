@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dtype import is_float
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import reduction as named
@@ -34,6 +35,8 @@ def cross_entropy_loss(
     self: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:  # fmt: skip
+    if is_float(target.dtype):
+        return meta.soft_cross_entropy(self, target, weight, named(reduction), label_smoothing)  # type: ignore[arg-type]
     return meta.cross_entropy(self, target, weight, named(reduction), ignore_index, label_smoothing)  # type: ignore[arg-type]
 
 
@@ -47,3 +50,72 @@ def binary_cross_entropy_with_logits(
     self: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1
 ) -> Any:
     return meta.binary_cross_entropy_with_logits(self, target, weight, pos_weight, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def binary_cross_entropy(self: Any, target: Any, weight: Any = None, reduction: int = 1) -> Any:
+    return meta.binary_cross_entropy(self, target, weight, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def huber_loss(self: Any, target: Any, reduction: int = 1, delta: float = 1.0) -> Any:
+    return meta.huber_loss(self, target, named(reduction), delta)  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def kl_div(self: Any, target: Any, reduction: int = 1, *, log_target: bool = False) -> Any:
+    return meta.kl_div(self, target, named(reduction), log_target)  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def soft_margin_loss(self: Any, target: Any, reduction: int = 1) -> Any:
+    return meta.soft_margin_loss(self, target, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def hinge_embedding_loss(self: Any, target: Any, margin: float = 1.0, reduction: int = 1) -> Any:
+    return meta.hinge_embedding_loss(self, target, margin, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 1) -> Any:
+    return meta.margin_ranking_loss(input1, input2, target, margin, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: int = 1) -> Any:
+    return meta.cosine_embedding_loss(input1, input2, target, margin, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def poisson_nll_loss(input: Any, target: Any, log_input: bool, full: bool, eps: float, reduction: int) -> Any:
+    return meta.poisson_nll_loss(input, target, log_input, full, eps, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def multi_margin_loss(
+    self: Any, target: Any, p: Any = 1, margin: Any = 1, weight: Any = None, reduction: int = 1
+) -> Any:
+    return meta.multi_margin_loss(self, target, p, margin, weight, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def multilabel_margin_loss(self: Any, target: Any, reduction: int = 1) -> Any:
+    return meta.multilabel_margin_loss(self, target, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
+    swap: bool = False, reduction: int = 1,
+) -> Any:  # fmt: skip
+    return meta.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def ctc_loss(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    kind: Any = named(reduction)
+    return meta.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)

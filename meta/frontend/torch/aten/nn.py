@@ -7,10 +7,13 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import per_axis
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "bilinear": direct("bilinear", input1="x1", input2="x2", weight="w"),
+    "cosine_similarity": "cosine_similarity", "pairwise_distance": "pairwise_distance",
+}  # fmt: skip
 
 
 def _convolution(rank: int) -> Callable[..., Any]:
@@ -59,11 +62,25 @@ def _transposed(rank: int) -> Callable[..., Any]:
         batched = input.ndim == rank + 2
         x = input if batched else meta.expand_dims(input, 0)
         steps, width, spread = per_axis(stride, rank), per_axis(padding, rank), per_axis(dilation, rank)
-        out = function(x, weight, steps, width, per_axis(output_padding, rank), spread, groups)
+        extra = per_axis(output_padding, rank)
+        zeros: tuple[int, ...] = (0,) * rank
+        if any(e >= s for e, s in zip(extra, steps, strict=True)):
+            _check_extra(extra, steps, spread)
+            # Less is cut off at the end; what is more than the padding are zeros.
+            zeros = tuple(max(e - p, 0) for e, p in zip(extra, width, strict=True))
+            width, extra = (*width, *(max(p - e, 0) for e, p in zip(extra, width, strict=True))), (0,) * rank
+        out = function(x, weight, steps, width, extra, spread, groups)
+        out = meta.pad(out, [(0, 0), (0, 0), *((0, z) for z in zeros)]) if any(zeros) else out
         out = out if bias is None else meta.bias_add(out, bias)
         return out if batched else meta.squeeze(out, 0)
 
     return convolution
+
+
+def _check_extra(extra: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> None:
+    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
+        problem = f"output_padding is {extra} with stride {stride} and dilation {dilation}"
+        raise ArgumentError("conv_transpose", problem, "less than one of them")
 
 
 for _rank, _names in enumerate((("conv1d", "conv_transpose1d"), ("conv2d", "conv_transpose2d"),
@@ -90,7 +107,7 @@ def constant_pad_nd(self: Any, pad: Sequence[int], value: Any = 0) -> Any:
 
 @into(ROWS)
 def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
-    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "circular"}
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError("pad", f"mode is {mode!r}", f"one of {', '.join(modes)}")
     return _padded(self, pad, modes[mode], value or 0)
@@ -122,7 +139,5 @@ def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    if attn_mask is not None or dropout_p or enable_gqa:
-        raise ArgumentError("scaled_dot_product_attention", "a mask, dropout or grouped queries",
-                            "queries, keys and values of as many heads")  # fmt: skip
-    return meta.scaled_dot_product_attention(query, key, value, is_causal, scale)[0]
+    seed = meta.random.next_key(query.device) if dropout_p else None
+    return meta.attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)

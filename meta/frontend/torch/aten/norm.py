@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 
@@ -48,6 +49,8 @@ def batch_norm(
     eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
     """Normalised by the statistics of the batch when training; running statistics are then updated in place."""
+    if input.ndim < 2 and input.size == 0:
+        return input
     if not training:
         return meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
     return _trained(input, weight, bias, running_mean, running_var, momentum, eps)[0]
@@ -71,6 +74,66 @@ def instance_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
+    """Running statistics are updated in place by the means over the batch of those of each example."""
     if not use_input_stats:
         return meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
-    return meta.instance_norm(input, weight, bias, eps=eps)
+    wide, axes = meta.cast(_detached(input), accumulation_dtype(input.dtype)), tuple(range(2, input.ndim))
+    for running, statistic in ((running_mean, meta.mean(wide, axes)), (running_var, meta.var(wide, axes))):
+        if running is not None:
+            value = meta.mean(statistic, 0)
+            running.update(meta.cast(running + (value - running) * momentum, running.dtype))
+    return meta.instance_norm(input, weight, bias, eps)
+
+
+def _detached(x: Any) -> Any:
+    return meta.stop_gradient(x)
+
+
+def _statistics(x: Any, *parameters: Any) -> str:
+    """The dtype of saved statistics: that of x, or the wide one if parameters have another."""
+    is_mixed = any(t is not None and t.dtype != x.dtype for t in parameters)
+    return accumulation_dtype(x.dtype) if is_mixed else x.dtype
+
+
+@into(ROWS)
+def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+    """The result, and mean and reciprocal deviation of each row, which have no gradient."""
+    axes = _last(input, normalized_shape)
+    wide = meta.cast(_detached(input), accumulation_dtype(input.dtype))
+    mean, deviation = meta.mean(wide, axes, True), meta.rsqrt(meta.var(wide, axes, 0, True) + eps)
+    kind = _statistics(input, weight, bias)
+    return meta.layer_norm(input, weight, bias, axes, eps), meta.cast(mean, kind), meta.cast(deviation, kind)
+
+
+@into(ROWS)
+def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> Any:
+    """The result, and mean and reciprocal deviation of each group, which have no gradient."""
+    wide = meta.cast(_detached(input), accumulation_dtype(input.dtype))
+    flat = meta.reshape(wide, (N, group, C // group * HxW))
+    mean, deviation = meta.mean(flat, 2), meta.rsqrt(meta.var(flat, 2, 0) + eps)
+    kind = _statistics(input, weight, bias)
+    out = meta.group_norm(input, group, weight, bias, eps=eps)
+    return out, meta.cast(mean, kind), meta.cast(deviation, kind)
+
+
+@into(ROWS, "native_batch_norm", "_native_batch_norm_legit")
+def native_batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """The result, and mean and reciprocal deviation of the batch: without elements unless training."""
+    kind = _statistics(input, weight, bias)
+    if training:
+        out, mean, inverse = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
+        return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind)
+    out = meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
+    nothing = meta.zeros((0,), kind, input.device)
+    return out, nothing, nothing
+
+
+@into(ROWS)
+def _batch_norm_with_update(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    """The results of native_batch_norm in training, and a reserve, which is empty."""
+    reserve = meta.zeros((0,), "uint8", input.device)
+    return *native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), reserve

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import per_axis
@@ -30,6 +31,7 @@ def _int64(out: Any) -> Any:
 
 def _average(rank: int) -> Callable[..., Any]:
     function = (meta.avg_pool1d, meta.avg_pool2d, meta.avg_pool3d)[rank - 1]
+    total = (meta.sum_pool1d, meta.sum_pool2d, meta.sum_pool3d)[rank - 1]
 
     def avg_pool(
         self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
@@ -39,22 +41,17 @@ def _average(rank: int) -> Callable[..., Any]:
         steps = per_axis(stride, rank) if stride not in (None, (), []) else kernel
         width = per_axis(padding, rank)
         _check_width(kernel, width)
-        whole = count_include_pad or divisor_override is not None
+        if divisor_override == 0:
+            raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
 
         def pool(x: Any) -> Any:
-            return function(x, kernel, steps, width, (1,) * rank, ceil_mode, whole)
+            if is_int(x.dtype):  # means of integers are cut off towards zero
+                return meta.cast(meta.trunc(pool(meta.cast(x, "float64"))), x.dtype)
+            if divisor_override is None:
+                return function(x, kernel, steps, width, (1,) * rank, ceil_mode, count_include_pad)
+            return total(x, kernel, steps, width, ceil_mode) / divisor_override
 
-        out = _batched(rank, pool, self)
-        if divisor_override is None:
-            return out
-        if ceil_mode:
-            raise ArgumentError("avg_pool", "divisor_override with ceil_mode", "one of them")
-        if not divisor_override:
-            raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
-        count = 1
-        for k in kernel:
-            count *= k
-        return meta.multiply(out, count / divisor_override)
+        return _batched(rank, pool, self)
 
     return avg_pool
 
@@ -106,3 +103,44 @@ for _rank in (1, 2, 3):
     into(ROWS, f"adaptive_max_pool{_rank}d")(_adaptive(_rank, largest=True))
 for _rank in (2, 3):
     ROWS[f"_adaptive_avg_pool{_rank}d"] = ROWS[f"adaptive_avg_pool{_rank}d"]
+
+
+@into(ROWS)
+def max_pool2d_with_indices_backward(
+    grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    indices: Any,
+) -> Any:  # fmt: skip
+    if self.ndim == 3:
+        lifted = (meta.expand_dims(t, 0) for t in (grad_output, self, indices))
+        dy, x, places = lifted
+        window = kernel_size, stride, padding, dilation, ceil_mode
+        return meta.squeeze(max_pool2d_with_indices_backward(dy, x, *window, places), 0)
+    kernel = per_axis(kernel_size, 2)
+    steps = per_axis(stride, 2) if stride not in (None, (), []) else kernel
+    window = kernel, steps, per_axis(padding, 2), per_axis(dilation, 2), ceil_mode
+    return meta.max_pool2d_dx(grad_output, indices, self.shape, *window)
+
+
+def _unpool(rank: int) -> Callable[..., Any]:
+    function = (meta.max_unpool2d, meta.max_unpool3d)[rank - 2]
+
+    def max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = None, padding: Any = None) -> Any:
+        sizes = tuple(output_size)
+        kernel = tuple(out - n + 1 for out, n in zip(sizes, self.shape[-rank:], strict=True))
+        return function(self, indices, kernel, 1, 0, sizes)  # the window whose steps of 1 give the sizes
+
+    return max_unpool
+
+
+def _fractional(rank: int) -> Callable[..., Any]:
+    function = (meta.fractional_max_pool2d, meta.fractional_max_pool3d)[rank - 2]
+
+    def fractional_max_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+        return function(self, random_samples, per_axis(kernel_size, rank), per_axis(output_size, rank))
+
+    return fractional_max_pool
+
+
+for _rank in (2, 3):
+    into(ROWS, f"max_unpool{_rank}d")(_unpool(_rank))
+    into(ROWS, f"fractional_max_pool{_rank}d")(_fractional(_rank))

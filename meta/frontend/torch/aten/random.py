@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 
 ROWS: Rows = {}
@@ -60,3 +61,26 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
         return input, meta.ones_like(input, "bool")
     out, mask = meta.dropout(input, meta.random.next_key(input.device), p)
     return out, meta.cast(mask, "bool")
+
+
+@into(ROWS)
+def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
+    return meta.multiply(grad_output, meta.multiply(meta.cast(mask, grad_output.dtype), scale))
+
+
+def _channels(name: str) -> None:
+    @into(ROWS, name)
+    def dropout(input: Any, p: float, train: bool) -> Any:
+        if not 0 <= p <= 1:
+            raise ArgumentError(name, f"p is {p}", "a probability from 0 to 1")
+        if not train or p == 0:
+            return input
+        key = meta.random.next_key(input.device)
+        if name != "feature_dropout":
+            return getattr(meta, name)(input, key, p)
+        kept = meta.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype, input.device)
+        return input * meta.dropout(kept, key, p)[0]
+
+
+for _name in ("feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
+    _channels(_name)

@@ -66,6 +66,8 @@ def _pad_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
 
 @compute("pad", vectors=_pad_vector)
 def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
+    if mode == "wrap":
+        return _pad_by_wrapping(x, pad_width, out[0].shape)
     if mode != "constant":
         return _pad_by_copies(x, pad_width, _COPY_POSITIONS[mode], out[0].shape)
     value = constant(pad_value, x.dtype)
@@ -86,6 +88,20 @@ def _pad_by_copies(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], 
         return x(*source)
 
     return te.compute(shape, element, "pad")
+
+
+def _pad_by_wrapping(x: Any, pad_width: Any, shape: Any) -> Any:
+    """Padding with elements from the opposite end of what negative widths leave of each axis."""
+    zero = tirx.const(0, "int64")
+
+    def source(n: int, i: Any, size: Any) -> Any:
+        before, after = pad_width[2 * n], pad_width[2 * n + 1]
+        left = size + tirx.min(before, zero) + tirx.min(after, zero)
+        return modulo(i - tirx.max(before, zero), tirx.max(left, 1)) - tirx.min(before, zero)
+
+    return te.compute(
+        shape, lambda *i: x(*(source(n, j, d) for n, (j, d) in enumerate(zip(i, x.shape, strict=True)))), "pad"
+    )
 
 
 def _mirror(position: Any, last: Any, edge: int) -> Any:

@@ -28,6 +28,11 @@ def _extended(x: Any, pad_width: Any, pad_value: float, mode: str) -> Any:
     return x
 
 
+def _cropped(x: Any, pad_width: Any, pad_value: float, mode: str) -> Any:
+    widths = [w for pair in reversed(pad_width) for w in pair]
+    return torch.nn.functional.pad(x[None, None], widths, {"edge": "replicate", "wrap": "circular"}[mode])[0, 0]
+
+
 def _repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
     return torch.repeat_interleave(x, repeats, axis)
 
@@ -46,6 +51,8 @@ SAMPLES = [
     Sample("pad", T(0, 2), (1, 1, 0, 0), -2.5, ref=_pad),
     Sample("pad", T(), (), ref=_pad),
     *(Sample("pad", T(2, 4), ((1, 0), (3, 2)), 0.0, mode, ref=_extended) for mode in ("edge", "reflect", "symmetric")),
+    Sample("pad", T(3, 4), ((-1, 2), (1, -2)), 1.5, ref=_pad),
+    *(Sample("pad", T(2, 4), ((1, 0), (-1, 2)), 0.0, mode, ref=_cropped) for mode in ("edge", "wrap")),
     Sample("repeat", T(2, 3), 2, ref=_repeat),
     Sample("repeat", T(2, 3), 3, axis=-1, ref=_repeat),
     Sample("repeat", T(2, 3), 0, axis=0, ref=_repeat),
@@ -68,7 +75,8 @@ SAMPLES = [
 ERRORS = [
     ErrorCase("flip", T(2), 1, error=TypeInferenceError, match="axis 1 is out of range"),
     ErrorCase("pad", T(2, 3), (1, 1), error=TypeInferenceError, match="2 pairs (before, after)"),
-    ErrorCase("pad", T(2), (-1, 0), error=TypeInferenceError, match="strided_slice"),
+    ErrorCase("pad", T(2), (-3, 2), error=TypeInferenceError, match="(-3, 2) for an axis of 2 elements"),
+    ErrorCase("pad", T(3), (3, -1), 0.0, "wrap", error=TypeInferenceError, match="up to 2"),
     ErrorCase("pad", T(2), (2, 0), 0.0, "reflect", error=TypeInferenceError, match="up to 1"),
     ErrorCase("pad", T(0), (1, 0), 0.0, "edge", error=TypeInferenceError, match="something to repeat"),
     ErrorCase("pad", T(2), 1, error=ArgumentError, match="(before, after) ints"),

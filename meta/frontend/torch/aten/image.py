@@ -1,0 +1,77 @@
+"""Resizing, sampling and patches of images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, direct, into
+
+ROWS: Rows = {
+    "channel_shuffle": "channel_shuffle",
+    "native_channel_shuffle": "channel_shuffle",
+    "pixel_shuffle": direct("pixel_shuffle", upscale_factor="factor"),
+    "pixel_unshuffle": direct("pixel_unshuffle", downscale_factor="factor"),
+    "im2col": "im2col",
+    "col2im": "col2im",
+}
+
+_INTERPOLATION = ("bilinear", "nearest", "bicubic")
+_PADDING = ("zeros", "border", "reflection")
+
+
+def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Callable[..., Any]:
+    """The row of a mode: with `align_corners` after the sizes if it `aligns`, and then scales for all axes."""
+
+    def run(x: Any, output_size: Any, align_corners: bool, scales: Sequence[float | None]) -> Any:
+        spatial = x.shape[2:]
+        known = len(scales) == len(spatial) and all(s is not None for s in scales)
+        factors: Any = tuple(scales)
+        if known and (output_size is None or _sizes(spatial, factors) == tuple(output_size)):
+            return meta.interpolate(x, None, factors, mode, align_corners, antialias=antialias)
+        return meta.interpolate(x, tuple(output_size), None, mode, align_corners, antialias=antialias)
+
+    if aligns:
+
+        def aligned(self: Any, output_size: Any, align_corners: bool, *scales: Any, **named: Any) -> Any:
+            return run(self, output_size, align_corners, _scales(scales, named))
+
+        return aligned
+
+    def plain(self: Any, output_size: Any, *scales: Any, **named: Any) -> Any:
+        return run(self, output_size, False, _scales(scales, named))
+
+    return plain
+
+
+def _sizes(spatial: Sequence[int], factors: Sequence[float]) -> tuple[int, ...]:
+    return tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+
+
+def _scales(scales: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+    """The factor of each axis: one list, or one argument an axis."""
+    values = [*scales, *named.values()]
+    if len(values) == 1 and isinstance(values[0], (list, tuple)):
+        values = list(values[0])
+    return tuple(value for value in values if value is not None)
+
+
+for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
+    into(ROWS, f"upsample_nearest{_rank}d")(_upsample("nearest"))
+    into(ROWS, f"_upsample_nearest_exact{_rank}d")(_upsample("nearest-exact"))
+    into(ROWS, f"upsample_{_linear}{_rank}d")(_upsample(_linear, aligns=True))
+into(ROWS, "upsample_bicubic2d")(_upsample("bicubic", aligns=True))
+into(ROWS, "_upsample_bilinear2d_aa")(_upsample("bilinear", aligns=True, antialias=True))
+into(ROWS, "_upsample_bicubic2d_aa")(_upsample("bicubic", aligns=True, antialias=True))
+
+
+@into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    if interpolation_mode not in range(3) or padding_mode not in range(3):
+        problem = f"the modes are {interpolation_mode} and {padding_mode}"
+        raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")
+    method, padding = _INTERPOLATION[interpolation_mode], _PADDING[padding_mode]
+    return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)  # type: ignore[arg-type]

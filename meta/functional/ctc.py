@@ -1,0 +1,148 @@
+"""Connectionist temporal classification."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta.dtype import is_float, is_int
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.functional._axes import unstacked
+from meta.functional._reduction import Reduction, check_reduction, reduced
+from meta.schema._types import TensorLike
+
+__all__ = ["ctc_loss"]
+
+_Lengths = Any | Sequence[int]
+
+
+def ctc_loss(
+    x: Any, target: Any, input_lengths: _Lengths, target_lengths: _Lengths, blank: int = 0,
+    reduction: Reduction = "mean", zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """The negative log-probability of sequences of labels, over all their alignments with the outputs of a network (A.
+    Graves et al., "Connectionist Temporal Classification", 2006).
+
+    x: logarithms of probabilities, (time, n, classes), or (time, classes) without a batch.
+    target: integer labels, (n, length), or one sequence after another, (sum of target_lengths,).
+    input_lengths, target_lengths: of each example, sequences of ints or integer tensors, (n,).
+    blank: the class of no label.  zero_infinity: 0 in place of inf, the loss of a target that no alignment fits.
+    "mean" divides each loss by the length of its target, then by n. As in torch, the gradient assumes that x is
+    log_softmax of logits: it is exp(x) minus the probability of each class at each time given the target, whose sum
+    over the classes is 0. Raises ArgumentError for shapes, dtypes and a blank that do not fit."""
+    check_reduction("ctc_loss", reduction)
+    if x.ndim == 2:
+        x, target = meta.expand_dims(x, 1), meta.reshape(target, (1, -1))
+        labels: Any = _lengths(target_lengths, x, 1)
+        losses: Any = ctc_loss(x, target, _lengths(input_lengths, x, 1), labels, blank, "none", zero_infinity)
+        if reduction == "mean":
+            losses = losses / meta.cast(meta.maximum(labels, 1), losses.dtype)
+        return meta.squeeze(losses, 0)
+    _check(x, target, blank)
+    batch = x.shape[1]
+    inputs, labels = _lengths(input_lengths, x, batch), _lengths(target_lengths, x, batch)
+    if target.ndim == 1:
+        target = _padded(target, labels, target_lengths)
+    losses = -_log_probability(x, meta.cast(target, "int64"), inputs, labels, blank)
+    if zero_infinity:
+        losses = meta.where(meta.equal(losses, math.inf), 0, losses)
+    if reduction == "mean":
+        losses = losses / meta.cast(meta.maximum(labels, 1), losses.dtype)
+    return reduced(losses, reduction)
+
+
+def _check(x: Any, target: Any, blank: int) -> None:
+    if x.ndim != 3 or 0 in x.shape or not is_float(x.dtype):
+        raise ArgumentError("ctc_loss", f"x is {x.dtype} of shape {tuple(x.shape)}", "floats, (time, n, classes)")
+    fits = target.ndim == 1 or (target.ndim == 2 and target.shape[0] == x.shape[1])
+    if not fits or not is_int(target.dtype):
+        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, x has shape {tuple(x.shape)}"
+        raise ArgumentError("ctc_loss", problem, "integer labels, (n, length), or (sum of target_lengths,)")
+    if not 0 <= blank < x.shape[2]:
+        raise ArgumentError("ctc_loss", f"blank is {blank}", f"0 to {x.shape[2] - 1}, a class")
+
+
+def _lengths(lengths: _Lengths, x: Any, batch: int) -> Any:
+    """Lengths as an int64 tensor (n,)."""
+    if not isinstance(lengths, TensorLike):
+        listed = [lengths] if isinstance(lengths, int) else list(lengths)
+        lengths = meta.array(listed, dtype="int64", device=x.device)
+    tensor: Any = lengths
+    if tensor.ndim > 1 or tensor.size != batch or not is_int(tensor.dtype):
+        problem = f"lengths are {tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise ArgumentError("ctc_loss", problem, f"{batch} integers, one for each example")
+    return meta.cast(meta.reshape(tensor, (batch,)), "int64")
+
+
+def _padded(target: Any, labels: Any, lengths: _Lengths) -> Any:
+    """Sequences that follow each other as rows; elements behind the end of a row belong to others."""
+    if isinstance(lengths, NDArray):
+        lengths = lengths.tolist()
+    longest = target.shape[0] if isinstance(lengths, TensorLike) else max(lengths, default=0)
+    begin = meta.cumsum(labels, 0) - labels
+    place = meta.expand_dims(begin, 1) + meta.arange(0, longest, 1, "int64", target.device)
+    return meta.take(target, meta.clip(place, 0, max(target.shape[0] - 1, 0)), 0)
+
+
+def _log_probability(x: Any, target: Any, inputs: Any, labels: Any, blank: int) -> Any:
+    """The forward variables of section 4.1, in logarithms, up to the last time of each example; (n,)."""
+    steps, batch, classes = x.shape
+    count = target.shape[1]
+    states = 2 * count + 1
+    blanks = meta.full((batch, count, 1), blank, "int64", x.device)
+    pairs = meta.concatenate([blanks, meta.expand_dims(target, 2)], 2)
+    extended = meta.pad(meta.reshape(pairs, (batch, 2 * count)), ((0, 0), (0, 1)), blank)
+    inside = meta.clip(extended, 0, classes - 1)  # what is behind the end of a target may be any number
+    emitted = unstacked(meta.gather(x, 2, meta.broadcast_to(inside, (steps, batch, states))))
+    is_label = meta.not_equal(extended, blank)
+    skips = None
+    if count > 1:
+        before = meta.pad(extended, ((0, 0), (2, -2)), -1)
+        skips = meta.logical_and(is_label, meta.not_equal(extended, before))
+    is_first = meta.less(meta.arange(0, states, 1, "int64", x.device), 2)
+    alpha = meta.where(is_first, emitted[0], -math.inf)
+    for step in range(1, steps):
+        reached = _added(alpha, count, skips) + emitted[step]
+        alpha = meta.where(meta.expand_dims(meta.greater(inputs, step), 1), reached, alpha)
+    last = meta.expand_dims(2 * labels, 1)
+    ends = [meta.gather(alpha, 1, last)]
+    if count:
+        label = meta.gather(alpha, 1, meta.maximum(last - 1, 0))
+        ends.append(meta.where(meta.greater(last, 0), label, -math.inf))
+    total = meta.squeeze(_log_sum(ends), 1)
+    return total - _normaliser(x, inputs)
+
+
+def _added(alpha: Any, count: int, skips: Any) -> Any:
+    """The logarithm of the probability of all states from which each state is reached."""
+    if count == 0:
+        return alpha
+    parts = [alpha, meta.pad(alpha, ((0, 0), (1, -1)), -math.inf)]
+    if skips is not None:
+        parts.append(meta.where(skips, meta.pad(alpha, ((0, 0), (2, -2)), -math.inf), -math.inf))
+    return _log_sum(parts)
+
+
+def _log_sum(parts: list[Any]) -> Any:
+    """log(sum(exp(parts))), -inf with the gradient 0 where all are -inf."""
+    largest = meta.stop_gradient(parts[0])
+    for part in parts[1:]:
+        largest = meta.maximum(largest, meta.stop_gradient(part))
+    is_nothing = meta.equal(largest, -math.inf)
+    largest = meta.where(is_nothing, 0, largest)
+    total: Any = None
+    for part in parts:
+        term = meta.exp(part - largest)
+        total = term if total is None else total + term
+    return meta.where(is_nothing, -math.inf, meta.log(meta.where(is_nothing, 1, total)) + largest)
+
+
+def _normaliser(x: Any, inputs: Any) -> Any:
+    """0 with the gradient exp(x) up to the last time of each example."""
+    total = meta.sum(meta.exp(x), 2)
+    steps = meta.expand_dims(meta.arange(0, x.shape[0], 1, "int64", x.device), 1)
+    excess = meta.where(meta.less(steps, inputs), total - meta.stop_gradient(total), 0)
+    return meta.sum(excess, 0)
