@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from meta.functional.resample import *  # noqa: F403
     from meta.functional.scatter import *  # noqa: F403
     from meta.functional.select import *  # noqa: F403
+    from meta.functional.sequences import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403
     from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model

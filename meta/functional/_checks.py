@@ -13,6 +13,7 @@ from meta.dim import same_dim
 from meta.errors import TypeInferenceError, attributed
 from meta.op import rules
 from meta.op.rules import same_shape, show
+from meta.schema._types import TensorLike
 
 
 def require(name: str, condition: bool, problem: str, expected: str, remedy: str = "") -> None:
@@ -59,6 +60,11 @@ def require_sizes(name: str, **tensors: tuple[Any, Any]) -> None:
     for label, shape in rest:
         problem = f"'{first}' has shape {show(head)}, '{label}' has {show(shape)}"
         require(name, same_shape(head, shape), problem, "equal shapes")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is an array or a traced symbol."""
+    return isinstance(value, TensorLike)
 
 
 def axis_of(name: str, axis: int, ndim: int) -> int:

@@ -22,12 +22,14 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     require_rank("diff", x, least=1)
     require("diff", n >= 0, f"n is {n}", "0 or more")
     axis = axis_of("diff", axis, x.ndim)
+    if n == 0:
+        return meta.copy(x)
     parts = [part for part in (prepend, x, append) if part is not None]
     out = x if len(parts) == 1 else meta.concatenate(promoted("diff", parts), axis)
     for _ in range(min(n, out.shape[axis]) if isinstance(out.shape[axis], int) else n):
         later, earlier = _part(out, axis, 1, None), _part(out, axis, 0, -1)
         out = meta.not_equal(later, earlier) if out.dtype == "bool" else later - earlier
-    return meta.copy(x) if out is x else out
+    return out
 
 
 def _part(x: Any, axis: int, start: int, stop: int | None) -> Any:

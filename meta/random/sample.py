@@ -7,8 +7,10 @@ from typing import Any
 
 import meta
 from meta.device import CPU, Device
+from meta.dtype import accumulation_dtype, canonical
 from meta.eager.ndarray import NDArray, array
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, TypeInferenceError
+from meta.functional._checks import is_tensor, require, require_float
 from meta.random.generator import Generator, next_key
 
 Shape = int | Sequence[int]
@@ -40,10 +42,71 @@ def randint(
 
 
 def bernoulli(
-    shape: Shape, p: float = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
+    shape: Shape, p: Any = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
 ) -> NDArray:
-    """One with probability p, zero otherwise. Raises TypeInferenceError for p outside [0, 1]."""
-    return meta.bernoulli(next_key(device, generator), shape, p, dtype)
+    """One with probability p, zero otherwise. p: a number, or a floating tensor that broadcasts to the shape, whose
+    device is used. Raises TypeInferenceError for a p outside [0, 1] or of another shape."""
+    if not is_tensor(p):
+        return meta.bernoulli(next_key(device, generator), shape, p, dtype)
+    chances = meta.broadcast_to(p, shape)
+    require_float("bernoulli", chances, "p")
+    require_known("bernoulli", meta.logical_and(chances >= 0, chances <= 1), "'p' has values outside [0, 1]",
+                  "probabilities: 0 to 1")  # fmt: skip
+    drawn = meta.uniform(next_key(chances.device, generator), chances.shape, 0.0, 1.0, "float32")
+    return meta.cast(meta.less(drawn, meta.cast(chances, "float32")), dtype)
+
+
+def exponential(
+    shape: Shape, rate: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    generator: Generator | None = None,
+) -> NDArray:  # fmt: skip
+    """Floating-point numbers of an exponential distribution of mean 1 / rate: -log(1 - u) / rate of uniform u.
+
+    Raises TypeInferenceError for a rate of 0 or less."""
+    if not rate > 0:
+        raise TypeInferenceError("exponential", f"rate is {rate}", "more than 0")
+    wide = accumulation_dtype(canonical(dtype))
+    drawn = meta.uniform(next_key(device, generator), shape, 0.0, 1.0, wide)
+    return meta.cast(meta.negative(meta.log1p(meta.negative(drawn))) / rate, dtype)
+
+
+def multinomial(weights: Any, count: int, replacement: bool = False, generator: Generator | None = None) -> NDArray:
+    """`count` positions for each row of weights, drawn with probabilities proportional to them, as int64.
+
+    weights: (n,) or (rows, n), floating, not negative; they need not add up to 1.  replacement: positions may repeat;
+    else a row needs as many positive weights as positions are drawn. Without replacement, the positions of the largest
+    weight / e for exponential e (P. Efraimidis, P. Spirakis, "Weighted Random Sampling with a Reservoir", 2006).
+    Raises TypeInferenceError for other weights, or too large a count."""
+    require_float("multinomial", weights, "weights")
+    fits = weights.ndim in (1, 2) and weights.shape[-1] > 0
+    require("multinomial", fits, f"'weights' has shape {weights.shape}", "(n,) or (rows, n), with n of 1 or more")
+    most = weights.shape[-1]
+    allowed = count > 0 and (replacement or count <= most)
+    require(
+        "multinomial", allowed, f"count is {count} for rows of {most}", "1 or more" if replacement else f"1 to {most}"
+    )
+    wide = meta.cast(weights, "float64")
+    valid = meta.logical_and(meta.isfinite(wide), wide >= 0)
+    require_known(
+        "multinomial", valid, "'weights' has negative values, infinities or NaN", "finite numbers of 0 and more"
+    )
+    require_known("multinomial", meta.sum(wide, -1) > 0, "a row of 'weights' adds up to 0", "a positive weight")
+    if not replacement:
+        few = meta.sum(wide > 0, -1) >= count
+        require_known("multinomial", few, f"a row has fewer than {count} positive weights", "as many as are drawn")
+        waits = exponential(wide.shape, 1.0, "float64", wide.device, generator)
+        return meta.topk(wide / meta.maximum(waits, 1e-300), count, -1)[1]
+    ends = meta.cumsum(wide, -1)
+    drawn = uniform((*wide.shape[:-1], count), 0.0, 1.0, "float64", wide.device, generator)
+    places = meta.searchsorted(ends, drawn * ends[..., -1:], right=True)
+    last = meta.sum(meta.less(ends, ends[..., -1:]), -1, True)  # rounding must not draw weights of 0 behind the end
+    return meta.minimum(places, last)
+
+
+def require_known(name: str, condition: Any, problem: str, expected: str) -> None:
+    """Raise TypeInferenceError unless a condition on values holds everywhere; in a traced function they are unknown."""
+    if isinstance(condition, NDArray):
+        require(name, bool(meta.all(condition.detach())), problem, expected)
 
 
 def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = None) -> NDArray:

@@ -22,8 +22,10 @@ def variance(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -
 
 
 def deviation(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
-    """The square root of the variance."""
-    return np.sqrt(variance(x, axis, ddof, keepdims))
+    """The square root of the variance, which may overflow where this does not."""
+    largest = np.max(np.abs(x), initial=0)
+    scale = largest if np.isfinite(largest) and largest > 1 else x.dtype.type(1)
+    return np.sqrt(variance(x / scale, axis, ddof, keepdims)) * scale
 
 
 def _count(x: Any, axis: Axis) -> int:

@@ -148,6 +148,7 @@ def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> Ten
 def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """The slices of x at the given positions of an axis."""
     rules.require_rank("indices", indices, 1)
+    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "reshape it: x.reshape((1,))")
     return x.with_shape(_taken(x, indices, axis))
 
 

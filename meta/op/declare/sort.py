@@ -43,13 +43,13 @@ def binary_search(sequence: TensorType, values: TensorType, right: bool) -> Tens
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
     their order; NaN counts as larger than every number."""
-    rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis")
     axis = rules.axis_index(axis, x.ndim)
-    size = x.shape[axis]
+    size = x.shape[axis] if x.ndim else 1
     rules.require(
         k >= 0 and not (isinstance(size, int) and k > size),
         f"k is {k}, axis {axis} of x has size {size}",
         f"0 to {size}",
     )
-    kept = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
+    rules.require(x.ndim > 0 or k == 1, f"k is {k} for a 0-d tensor", "1")
+    kept = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :])) if x.ndim else x
     return TupleType((kept, kept.with_dtype("int64")))

@@ -141,6 +141,33 @@ def to(x: Any, *args: Any, **kwargs: Any) -> Any:
     return need("to")(x, dtype=named["dtype"], device=named["device"])
 
 
+@call("unique")
+def unique(
+    x: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Results that are not asked for are left out."""
+    found = need("_unique2")(x) if dim is None else need("unique_dim")(x, dim)
+    return _chosen(found, return_inverse, return_counts)
+
+
+@call("unique_consecutive")
+def unique_consecutive(
+    x: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    return _chosen(need("unique_consecutive")(x, dim=dim), return_inverse, return_counts)
+
+
+def _chosen(found: Any, return_inverse: bool, return_counts: bool) -> Any:
+    values, inverse, counts = found
+    rest = [part for part, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
+    return (values, *rest) if rest else values
+
+
+@call("normal.in_place")
+def normal_in_place(x: Any, mean: Any = 0.0, std: Any = 1.0) -> Any:
+    return need("normal_functional")(x, mean, std)
+
+
 @call("meshgrid.variadic_tensors")
 def meshgrid(first: Any, *rest: Any, indexing: str = "ij") -> Any:
     return need("meshgrid")((first, *rest), indexing=indexing)

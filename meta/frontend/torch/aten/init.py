@@ -10,6 +10,7 @@ from meta.dtype import canonical
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
+from meta.functional.sequences import spaced
 
 ROWS: Rows = {}
 
@@ -86,8 +87,24 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 
 @into(ROWS)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
-    first, last = (x.item() if is_tensor(x) else x for x in (start, end))
-    return meta.linspace(first, last, steps, dtype or "float32", device or "cpu")
+    if is_tensor(start) or is_tensor(end):
+        return in_dtype(spaced("linspace", start, end, steps), dtype or "float32")
+    return meta.linspace(start, end, steps, dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.logspace(start, end, steps, base, dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.triu_indices(row, col, offset, dtype or "int64", device or "cpu")
+
+
+@into(ROWS)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    return meta.tril_indices(row, col, offset, dtype or "int64", device or "cpu")
 
 
 @into(ROWS)

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
-from meta.frontend.torch.aten._values import position
 
 _PRODUCT = {"mat1": "x1", "mat2": "x2", "batch1": "x1", "batch2": "x2", "vec": "x2", "vec1": "x1", "vec2": "x2"}
 _ADDED = {**_PRODUCT, "mat": "x1"}
@@ -33,22 +31,6 @@ def einsum(equation: str, tensors: Sequence[Any], *, path: Any = None) -> Any:
     return meta.einsum(equation, *tensors)
 
 
-@into(ROWS, "diagonal", "diagonal_copy")
-def diagonal(self: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    first, second = position(dim1, self.ndim), position(dim2, self.ndim)
-    if first == second:
-        raise ArgumentError("diagonal", f"dim1 and dim2 are {dim1} and {dim2}", "two axes")
-    rest = [i for i in range(self.ndim) if i not in (first, second)]
-    x = meta.transpose(self, (*rest, first, second))
-    rows, columns = x.shape[-2:]
-    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    flat = meta.reshape(x, (*x.shape[:-2], rows * columns))
-    start = max(offset, 0) + max(-offset, 0) * columns
-    if not count:
-        return meta.strided_slice(flat, [0] * flat.ndim, [*flat.shape[:-1], 0])
-    return flat[..., start : start + (count - 1) * (columns + 1) + 1 : columns + 1]
-
-
 @into(ROWS)
 def linalg_diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    return diagonal(A, offset, dim1, dim2)
+    return meta.diagonal(A, offset, dim1, dim2)

@@ -8,7 +8,6 @@ import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
-from meta.frontend.torch.aten.indexing import nonzero_numpy
 
 ROWS: Rows = {
     "abs": "abs", "absolute": "abs", "allclose": "allclose",
@@ -78,7 +77,7 @@ def clamp_max(self: Any, max: Any) -> Any:
 @into(ROWS)
 def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if self is None and other is None:
-        return nonzero_numpy(condition)
+        return meta.nonzero(condition)
     return meta.where(condition, self, other)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import is_tensor
 
 ROWS: Rows = {}
 
@@ -44,6 +45,44 @@ def randint(low: Any, high: Any, size: Any = None, *, dtype: Any = None, device:
 def randint_like(self: Any, low: Any, high: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     first, last = (0, low) if high is None else (low, high)
     return randint(first, last, self.shape, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@into(ROWS)
+def bernoulli(self: Any, p: Any = None) -> Any:
+    """With the probability p, or with those in the tensor itself."""
+    return meta.random.bernoulli(self.shape, self if p is None else p, self.dtype, self.device)
+
+
+@into(ROWS)
+def uniform(self: Any, low: float = 0.0, to: float = 1.0, **ends: float) -> Any:
+    return meta.random.uniform(self.shape, ends.get("from", low), to, self.dtype, self.device)
+
+
+@into(ROWS)
+def exponential(self: Any, lambd: float = 1.0) -> Any:
+    return meta.random.exponential(self.shape, lambd, self.dtype, self.device)
+
+
+@into(ROWS)
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
+    """Of numbers and a size; or of tensors, whose elements are means and deviations."""
+    if size is not None:
+        return meta.random.normal(tuple(size), mean, std, dtype or "float32", device or "cpu")
+    like = mean if is_tensor(mean) else std
+    if is_tensor(std) and isinstance(std, meta.NDArray) and std.size and meta.min(std.detach()).item() < 0:
+        raise ArgumentError("normal", "std has negative values", "0 or more")
+    shape = meta.broadcast_tensors(mean, std)[0].shape if is_tensor(mean) and is_tensor(std) else like.shape
+    return meta.random.normal(shape, dtype=like.dtype, device=like.device) * std + mean
+
+
+@into(ROWS)
+def normal_functional(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    return meta.random.normal(self.shape, mean, std, self.dtype, self.device)
+
+
+@into(ROWS)
+def multinomial(self: Any, num_samples: int, replacement: bool = False) -> Any:
+    return meta.random.multinomial(self, num_samples, replacement)
 
 
 @into(ROWS)

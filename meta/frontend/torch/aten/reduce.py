@@ -11,7 +11,10 @@ from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 
-ROWS: Rows = {"argmax": "argmax", "argmin": "argmin"}
+ROWS: Rows = {
+    "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
+    "logcumsumexp": "logcumsumexp",
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -103,24 +106,60 @@ def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
 def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if is_tensor(dim):
         return meta.maximum(self, dim)
-    return meta.max(self) if dim is None else _extreme(self, meta.argmax(self, dim, True), dim, keepdim)
+    return meta.max(self) if dim is None else meta.max_with_indices(self, dim, keepdim)
 
 
 @into(ROWS)
 def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if is_tensor(dim):
         return meta.minimum(self, dim)
-    return meta.min(self) if dim is None else _extreme(self, meta.argmin(self, dim, True), dim, keepdim)
-
-
-def _extreme(x: Any, where: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """Values and positions along one axis."""
-    if x.ndim == 0:
-        return x, where
-    values = meta.gather(x, dim, where)
-    return (values, where) if keepdim else (meta.squeeze(values, dim), meta.squeeze(where, dim))
+    return meta.min(self) if dim is None else meta.min_with_indices(self, dim, keepdim)
 
 
 @into(ROWS)
-def sum_to_size(self: Any, size: Any) -> Any:
-    return meta.sum_to(self, tuple(size))
+def count_nonzero(self: Any, dim: Any = None) -> Any:
+    return meta.count_nonzero(self, axes(dim))
+
+
+@into(ROWS)
+def nansum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return meta.nansum(in_dtype(self, dtype), axes(dim), keepdim)
+
+
+@into(ROWS)
+def nanmean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return meta.nanmean(in_dtype(self, dtype), axes(dim), keepdim)
+
+
+@into(ROWS)
+def var_mean(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+    return var(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)
+
+
+@into(ROWS)
+def std_mean(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+    return std(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)
+
+
+def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
+    return meta.mean(x, None if isinstance(dim, bool) else axes(dim), keepdim)
+
+
+@into(ROWS)
+def diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    return meta.diff(self, n, dim, prepend, append)
+
+
+@into(ROWS, "trapezoid", "trapz")
+def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+    return meta.trapezoid(y, x, dx, dim)
+
+
+@into(ROWS)
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
+    return meta.cumulative_trapezoid(y, x, dx, dim)
+
+
+@into(ROWS)
+def gradient(self: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
+    return meta.gradient(self, 1 if spacing is None else spacing, dim, edge_order)

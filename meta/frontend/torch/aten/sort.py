@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
-from meta.frontend.torch.aten._values import is_tensor
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "bincount": "bincount", "histc": "histc", "kthvalue": "kthvalue", "median": "median", "mode": "mode",
+    "nanmedian": "nanmedian", "nanquantile": "nanquantile", "quantile": "quantile",
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -38,16 +39,41 @@ def searchsorted(
     sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
     sorter: Any = None,
 ) -> Any:  # fmt: skip
-    if side not in (None, "left", "right") or (side == "left" and right):
-        raise ArgumentError("searchsorted", f"side is {side!r}, right {right}", "'left' or 'right', without `right`")
-    sequence = sorted_sequence if sorter is None else meta.gather(sorted_sequence, -1, sorter)
-    values = self if is_tensor(self) else meta.full((), self, sequence.dtype, sequence.device)
-    places = meta.searchsorted(sequence, values, right or side == "right")
-    return meta.cast(places, "int32" if out_int32 else "int64")
+    dtype = "int32" if out_int32 else "int64"
+    return meta.searchsorted(sorted_sequence, self, right, side, sorter, dtype)  # type: ignore[arg-type]
 
 
 @into(ROWS)
 def bucketize(self: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
-    if boundaries.ndim != 1:
-        raise ArgumentError("bucketize", f"boundaries has {boundaries.ndim} axes", "1")
-    return searchsorted(boundaries, self, out_int32=out_int32, right=right)
+    return meta.bucketize(self, boundaries, right, "int32" if out_int32 else "int64")
+
+
+@into(ROWS)
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
+    return meta.isin(elements, test_elements, invert)
+
+
+@into(ROWS)
+def histogram(self: Any, bins: Any = 100, *, weight: Any = None, range: Any = None, density: bool = False) -> Any:
+    return meta.histogram(self, bins, range, weight, density)
+
+
+@into(ROWS, "unique_dim")
+def unique_dim(
+    self: Any, dim: int | None, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    values, inverse, counts = meta.unique(self, dim)
+    return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts
+
+
+@into(ROWS, "_unique2")
+def unique2(self: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    return unique_dim(self, None)
+
+
+@into(ROWS)
+def unique_consecutive(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    values, inverse, counts = meta.unique_consecutive(self, dim)
+    return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts

@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import meta
 from meta.frontend.torch.aten._row import Rows, into
-from meta.frontend.torch.aten.shape import cat
 
-ROWS: Rows = {}
-
-
-def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    """`function` of a tensor, or of every tensor of a list."""
-    return tuple(map(function, value)) if isinstance(value, (list, tuple)) else function(value)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _one(x: Any) -> Any:
-    return x if x.ndim else meta.reshape(x, (1,))
-
-
-def _two(x: Any) -> Any:
-    return x if x.ndim >= 2 else meta.reshape(x, (1, x.shape[0] if x.ndim else 1))
-
-
-def _three(x: Any) -> Any:
-    return meta.expand_dims(_two(x) if x.ndim < 2 else x, -1) if x.ndim < 3 else x
+ROWS: Rows = {
+    "atleast_1d": "atleast_1d", "atleast_2d": "atleast_2d", "atleast_3d": "atleast_3d", "column_stack": "column_stack",
+    "dstack": "dstack", "hstack": "hstack", "row_stack": "vstack", "vstack": "vstack",
+}  # fmt: skip
 
 
 @into(ROWS)
-def atleast_1d(tensors: Any) -> Any:
-    return _each(_one, tensors)
+def block_diag(tensors: Sequence[Any]) -> Any:
+    return meta.block_diag(*tensors)
 
 
 @into(ROWS)
-def atleast_2d(tensors: Any) -> Any:
-    return _each(_two, tensors)
+def cartesian_prod(tensors: Sequence[Any]) -> Any:
+    return meta.cartesian_prod(*tensors)
 
 
 @into(ROWS)
-def atleast_3d(tensors: Any) -> Any:
-    return _each(_three, tensors)
-
-
-@into(ROWS)
-def hstack(tensors: Sequence[Any]) -> Any:
-    parts = [_one(x) for x in tensors]
-    return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
-
-
-@into(ROWS, "vstack", "row_stack")
-def vstack(tensors: Sequence[Any]) -> Any:
-    return cat([_two(x) for x in tensors], 0)
-
-
-@into(ROWS)
-def dstack(tensors: Sequence[Any]) -> Any:
-    return cat([_three(x) for x in tensors], 2)
-
-
-@into(ROWS)
-def column_stack(tensors: Sequence[Any]) -> Any:
-    return cat([x if x.ndim > 1 else meta.reshape(x, (-1, 1)) for x in tensors], 1)
+def meshgrid(tensors: Sequence[Any], *, indexing: str = "ij") -> Any:
+    return meta.meshgrid(*tensors, indexing=indexing)  # type: ignore[arg-type]

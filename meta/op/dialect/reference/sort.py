@@ -25,6 +25,8 @@ def sort(x: Any, axis: int, descending: bool) -> Any:
 
 
 def topk(x: Any, k: int, axis: int, largest: bool) -> Any:
+    if not x.ndim:
+        return x, np.zeros((), np.int64)
     indices = np.take(argsort(x, axis, largest), range(k), axis)
     return np.take_along_axis(x, indices, axis), indices
 

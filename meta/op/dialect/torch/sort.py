@@ -23,13 +23,13 @@ def sort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> None:
     ordered = _select_extremes(x, k, axis, largest) or torch.sort(x, stable=True, dim=axis, descending=largest)
     for result, source in zip(out, ordered, strict=True):
-        result.copy_(source.narrow(axis, 0, k))
+        result.copy_(source.narrow(axis, 0, k) if x.ndim else source)
 
 
 def _select_extremes(x: Any, k: int, axis: int, largest: bool) -> Any:
     """The k + 1 extreme elements and their positions, without a full sort. None if that costs more, or if equal
     elements or NaN make the order ambiguous. CPU only: elsewhere comparing values would wait for the device."""
-    if x.device.type != "cpu" or not x.is_floating_point() or SELECT_FRACTION * (k + 1) > x.shape[axis]:
+    if not x.ndim or x.device.type != "cpu" or not x.is_floating_point() or SELECT_FRACTION * (k + 1) > x.shape[axis]:
         return None
     values, indices = torch.topk(x, k + 1, axis, largest)
     ordered = values.narrow(axis, 1, k), values.narrow(axis, 0, k)

@@ -197,35 +197,60 @@ def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     return store_result(result, axes, out[0], "logsumexp")
 
 
-def _moment(name: str, transform: Callable[[Expr], Expr]) -> None:
+_SUM_SCALE = {"float32": 2.0**-40, "float64": 2.0**-200}
+"""The factor of differences whose sum could overflow. What it makes subnormal has squares of 0."""
+_SQUARE_SCALE = {"float32": 2.0**-100, "float64": 2.0**-600}
+"""The factor of differences whose squares overflow."""
+
+
+def _moment(name: str, is_root: bool) -> None:
+    """Register the variance, or its root, which is computed from smaller differences where the variance overflows."""
+
     @compute(name, pattern="softmax", lift=("correction",))
     def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
         size = count_elements(x, axes, dtype)
+        scale = const(size, _SUM_SCALE[dtype])
 
         def first(*i: Any) -> Expr:
             return value(*(0 if d in axes else index for d, index in enumerate(i)))
 
         # The mean is that of the differences from the first element, plus that element: a sum of large numbers would
         # lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it.
-        total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(value(*i), first(*i)), f"{name}_sum")
-        offset = te.compute(total.shape, lambda *i: total(*i) / size, f"{name}_offset")
+        total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(value(*i), first(*i)) * scale, f"{name}_sum")
+        offset = te.compute(total.shape, lambda *i: total(*i) / size / scale, f"{name}_offset")
 
-        def squared(*i: Any) -> Expr:
+        def centred(*i: Any) -> Expr:
             start, rest = first(*i), read_reduced(offset, axes, i)
             high = exact.add(start, rest)
             low = exact.subtract(rest, exact.subtract(high, start))
-            difference = exact.subtract(exact.subtract(value(*i), high), low)
-            return difference * difference
+            return exact.subtract(exact.subtract(value(*i), high), low)
 
-        squares = reduce_axes(x, axes, te.sum, squared, f"{name}_squares")
+        def squares(factor: float, stage: str) -> Any:
+            def element(*i: Any) -> Expr:
+                difference = centred(*i) if factor == 1 else centred(*i) * const(size, factor)
+                return difference * difference
+
+            return reduce_axes(x, axes, te.sum, element, f"{name}_{stage}")
+
         freedom = safe_divisor(tirx.max(size - const(size, correction), const(size, 0)))
-        return store_result(squares, axes, out[0], name, lambda value: transform(value / freedom))
+        variance = squares(1.0, "squares")
+        if not is_root:
+            return store_result(variance, axes, out[0], name, lambda value: value / freedom)
+        factor = _SQUARE_SCALE[dtype]
+        scaled = squares(factor, "scaled_squares")
+
+        def root(*i: Any) -> Expr:
+            is_infinite = tirx.EQ(variance(*i), const(size, math.inf))
+            by_scale = tirx.sqrt(scaled(*i) / freedom) * const(size, 1 / factor)
+            return select(is_infinite, by_scale, tirx.sqrt(variance(*i) / freedom))
+
+        return store_result(te.compute(variance.shape, root, "std_root"), axes, out[0], name)
 
 
-_moment("var", lambda value: value)
-_moment("std", tirx.sqrt)
+_moment("var", is_root=False)
+_moment("std", is_root=True)
 
 
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: float) -> None:

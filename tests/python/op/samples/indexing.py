@@ -166,6 +166,14 @@ SAMPLES = [
 ]  # fmt: skip
 
 ERRORS = [
+    ErrorCase(
+        "index_select",
+        T(),
+        0,
+        T(1, dtype="int64", low=0, high=1),
+        error=TypeInferenceError,
+        match="the tensor is 0-d; expected at least one axis; reshape it",
+    ),
     ErrorCase("argwhere", T(3), -1, error=TypeInferenceError, match="one size of 0 and up"),
     ErrorCase("argwhere", T(3), (1, 2), error=TypeInferenceError, match="one size of 0 and up"),
     ErrorCase("embedding", T(5, 3), T(2), error=TypeInferenceError, match="'indices' has dtype float32"),

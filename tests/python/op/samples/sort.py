@@ -45,6 +45,7 @@ SAMPLES = [
     Sample("sort", T(70, 65, distinct=True), 0, ref=_sort, grad=False),
     Sample("sort", T(6, dtype="bool"), ref=_sort),
     Sample("topk", T(3, 5, distinct=True), 2, ref=_topk),
+    Sample("topk", T(), 1, ref=lambda x, k: tuple(torch.topk(x, k))),
     Sample("topk", T(6, 2, distinct=True), 3, 0, False, ref=_topk),
     Sample("topk", T(9, dtype="uint8", high=3), 9, ref=_topk, id="ties"),
     Sample("topk", T(5, 1000, dtype="int64", low=0, high=9), 3, ref=_topk, id="many-ties"),
@@ -56,5 +57,5 @@ ERRORS = [
     ErrorCase("binary_search", T(), T(2), error=TypeInferenceError, match="'sequence' is 0-d"),
     ErrorCase("sort", T(3, 4), -3, error=TypeInferenceError, match="axis -3 is out of range"),
     ErrorCase("topk", T(3), 4, error=TypeInferenceError, match="k is 4, axis 0 of x has size 3"),
-    ErrorCase("topk", T(), 1, error=TypeInferenceError, match="the tensor is 0-d"),
+    ErrorCase("topk", T(), 0, error=TypeInferenceError, match="k is 0 for a 0-d tensor"),
 ]
