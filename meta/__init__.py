@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from meta import array_api as array_api
     from meta import autograd as autograd
     from meta import errors as errors
+    from meta import fft as fft
     from meta import frontend as frontend
     from meta import inspect as inspect
     from meta import interpreter as interpreter
@@ -124,8 +125,8 @@ _HOMES: dict[str, str] = {
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
-    {"amp", "array_api", "autograd", "errors", "frontend", "inspect", "interpreter", "ir", "linalg", "model", "nn",
-     "op", "ops", "optim", "passes", "profiler", "random", "testing", "vm"}
+    {"amp", "array_api", "autograd", "errors", "fft", "frontend", "inspect", "interpreter", "ir", "linalg", "model",
+     "nn", "op", "ops", "optim", "passes", "profiler", "random", "testing", "vm"}
 )  # fmt: skip
 
 

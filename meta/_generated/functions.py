@@ -1732,6 +1732,97 @@ def conv3d_transpose(
     return _y
 
 
+# --- fft --------------------------------------------------------------------------------------------------------------
+
+_s_fft_c2c = state(get("fft_c2c"))
+_r_fft_c2c = _s_fft_c2c.fast
+
+
+def fft_c2c(
+    x: T,
+    axes: int | Sequence[Dim],
+    scale: Literal['none', 'root', 'size'] = 'none',
+    forward: bool = True,
+) -> T:
+    """The discrete Fourier transform of complex numbers, forward or backward.
+    x: Signal, complex.
+    axes: Axes to transform; distinct.
+    scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
+        number.
+    forward: Whether the sums are over exp(-2j * pi * k * n / N); else over exp(2j * pi * ...).
+    """
+    if type(axes) is int:
+        axes = (axes,)
+    try:
+        run = _r_fft_c2c[x._type, dumps(axes, 2), scale, forward, forward.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_fft_c2c, x, axes, scale, forward)
+    _y = run(x)
+    if x._node is not None:
+        return record("fft_c2c", _y, (x, axes, scale, forward))
+    return _y
+
+
+_s_fft_c2r = state(get("fft_c2r"))
+_r_fft_c2r = _s_fft_c2r.fast
+
+
+def fft_c2r(x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['none', 'root', 'size'] = 'none') -> T:
+    """The backward discrete Fourier transform of a Hermitian spectrum, whose result is real. Imaginary parts that
+    such a spectrum does not have are ignored.
+    x: Half of a Hermitian spectrum, complex: the last of `axes` has the frequencies from 0 up.
+    axes: Axes to transform; distinct.
+    last_size: Size of the last of `axes` in the result: 2 * (m - 1) or 2 * m - 1 for m frequencies.
+    scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
+        number.
+    """
+    if type(axes) is int:
+        axes = (axes,)
+    try:
+        run = _r_fft_c2r[x._type, dumps(axes, 2), last_size, last_size.__class__, scale]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_fft_c2r, x, axes, last_size, scale)
+    _y = run(x)
+    if x._node is not None:
+        return record("fft_c2r", _y, (x, axes, last_size, scale))
+    return _y
+
+
+_s_fft_r2c = state(get("fft_r2c"))
+_r_fft_r2c = _s_fft_r2c.fast
+
+
+def fft_r2c(
+    x: T,
+    axes: int | Sequence[Dim],
+    scale: Literal['none', 'root', 'size'] = 'none',
+    onesided: bool = True,
+) -> T:
+    """The forward discrete Fourier transform of real numbers.
+    x: Signal, float32 or float64.
+    axes: Axes to transform; distinct.
+    scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
+        number.
+    onesided: Leave out the negative frequencies of the last of `axes`, which are conjugates.
+    """
+    if type(axes) is int:
+        axes = (axes,)
+    try:
+        run = _r_fft_r2c[x._type, dumps(axes, 2), scale, onesided, onesided.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_fft_r2c, x, axes, scale, onesided)
+    _y = run(x)
+    if x._node is not None:
+        return record("fft_r2c", _y, (x, axes, scale, onesided))
+    return _y
+
+
 # --- image ------------------------------------------------------------------------------------------------------------
 
 _s_non_max_suppression = state(get("non_max_suppression"))

@@ -15,6 +15,7 @@ from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
 from meta.op.grad import complex as grad_complex
 from meta.op.grad import conv as grad_conv
+from meta.op.grad import fft as grad_fft
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
 from meta.op.grad import linalg_factor as grad_linalg_factor
@@ -239,6 +240,18 @@ def _conv3d_dx(needs: Any, w: Any, dy: Any, shape: Any, stride: Any, padding: An
 
 def _conv3d_transpose(needs: Any, x: Any, w: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.conv3d(dy, w, stride, padding, dilation, groups) if needs[0] else None, meta.conv3d_dw(dy, x, w.shape, stride, padding, dilation, groups) if needs[1] else None)
+
+
+def _fft_c2c(needs: Any, x: Any, axes: Any, scale: Any, forward: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.fft_c2c(dy, axes, scale, (not forward)),)
+
+
+def _fft_c2r(needs: Any, x: Any, axes: Any, last_size: Any, scale: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_fft.c2r_grad(x, axes, last_size, scale, dy),)
+
+
+def _fft_r2c(needs: Any, x: Any, axes: Any, scale: Any, onesided: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_fft.r2c_grad(x, axes, scale, onesided, dy),)
 
 
 def _resize1d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1099,6 +1112,9 @@ add_rules([
     GradRule("conv3d_dw", _conv3d_dw, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d_dx", _conv3d_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("conv3d_transpose", _conv3d_transpose, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("fft_c2c", _fft_c2c, (0,)),
+    GradRule("fft_c2r", _fft_c2r, (0,)),
+    GradRule("fft_r2c", _fft_r2c, (0,)),
     GradRule("resize1d", _resize1d, (0,)),
     GradRule("resize1d_dx", _resize1d_dx, (0,)),
     GradRule("resize2d", _resize2d, (0,)),

@@ -66,7 +66,12 @@ def _converted(number: int, dtype: str) -> Convert:
 def _there_and_back(number: int, dtype: str) -> Convert:
     """As `_converted`, back in the sample's dtype, which holds the values exactly."""
     change = _converted(number, dtype)
-    return lambda i, values: change(i, values).astype(values.dtype)
+
+    def convert(i: int, values: Any) -> Any:
+        changed = change(i, values)
+        return (changed.real if values.dtype.kind != "c" else changed).astype(values.dtype)
+
+    return convert
 
 
 def _accepted(sample: Sample, number: int) -> Iterator[str]:

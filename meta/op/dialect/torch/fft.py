@@ -1,0 +1,30 @@
+"""Fourier transforms by ATen: MKL or pocketfft on the CPU, cuFFT on CUDA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from meta.op.dialect.torch import DIALECT
+
+_aten = torch.ops.aten
+_SCALES = {"none": 0, "root": 1, "size": 2}
+"""ATen's numbers."""
+
+
+def c2c(x: Any, axes: tuple[int, ...], scale: str, forward: bool, *, out: Any) -> None:
+    _aten._fft_c2c.out(x, axes, _SCALES[scale], forward, out=out)
+
+
+def r2c(x: Any, axes: tuple[int, ...], scale: str, onesided: bool, *, out: Any) -> None:
+    _aten._fft_r2c.out(x, axes, _SCALES[scale], onesided, out=out)
+
+
+def c2r(x: Any, axes: tuple[int, ...], last_size: int, scale: str, *, out: Any) -> None:
+    _aten._fft_c2r.out(x, axes, _SCALES[scale], last_size, out=out)
+
+
+DIALECT.implement("fft_c2c", c2c)
+DIALECT.implement("fft_r2c", r2c)
+DIALECT.implement("fft_c2r", c2r)

@@ -1,0 +1,29 @@
+"""Gradients of Fourier transforms: the transposed sums, with conjugated exponents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.ir.type import TensorType
+
+
+def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: str, onesided: bool, dy: Any) -> Any:
+    """The real part of the backward transform; frequencies that were left out have no gradient."""
+    if onesided:
+        last = axes[-1] % x.ndim
+        widths = [0] * (2 * x.ndim)
+        widths[2 * last + 1] = x.shape[last] - dy.shape[last]
+        dy = meta.pad(dy, tuple(widths))
+    return meta.real(meta.fft_c2c(dy, axes, scale, False))
+
+
+def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Any, scale: str, dy: Any) -> Any:
+    """The forward transform. Frequencies that stand for themselves and for their negatives count twice."""
+    dx = meta.fft_r2c(dy, axes, scale, True)
+    last = axes[-1] % x.ndim
+    twice = last_size - dx.shape[last]
+    position = meta.arange(0, dx.shape[last], 1, "int64", dx.device)
+    doubled = meta.logical_and(position >= 1, position < twice + 1)
+    shape = tuple(-1 if axis == last else 1 for axis in range(x.ndim))
+    return dx * meta.reshape(meta.where(doubled, 2.0, 1.0).cast(dy.dtype), shape)
