@@ -120,12 +120,12 @@ def ihfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "back
 
 def fftshift(x: Any, axes: Axes = None) -> Any:
     """The frequencies of a transform in ascending order: 0 moves to the middle of each axis."""
-    return _rolled("fftshift", x, axes, lambda size: size // 2)
+    return _rolled("fftshift", x, axes, 1)
 
 
 def ifftshift(x: Any, axes: Axes = None) -> Any:
     """The inverse of `fftshift`."""
-    return _rolled("ifftshift", x, axes, lambda size: -(size // 2))
+    return _rolled("ifftshift", x, axes, -1)
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: str = "float32", device: Device | str = "cpu") -> Any:
@@ -195,7 +195,7 @@ def _real_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[in
     return _resized(x, resolved, sizes), resolved
 
 
-def _half_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...], Dim]:
+def _half_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...], Any]:
     """Complex numbers of the sizes to transform, the axes, and the size of the last one in the result."""
     x = _as_complex(_inexact(name, x))
     resolved, sizes = _resolved(name, x, s, axes)
@@ -205,16 +205,16 @@ def _half_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[in
     return _resized(x, resolved, (*sizes[:-1], last_size // 2 + 1)), resolved, last_size
 
 
-def _rolled(name: str, x: Any, axes: Axes, shift: Any) -> Any:
+def _rolled(name: str, x: Any, axes: Axes, sign: int) -> Any:
     listed = tuple(range(x.ndim)) if axes is None else (axes,) if isinstance(axes, int) else axes
     resolved = tuple(axis_of(name, axis, x.ndim) for axis in listed)
-    return meta.roll(x, tuple(shift(x.shape[axis]) for axis in resolved), resolved) if resolved else meta.copy(x)
+    return meta.roll(x, tuple(sign * (x.shape[axis] // 2) for axis in resolved), resolved) if resolved else meta.copy(x)
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _scale(name: str, norm: Norm | None, *, forward: bool) -> str:
+def _scale(name: str, norm: Norm | None, *, forward: bool) -> Literal["none", "root", "size"]:
     norm = "backward" if norm is None else norm
     require(name, norm in ("backward", "ortho", "forward"), f"norm is {norm!r}", "'backward', 'ortho' or 'forward'")
     return "root" if norm == "ortho" else "size" if (norm == "forward") == forward else "none"

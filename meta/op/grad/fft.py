@@ -8,7 +8,7 @@ import meta
 from meta.ir.type import TensorType
 
 
-def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: str, onesided: bool, dy: Any) -> Any:
+def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: Any, onesided: bool, dy: Any) -> Any:
     """The real part of the backward transform; frequencies that were left out have no gradient."""
     if onesided:
         last = axes[-1] % x.ndim
@@ -18,7 +18,7 @@ def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: str, onesided: bool, d
     return meta.real(meta.fft_c2c(dy, axes, scale, False))
 
 
-def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Any, scale: str, dy: Any) -> Any:
+def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Any, scale: Any, dy: Any) -> Any:
     """The forward transform. Frequencies that stand for themselves and for their negatives count twice."""
     dx = meta.fft_r2c(dy, axes, scale, True)
     last = axes[-1] % x.ndim

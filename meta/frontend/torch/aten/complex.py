@@ -11,10 +11,11 @@ from meta.frontend.torch.aten._row import Rows, direct, into
 _TRANSFORMS = ("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn",
                "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
                "rfftn")  # fmt: skip
-_SCALES = ("none", "root", "size")
+_SCALES: tuple[Any, ...] = ("none", "root", "size")
 """Names of the scales that ATen numbers."""
 
-ROWS: Rows = {f"fft_{name}": f"fft.{name}" for name in _TRANSFORMS} | {
+ROWS: Rows = {
+    **{f"fft_{name}": f"fft.{name}" for name in _TRANSFORMS},
     "angle": "angle", "complex": direct("complex", real="re", imag="im"), "conj": "conj", "conj_physical": "conj",
     "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "polar": direct("polar", abs="radius", angle="phase"),
     "real": "real", "resolve_conj": "copy", "resolve_neg": "copy", "sgn": "sgn", "view_as_complex": "view_as_complex",

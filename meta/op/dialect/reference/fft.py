@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from meta.op.dialect.reference import plain
 
 Array = Any
-_FORWARD = {"none": "backward", "root": "ortho", "size": "forward"}
-_BACKWARD = {"none": "forward", "root": "ortho", "size": "backward"}
+_FORWARD: Mapping[str, Any] = {"none": "backward", "root": "ortho", "size": "forward"}
+_BACKWARD: Mapping[str, Any] = {"none": "forward", "root": "ortho", "size": "backward"}
 """NumPy's names of the scales, which say which direction is divided."""
 
 
