@@ -111,6 +111,7 @@ FORMULAS: dict[str, Any] = {
     "zeros_like": 'non_differentiable',
     "dense": {'x': 'matmul(dy, w)', 'w': 'dense_dw', 'bias': 'dense_db'},
     "matmul": {'x1': 'matmul_dx1', 'x2': 'matmul_dx2'},
+    "eig": {'x': 'eig_grad', 'undefined_gradients': [0, 1]},
     "cholesky_ex": {'x': 'cholesky_ex_grad', 'output_differentiability': [True, False]},
     "eigh": {'x': 'eigh_grad', 'undefined_gradients': [0, 1]},
     "lu_factor_ex": {'x': 'lu_factor_ex_grad', 'output_differentiability': [True, False, False]},

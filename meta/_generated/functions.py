@@ -2758,6 +2758,30 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     return _y
 
 
+# --- linalg_eig -------------------------------------------------------------------------------------------------------
+
+_s_eig = state(get("eig"))
+_r_eig = _s_eig.fast
+
+
+def eig(x: T) -> tuple[T, T]:
+    """Eigenvalues w (..., n), complex and in no order, and eigenvectors, the columns of v, of length 1: x v = v
+    diag(w). Their phases are arbitrary: the gradient is that of losses that do not depend on them, for distinct
+    eigenvalues.
+    x: Square matrices (..., n, n), floating or complex.
+    """
+    try:
+        run = _r_eig[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_eig, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("eig", _y, (x,))
+    return _y
+
+
 # --- linalg_factor ----------------------------------------------------------------------------------------------------
 
 _s_cholesky_ex = state(get("cholesky_ex"))

@@ -18,6 +18,7 @@ from meta.op.grad import conv as grad_conv
 from meta.op.grad import fft as grad_fft
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
+from meta.op.grad import linalg_eig as grad_linalg_eig
 from meta.op.grad import linalg_factor as grad_linalg_factor
 from meta.op.grad import linalg_solve as grad_linalg_solve
 from meta.op.grad import loss as grad_loss
@@ -346,6 +347,10 @@ def _dense(needs: Any, x: Any, w: Any, bias: Any, y: Any, dy: Any) -> tuple[Any,
 
 def _matmul(needs: Any, x1: Any, x2: Any, transpose_a: Any, transpose_b: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_linalg.matmul_dx1(x1, x2, transpose_a, transpose_b, dy) if needs[0] else None, grad_linalg.matmul_dx2(x1, x2, transpose_a, transpose_b, dy) if needs[1] else None)
+
+
+def _eig(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (grad_linalg_eig.eig_grad(x, y_0, y_1, dy_0, dy_1),)
 
 
 def _cholesky_ex(needs: Any, x: Any, upper: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
@@ -1138,6 +1143,7 @@ add_rules([
     GradRule("take_dx", _take_dx, (0,), saved_args=frozenset({1})),
     GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("eig", _eig, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
     GradRule("cholesky_ex", _cholesky_ex, (0,), saved_outputs=frozenset({0}), outputs=2),
     GradRule("eigh", _eigh, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
     GradRule("lu_factor_ex", _lu_factor_ex, (0,), saved_outputs=frozenset({0, 1}), outputs=3),

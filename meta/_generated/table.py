@@ -107,6 +107,7 @@ FAMILIES: dict[str, str] = {
     "zeros_like": "init",
     "dense": "linalg",
     "matmul": "linalg",
+    "eig": "linalg_eig",
     "cholesky_ex": "linalg_factor",
     "eigh": "linalg_factor",
     "lu_factor_ex": "linalg_factor",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from meta import dtype as dtypes
 from meta.dim import same_dim
 from meta.errors import LinAlgError
 from meta.ir.type import TensorType
@@ -21,7 +22,8 @@ def require_matrix(name: str, t: TensorType) -> None:
     """At least two axes, and a dtype of LAPACK."""
     rules.require(t.ndim >= 2, f"'{name}' has shape {rules.show(t.shape)}", "at least 2 axes, (..., m, n)")
     remedy = f'cast it: {name}.cast("float32")'
-    rules.require(t.dtype in DTYPES, f"'{name}' has dtype {t.dtype}", ", ".join(DTYPES), remedy)
+    is_computed = t.dtype in DTYPES or dtypes.is_complex(t.dtype)  # few operators take complex matrices
+    rules.require(is_computed, f"'{name}' has dtype {t.dtype}", ", ".join(DTYPES), remedy)
 
 
 def require_square(name: str, t: TensorType) -> None:

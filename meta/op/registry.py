@@ -121,28 +121,33 @@ class Op:
         TensorType. Raises TypeInferenceError, in the operator's name, when they do not fit."""
         try:
             types = [*map(as_type, args)]
-            out = self.declare(*types)
-            if not self.complex:
-                _refuse_complex(self.schema, types, out)
-            return out
+            if self.complex:
+                return self.declare(*types)
+            _refuse_complex_operands(self.schema, types)
+            return _real(self.declare(*types))
         except MetaError as error:
             error.attribute(self.name)
             raise
 
 
-def _refuse_complex(schema: Schema, types: Sequence[Any], out: Type) -> None:
-    """Raise TypeInferenceError for complex operands and results."""
+def _refuse_complex_operands(schema: Schema, types: Sequence[Any]) -> None:
+    """Raise TypeInferenceError for complex tensors and numbers among the arguments."""
     for arg, kind in zip(schema.args, types, strict=True):
+        if isinstance(kind, complex):
+            raise TypeInferenceError("", f"'{arg.name}' is the complex number {kind}", "a real number")
         for t in (kind,) if isinstance(kind, TensorType) else flat_types((kind,)) if arg.type.role == "tensors" else ():
             if is_complex(t.dtype):
                 remedy = f"take a part of it: meta.real({arg.name}), meta.imag({arg.name}) or abs({arg.name})"
                 raise TypeInferenceError("", f"'{arg.name}' has dtype {t.dtype}", "a real dtype", remedy)
-        if isinstance(kind, complex):
-            raise TypeInferenceError("", f"'{arg.name}' is the complex number {kind}", "a real number")
+
+
+def _real(out: Type) -> Type:
+    """A result type, which is not complex, or TypeInferenceError."""
     if any(is_complex(t.dtype) for t in flat_types((out,))):
         raise TypeInferenceError(
             "", "the result would be complex", "a real dtype", "make it of real parts: meta.complex"
         )
+    return out
 
 
 def as_type(arg: Any) -> Any:

@@ -25,7 +25,14 @@ def _solution(a: TensorType, b: TensorType) -> TensorType:
     return b.with_shape((*rules.broadcast_shapes(a.shape[:-2], b.shape[:-2]), n, k))
 
 
-@declare("inv_ex", schema=schema.inv_ex, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("inverse", "info"))
+@declare(
+    "inv_ex",
+    schema=schema.inv_ex,
+    amp="never",
+    no_compute=matrices.NO_COMPUTE,
+    outputs=("inverse", "info"),
+    complex="analytic",
+)
 def inv_ex(x: TensorType, check_errors: bool) -> TupleType:
     """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
     of U in P L U: the matrix is singular, and its inverse undefined."""
@@ -33,27 +40,36 @@ def inv_ex(x: TensorType, check_errors: bool) -> TupleType:
     return TupleType((x, _info(x)))
 
 
-@declare("solve_ex", schema=schema.solve_ex, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("solution", "info"))
+@declare(
+    "solve_ex",
+    schema=schema.solve_ex,
+    amp="never",
+    no_compute=matrices.NO_COMPUTE,
+    outputs=("solution", "info"),
+    complex="analytic",
+)
 def solve_ex(a: TensorType, b: TensorType, check_errors: bool) -> TupleType:
     """The solution x of a x = b by LU factorization, and the `info` of a, as that of `inv_ex`."""
     solution = _solution(a, b)
     return TupleType((solution, _info(a)))
 
 
-@declare("solve_triangular", schema=schema.solve_triangular, amp="never", no_compute=matrices.NO_COMPUTE)
+@declare(
+    "solve_triangular", schema=schema.solve_triangular, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic"
+)
 def solve_triangular(a: TensorType, b: TensorType, upper: bool, unitriangular: bool) -> TensorType:
     """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities."""
     return _solution(a, b)
 
 
-@declare("det", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE)
+@declare("det", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
 def det(x: TensorType) -> TensorType:
     """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0."""
     matrices.require_square("x", x)
     return x.with_shape(x.shape[:-2])
 
 
-@declare("cofactor", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE)
+@declare("cofactor", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
 def cofactor(x: TensorType) -> TensorType:
     """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`."""
     matrices.require_square("x", x)
@@ -84,7 +100,7 @@ def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermit
     return x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
 
-@declare("matrix_exp", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE)
+@declare("matrix_exp", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
 def matrix_exp(x: TensorType) -> TensorType:
     """The exponential sum of x^k / k! of square matrices, by scaling and squaring."""
     matrices.require_square("x", x)

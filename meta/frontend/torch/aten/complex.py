@@ -17,9 +17,9 @@ _SCALES: tuple[Any, ...] = ("none", "root", "size")
 ROWS: Rows = {
     **{f"fft_{name}": f"fft.{name}" for name in _TRANSFORMS},
     "angle": "angle", "complex": direct("complex", real="re", imag="im"), "conj": "conj", "conj_physical": "conj",
-    "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "polar": direct("polar", abs="radius", angle="phase"),
-    "real": "real", "resolve_conj": "copy", "resolve_neg": "copy", "sgn": "sgn", "view_as_complex": "view_as_complex",
-    "view_as_real": "view_as_real",
+    "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "linalg_eig": "eig",
+    "polar": direct("polar", abs="radius", angle="phase"), "real": "real", "resolve_conj": "copy",
+    "resolve_neg": "copy", "sgn": "sgn", "view_as_complex": "view_as_complex", "view_as_real": "view_as_real",
 }  # fmt: skip
 
 
@@ -36,3 +36,8 @@ def _fft_r2c(self: Any, dim: Sequence[int], normalization: int, onesided: bool) 
 @into(ROWS)
 def _fft_c2r(self: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
     return meta.fft_c2r(self, dim, last_dim_size, _SCALES[normalization])
+
+
+@into(ROWS)
+def linalg_eigvals(self: Any) -> Any:
+    return meta.eig(self)[0]

@@ -43,7 +43,7 @@ def det(x: Any) -> Any:
 
 
 def cofactor(x: Any) -> Any:
-    # det(x) x^-T = det(u) det(vh) u diag(products of the other singular values) vh, without a division by zeros.
+    # det(x) x^-T = det(u) det(vh) conj(u diag(products of the other singular values) vh), without a division by zeros.
     n = x.shape[-1]
     if n == 0:
         return x
@@ -51,8 +51,9 @@ def cofactor(x: Any) -> Any:
     ones = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
-    sign = np.rint(np.linalg.det(u) * np.linalg.det(vh))
-    return (u * (before * after)[..., None, :]) @ vh * sign[..., None, None]
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    sign = sign if x.dtype.kind == "c" else np.rint(sign)
+    return np.conj((u * (before * after)[..., None, :]) @ vh) * sign[..., None, None]
 
 
 def slogdet(x: Any) -> Any:
@@ -80,7 +81,7 @@ def matrix_exp(x: Any) -> Any:
     *batch, n, _ = x.shape
     if not x.size:
         return x
-    wide = x.astype(np.float64).reshape(prod(batch), n, n)
+    wide = x.astype(np.result_type(x, np.float64)).reshape(prod(batch), n, n)
     norms = np.abs(wide).sum(-2).max(-1)
     squarings = np.ceil(np.log2(np.maximum(norms / _PADE_NORM, 1)))
     squarings = np.where(np.isfinite(squarings), squarings, 0).astype(int)

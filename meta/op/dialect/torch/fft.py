@@ -13,16 +13,21 @@ _SCALES = {"none": 0, "root": 1, "size": 2}
 """ATen's numbers."""
 
 
+def _from_front(x: Any, axes: tuple[int, ...]) -> list[int]:
+    """ATen's kernels do not count axes from the end."""
+    return [axis % x.ndim for axis in axes]
+
+
 def c2c(x: Any, axes: tuple[int, ...], scale: str, forward: bool, *, out: Any) -> None:
-    _aten._fft_c2c.out(x, axes, _SCALES[scale], forward, out=out)
+    _aten._fft_c2c.out(x, _from_front(x, axes), _SCALES[scale], forward, out=out)
 
 
 def r2c(x: Any, axes: tuple[int, ...], scale: str, onesided: bool, *, out: Any) -> None:
-    _aten._fft_r2c.out(x, axes, _SCALES[scale], onesided, out=out)
+    _aten._fft_r2c.out(x, _from_front(x, axes), _SCALES[scale], onesided, out=out)
 
 
 def c2r(x: Any, axes: tuple[int, ...], last_size: int, scale: str, *, out: Any) -> None:
-    _aten._fft_c2r.out(x, axes, _SCALES[scale], last_size, out=out)
+    _aten._fft_c2r.out(x, _from_front(x, axes), _SCALES[scale], last_size, out=out)
 
 
 DIALECT.implement("fft_c2c", c2c)

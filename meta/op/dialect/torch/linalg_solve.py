@@ -36,14 +36,15 @@ def det(x: Any, *, out: Any) -> None:
 
 
 def cofactor(x: Any, *, out: Any) -> None:
-    # det(x) x^-T = det(u) det(vh) u diag(products of the other singular values) vh, without a division by zeros.
+    # det(x) x^-T = det(u) det(vh) conj(u diag(products of the other singular values) vh), without a division by zeros.
     u, s, vh = torch.linalg.svd(x)
     ones = torch.ones_like(s[..., :1])
     before = torch.cat([ones, s[..., :-1]], -1).cumprod(-1)
     after = torch.cat([s[..., 1:], ones], -1).flip(-1).cumprod(-1).flip(-1)
     others = before * after if x.shape[-1] else s
-    sign = (torch.linalg.det(u) * torch.linalg.det(vh)).round()
-    out.copy_(((u * others.unsqueeze(-2)) @ vh) * sign[..., None, None])
+    sign = torch.linalg.det(u) * torch.linalg.det(vh)
+    sign = sign if x.is_complex() else sign.round()
+    out.copy_(((u * others.unsqueeze(-2)) @ vh).conj() * sign[..., None, None])
 
 
 def slogdet(x: Any, *, out: Any) -> None:
