@@ -11,8 +11,9 @@ from meta.schema import linalg_eig as schema
 
 @declare("eig", schema=schema.eig, outputs=("w", "v"), amp="never", no_compute=matrices.NO_COMPUTE, complex="as_is")
 def eig(x: TensorType) -> TupleType:
-    """Eigenvalues w (..., n), complex and in no order, and eigenvectors, the columns of v, of length 1:
-    x v = v diag(w). Their phases are arbitrary: the gradient is that of losses that do not depend on them, for distinct eigenvalues."""
+    """Eigenvalues w (..., n), complex and in no order, and eigenvectors, the columns of v, of length 1: those of
+    x v = v diag(w). Their phases are arbitrary: the gradient is that of losses that do not depend on them, for distinct
+    eigenvalues."""
     matrices.require_square("x", x)
     result = x.with_dtype(dtypes.complex_dtype(x.dtype))
     return TupleType((result.with_shape(x.shape[:-1]), result))
