@@ -27,12 +27,12 @@ OPERATORS: Mapping[str, str] = {
 } | {
     name: name
     for name in (
-        "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
+        "abs", "acos", "acosh", "add", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
         "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal",
         "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
         "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
         "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis",
-        "multiply", "negative", "not_equal", "real", "reciprocal", "round", "sin", "sinh", "sqrt", "square",
+        "multiply", "negative", "not_equal", "real", "reciprocal", "sin", "sinh", "sqrt", "square",
         "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
@@ -44,14 +44,14 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "ones", "ones_like", "zeros", "zeros_like",
     ),
     "data_types": ("__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
-    "elementwise": ("clip", "copysign", "logaddexp", "sign", "signbit"),
+    "elementwise": ("clip", "copysign", "logaddexp", "round", "sign", "signbit"),
     "linear": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "manipulation": (
         "broadcast_arrays", "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take",
         "take_along_axis", "unstack",
     ),
     "reductions": (
-        "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "prod", "std", "sum", "var",
+        "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "prod", "std", "sum", "var",
     ),
     "search": (
         "argsort", "isin", "nonzero", "searchsorted", "sort", "unique_all", "unique_counts", "unique_inverse",

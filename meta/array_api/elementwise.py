@@ -20,8 +20,17 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return meta.cast(out, x.dtype)
 
 
+def round(x: Any, /) -> Any:
+    """The nearest integers, even ones for halves; of complex tensors, those of both parts."""
+    if not dtypes.is_complex(x.dtype):
+        return meta.round(x)
+    return meta.complex(meta.round(meta.real(x)), meta.round(meta.imag(x)))
+
+
 def sign(x: Any, /) -> Any:
-    """-1, 0 or 1 by the sign of each element; NaN for NaN."""
+    """-1, 0 or 1 by the sign of each element, x / |x| of complex tensors; NaN for NaN."""
+    if dtypes.is_complex(x.dtype):
+        return meta.where(meta.equal(x, 0), meta.zeros_like(x), x / meta.abs(x))
     out = meta.sign(x)
     return meta.where(meta.isnan(x), x, out) if dtypes.is_float(x.dtype) else out
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
 from meta.array_api.data_types import result_type
 
 
@@ -26,9 +27,10 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The sum of products along an axis; others broadcast."""
+    """The sum of products along an axis, of the conjugate of x1 if it is complex; others broadcast."""
     x1, x2 = promoted(x1, x2)
-    return meta.cast(meta.sum(meta.multiply(x1, x2), axis), x1.dtype)
+    first = meta.conj(x1) if dtypes.is_complex(x1.dtype) else x1
+    return meta.cast(meta.sum(meta.multiply(first, x2), axis), x1.dtype)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import meta
 from meta.array_api.linear import promoted
 from meta.errors import TypeInferenceError
+from meta.functional._checks import axis_of
 from meta.op import rules
 from meta.schema._types import TensorLike
 
@@ -37,6 +38,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, without it."""
+    axis = axis_of("unstack", axis, x.ndim)
     parts = meta.split(x, x.shape[axis], axis) if x.shape[axis] else ()
     return tuple(meta.squeeze(part, axis) for part in parts)
 
@@ -64,7 +66,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     if not isinstance(repeats, TensorLike):
         return meta.repeat(x, repeats, axis)
     counts: Any = repeats
-    size = x.shape[axis]
+    size = x.shape[axis_of("repeat", axis, x.ndim)]
     if counts.ndim > 1 or counts.size not in (1, size):
         raise TypeInferenceError("repeat", f"repeats of shape {counts.shape}", f"one for each of {size} elements")
     np: Any = import_module("numpy")
@@ -78,12 +80,12 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     Raises PositionError for positions out of range, outside of traced functions."""
     if axis is None and x.ndim != 1:
         raise TypeInferenceError("take", f"no axis for shape {x.shape}", "an axis", "pass axis=0")
-    return x[(*(slice(None),) * ((axis or 0) % x.ndim), indices)]
+    return x[(*(slice(None),) * axis_of("take", axis or 0, x.ndim), indices)]
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """For each element of `indices` the element of x at that position along `axis`; the other axes broadcast."""
-    axis %= x.ndim
+    axis = axis_of("take_along_axis", axis, x.ndim)
     size = x.shape[axis]
     others = broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)))
     x = meta.broadcast_to(x, (*others[:axis], size, *others[axis + 1 :]))

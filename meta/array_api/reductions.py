@@ -7,7 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
 from meta.errors import TypeInferenceError
+from meta.functional._checks import axis_of
+
+
+def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether every element along axes is true, or not 0."""
+    return meta.all(truth(x), axis, keepdims)
+
+
+def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """Whether an element along axes is true, or not 0."""
+    return meta.any(truth(x), axis, keepdims)
+
+
+def truth(x: Any) -> Any:
+    """x, or whether its elements are not 0 if it is complex."""
+    return meta.not_equal(x, 0) if dtypes.is_complex(x.dtype) else x
 
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -39,7 +56,7 @@ def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Sums of the elements up to each along an axis, which a 1-D tensor may leave out; with a 0 in front for
     `include_initial`."""
-    return _cumulative(meta.cumsum, "cumulative_sum", x, axis, dtype, 0 if include_initial else None)
+    return _cumulative(_running_sum, "cumulative_sum", x, axis, dtype, 0 if include_initial else None)
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
@@ -53,12 +70,18 @@ def _cumulative(
 ) -> Any:
     if axis is None and x.ndim != 1:
         raise TypeInferenceError(name, f"no axis for shape {x.shape}", "an axis", "pass axis=0")
-    along: int = (axis or 0) % x.ndim
+    along = axis_of(name, axis or 0, x.ndim)
     out = _typed(operator(_typed(x, dtype), along), dtype)
     if initial is None:
         return out
     first = meta.full((*out.shape[:along], 1, *out.shape[along + 1 :]), initial, out.dtype, out.device)
     return meta.concatenate([first, out], along)
+
+
+def _running_sum(x: Any, axis: int) -> Any:
+    if not dtypes.is_complex(x.dtype):
+        return meta.cumsum(x, axis)
+    return meta.complex(meta.cumsum(meta.real(x), axis), meta.cumsum(meta.imag(x), axis))
 
 
 def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
@@ -68,7 +91,7 @@ def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any
 
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along an axis, n times."""
-    axis %= x.ndim
+    axis = axis_of("diff", axis, x.ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
     out = x if len(parts) == 1 else meta.concatenate(parts, axis)
     for _ in range(n):

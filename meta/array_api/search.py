@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import meta
+from meta import dtype as dtypes
+from meta.array_api.reductions import truth
 from meta.functional.sets import unique_all as _unique_all
 
 
@@ -32,9 +34,20 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x: Any, /) -> UniqueAll:
-    """The distinct elements, ascending; every NaN is distinct. Positions and counts are int64."""
+    """The distinct elements, ascending (complex ones by their real parts, then by their imaginary ones); every NaN is
+    distinct. Positions and counts are int64."""
+    if dtypes.is_complex(x.dtype):
+        return _unique_complex(x)
     values, indices, inverse, counts = _unique_all(x)
     return UniqueAll(values, indices, meta.reshape(inverse, x.shape), counts)
+
+
+def _unique_complex(x: Any) -> UniqueAll:
+    """By the ranks of the real and of the imaginary parts."""
+    rows, columns = _unique_all(meta.real(x)), _unique_all(meta.imag(x))
+    _, indices, inverse, counts = _unique_all(rows[2] * columns[0].size + columns[2])
+    flat = meta.reshape(x, (-1,))
+    return UniqueAll(meta.take(flat, indices, 0), indices, meta.reshape(inverse, x.shape), counts)
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
@@ -63,7 +76,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:
     """The positions of the elements that are not 0: one int64 vector an axis."""
-    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(x), x.ndim, 1))
+    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(truth(x)), x.ndim, 1))
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:

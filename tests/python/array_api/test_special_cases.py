@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,3 +42,20 @@ def test_copysign_promotes() -> None:
 def test_an_axis_out_of_range_is_an_index_error(axis: int) -> None:
     with pytest.raises(IndexError, match=rf"\[expand_dims\] axis {axis} is out of range for rank 2; expected -2 to 1"):
         xp.expand_dims(xp.zeros(2), axis=axis)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: xp.take(x, xp.asarray([0]), axis=2),
+        lambda x: xp.take_along_axis(x, xp.asarray([[0]]), axis=2),
+        lambda x: xp.cumulative_sum(x, axis=2),
+        lambda x: xp.diff(x, axis=2),
+        lambda x: xp.unstack(x, axis=2),
+        lambda x: xp.repeat(x, xp.asarray([1, 1]), axis=2),
+    ],
+    ids=["take", "take_along_axis", "cumulative_sum", "diff", "unstack", "repeat"],
+)
+def test_composed_functions_check_their_axes(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(IndexError, match=r"axis 2 is out of range for rank 2; expected -2 to 1"):
+        call(xp.ones((2, 2)))
