@@ -41,6 +41,8 @@ class Modes(local):
     """The meta.tracing.state.Trace that this thread records; arrays, `backward` and random generators read it."""
     emit: Callable[[Any, tuple[Any, ...]], Any] | None = None
     """Records an operator call (op, normalised arguments) instead of running it; set by a trace or a pass."""
+    transform: Any = None
+    """The innermost meta.autograd.levels.Level that this thread is in; its method `emit` is the mode `emit`."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every chosen operator."""
     profiler: Any = None
@@ -67,12 +69,12 @@ def scoped(name: str, value: Any) -> Generator[None, None, None]:
 @contextmanager
 def suspended() -> Generator[None, None, None]:
     """Run operators on arrays inside the block even if this thread records a program."""
-    before = modes.trace, modes.emit
-    modes.trace = modes.emit = None
+    before = modes.trace, modes.emit, modes.transform
+    modes.trace = modes.emit = modes.transform = None
     try:
         yield
     finally:
-        modes.trace, modes.emit = before
+        modes.trace, modes.emit, modes.transform = before
 
 
 class GradMode(ContextDecorator):

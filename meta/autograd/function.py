@@ -35,7 +35,11 @@ class Function:
     far as it computes with operators. Arrays inside of lists are not tracked.
 
     In a traced function both run on symbols: `forward` where it is called, `backward` where a gradient reaches the
-    call, also when the program is differentiated later. Code that reads values of arrays raises a TraceError there."""
+    call, also when the program is differentiated later. Code that reads values of arrays raises a TraceError there.
+
+    Inside of `jvp`, `vjp` and `vmap`, `forward` runs twice for each call. Forward mode transposes `backward`, unless
+    the class has a static method `jvp(ctx, *tangents)`, which gets a tangent for each argument of `forward` (zeros
+    where there is none, None for those that are no floating tensors) and returns those of the results."""
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
@@ -53,6 +57,8 @@ class Function:
 
         Raises KernelError for an exception in `forward`, with its line; later, backward raises GradientError for an
         exception in `backward`, or when it returns a wrong number or type of gradients."""
+        if modes.transform is not None:
+            return modes.transform.apply(cls, args)
         if modes.emit is not None:
             return traced_call(cls, args)
         edges = edges_of(args) if modes.grad_enabled else (None,) * len(args)

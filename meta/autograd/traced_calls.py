@@ -39,7 +39,7 @@ def traced_call(function: Any, args: tuple[Any, ...]) -> Any:
         return returned
     flows = flowing(ctx, results)
     ctx._non_differentiable = ()
-    kept, saved = _kept(ctx, args, results)
+    kept, saved = kept_tensors(ctx, args, results)
     call = _Call(function, ctx, len(args), positions, len(results), flows, kept)
     reads = frozenset(source for source in kept.sources if source is not None)
     rule = GradRule(
@@ -60,7 +60,7 @@ def _may_need(x: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     """The tensors that `forward` left on its context.
 
     trees: attribute -> its structure.  sources: for each tensor in order, the index of the result that it is, or None
@@ -80,7 +80,7 @@ class _Kept:
         return out
 
 
-def _kept(ctx: Context, args: Sequence[Any], results: Sequence[Any]) -> tuple[_Kept, tuple[Any, ...]]:
+def kept_tensors(ctx: Context, args: Sequence[Any], results: Sequence[Any]) -> tuple[Kept, tuple[Any, ...]]:
     """What `forward` left on `ctx`, and the saved operands."""
     trees: dict[str, Tree] = {}
     tensors: list[Any] = []
@@ -91,7 +91,7 @@ def _kept(ctx: Context, args: Sequence[Any], results: Sequence[Any]) -> tuple[_K
             tensors += [leaf for _, leaf in leaves]
     sources = tuple(next((i for i, r in enumerate(results) if r is x), None) for x in tensors)
     saved = [x for x, source in zip(tensors, sources, strict=True) if source is None]
-    return _Kept(trees, sources), tuple(_constant(x, args) for x in saved)
+    return Kept(trees, sources), tuple(_constant(x, args) for x in saved)
 
 
 def _constant(x: Any, args: Sequence[Any]) -> Any:
@@ -110,7 +110,7 @@ class _Call:
     positions: tuple[int, ...]
     outputs: int
     flows: frozenset[int]
-    kept: _Kept
+    kept: Kept
 
     def spread(self, tensors: Sequence[Any], missing: Any) -> tuple[Any, ...]:
         """A value for each argument of `forward`: those of the tensors, `missing` for others."""

@@ -15,7 +15,8 @@ from meta.errors import GradientError, MetaError, line_of_function, raised
 from meta.ir.type import TensorType
 from meta.modes import modes, scoped, scopes
 from meta.op.grad import support
-from meta.op.grad.entry import Entry, function_source, read_entry, rule_facts
+from meta.op.grad.entry import Entry, forward_source, function_source, read_entry, rule_facts
+from meta.op.grad.formula import Formula
 from meta.op.grad.rule import GradientFunction, GradRule, as_tuple
 from meta.op.registry import Op, as_type
 from meta.parts import Writes
@@ -42,7 +43,12 @@ def compile_rule(op: Op, gradient: Gradient | None, location: str) -> GradRule |
     # The compiler of formulas has checked each operator call of the source.
     exec(compile(function_source(entry), f"<gradient of {op.name}>", "exec"), namespace)
     function = _checked(_Checks(entry, location), namespace[f"_{op.basename}"])
-    rule = GradRule(op.name, function, entry.positions, **rule_facts(entry))
+    forward: Any = entry.forward
+    if isinstance(forward, Formula):
+        namespace.update(forward.functions)
+        exec(compile(forward_source(entry), f"<tangents of {op.name}>", "exec"), namespace)
+        forward = namespace[f"_{op.basename}_forward"]
+    rule = GradRule(op.name, function, entry.positions, forward=forward, **rule_facts(entry))
     return replace(rule, remedy=_REMEDY) if undefined else rule
 
 

@@ -123,7 +123,7 @@ def invoke(op_state: OpState, *args: Any) -> Any:
         args = modes.autocast(op, args)
     if scopes.active and modes.emit is not None:
         return modes.emit(op, op.schema.bind(op.name, args, {}))
-    raw = _raw_key(args)
+    raw = raw_key(args)
     run = op_state.scoped.get(raw) if raw is not None and not modes.observers else None
     raw_args = args
     if run is None:
@@ -131,13 +131,9 @@ def invoke(op_state: OpState, *args: Any) -> Any:
         if raw is None and has_numpy_arrays(args) and not all(map(is_, arrays := converted(op, args), args)):
             return invoke(op_state, *arrays)
         args = op.schema.bind(op.name, args, {})
-        if any(_is_symbol(leaf) for leaf in leaves_of(args)):
-            raise TraceError(
-                op.name,
-                "a symbol of a finished trace is used as an array",
-                "arrays, outside of tracing",
-                "return it from the traced function",
-            )
+        for leaf in leaves_of(args):
+            if isinstance(leaf, TensorLike) and not isinstance(leaf, NDArray):
+                raise escaped(op.name, leaf)
         load_family(op.family)  # its registrations are no changes
         revision = op_state.revision
         prepare = _prepare if modes.profiler is None else modes.profiler.preparing(op.name, _prepare)
@@ -157,11 +153,17 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     return result
 
 
-def _is_symbol(value: Any) -> bool:
-    return isinstance(value, TensorLike) and not isinstance(value, NDArray)
+def escaped(where: str, x: Any) -> TraceError:
+    """A tensor `x` of a trace, or of the transformation that `x.scope` names, after its end."""
+    scope = getattr(x, "scope", None)
+    if scope is None:
+        problem, expected = "a symbol of a finished trace is used as an array", "arrays, outside of tracing"
+        return TraceError(where, problem, expected, "return it from the traced function")
+    problem = f"a tensor inside of {scope} is used after its end"
+    return TraceError(where, problem, "results of the transformed function", "return it from the function")
 
 
-def _raw_key(args: tuple[Any, ...]) -> Any:
+def raw_key(args: tuple[Any, ...]) -> Any:
     """A key for arguments as they came, None when there is none (symbols, unhashable values).
 
     Not meta.tree: it runs in every call within a scope."""
@@ -172,7 +174,7 @@ def _raw_key(args: tuple[Any, ...]) -> Any:
         elif isinstance(arg, TensorLike):
             return None
         elif isinstance(arg, (tuple, list)):
-            inner = _raw_key(tuple(arg))  # pyright: ignore[reportUnknownArgumentType]
+            inner = raw_key(tuple(arg))  # pyright: ignore[reportUnknownArgumentType]
             if inner is None:
                 return None
             parts.append(inner)

@@ -251,7 +251,7 @@ def asarray(data: Any, dtype: Any = None, device: Device | str | None = None, co
     if isinstance(data, TensorLike):
         source: Any = data
         tracing = scopes.active and modes.trace is not None
-        out: Any = copy_of(source) if copy and not tracing else source.detach()
+        out: Any = copy_of(source) if copy and not tracing and isinstance(source, NDArray) else source.detach()
         return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)

@@ -20,6 +20,11 @@ def zeros_of(kind: Any) -> Any:
     return meta.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
 
+def ones_of(kind: Any) -> Any:
+    """A tensor full of ones. kind: its type, or a tensor of that type."""
+    return meta.ones(kind.shape, dtype=kind.dtype, device=kind.device)
+
+
 def output_name(index: int, count: int) -> str:
     """How errors call one of several outputs."""
     return "the tensor" if count == 1 else f"output {index}"
@@ -38,7 +43,7 @@ def one_of(where: str, y: Any, name: str) -> Any:
     if is_complex(y.dtype):
         problem = f"{name} is {y.dtype} and no gradient was given"
         raise GradientError(where, problem, "a real tensor", "pass dy, or take meta.real(...) or abs(...) of it")
-    return meta.ones(y.shape, dtype=y.dtype, device=y.device)
+    return ones_of(y)
 
 
 def add_up(a: Any, b: Any) -> Any:

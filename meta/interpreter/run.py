@@ -112,13 +112,13 @@ def _value(x: Any) -> Any:
 @contextmanager
 def _plain(record: bool = True) -> Generator[None, None, None]:
     """Without autocast, which is a matter of passes for programs, and outside of any trace."""
-    before = modes.autocast, modes.trace, modes.emit, modes.grad_enabled
-    modes.autocast = modes.trace = modes.emit = None
-    modes.grad_enabled = before[3] and record
+    before = modes.autocast, modes.trace, modes.emit, modes.transform, modes.grad_enabled
+    modes.autocast = modes.trace = modes.emit = modes.transform = None
+    modes.grad_enabled = before[4] and record
     try:
         yield
     finally:
-        modes.autocast, modes.trace, modes.emit, modes.grad_enabled = before
+        modes.autocast, modes.trace, modes.emit, modes.transform, modes.grad_enabled = before
 
 
 @dataclass(slots=True, eq=False)

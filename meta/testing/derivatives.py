@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
+from meta._generated.functions import stack
+from meta.autograd.batch import vmap
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
+from meta.autograd.transforms import jvp
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array, asarray
-from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import Call, flat_results
 from meta.testing.generic import make_call, to_float64, tolerance_of
@@ -135,6 +138,56 @@ def check_second_order(sample: Sample) -> None:
     call, inputs = _float64_leaves(sample)
     assert inputs
     gradgradcheck(pure_function(call), call.arrays(), rtol=_RTOL, atol=_ATOL, directions=_DIRECTIONS)
+
+
+def check_forward_mode(sample: Sample) -> None:
+    """Forward mode agrees with central differences in float64, along a random direction of all inputs."""
+    import numpy as np
+
+    f, xs, inputs = _function_of_float64(sample)
+    moves = {i: _direction(sample, i, xs[i]) for i in inputs}
+    values, tangents = jvp(f, tuple(xs), tuple(array(moves[i]) if i in moves else None for i in range(len(xs))))
+    for value, expected in zip(as_tuple(values), as_tuple(f(*xs)), strict=True):
+        np.testing.assert_array_equal(to_numpy(value), to_numpy(expected))
+
+    def moved(step: float) -> tuple[Any, ...]:
+        return as_tuple(f(*[array(x.numpy() + step * moves[i]) if i in moves else x for i, x in enumerate(xs)]))
+
+    eps = 1e-6
+    for i, (t, up, down) in enumerate(zip(as_tuple(tangents), moved(eps), moved(-eps), strict=True)):
+        if dtypes.is_float(t.dtype):
+            numeric = (to_numpy(up) - to_numpy(down)) / (2 * eps)
+            text = f"{sample.op}: tangent of result {i}"
+            np.testing.assert_allclose(to_numpy(t), numeric, rtol=_RTOL, atol=_ATOL, err_msg=text)
+
+
+def check_batched(sample: Sample) -> None:
+    """`vmap` gives what the calls give one by one: with all arrays batched, and with the differentiable ones alone."""
+    import numpy as np
+
+    f, xs, inputs = _function_of_float64(sample)
+    other = [array(x.numpy() * 0.75) if i in inputs else x for i, x in enumerate(xs)]
+    for batched in ([True] * len(xs), [i in inputs for i in range(len(xs))]):
+        stacks = [stack([x, y]) if flag else x for x, y, flag in zip(xs, other, batched, strict=True)]
+        results = as_tuple(vmap(f, tuple(0 if flag else None for flag in batched))(*stacks))
+        rows = [as_tuple(f(*each)) for each in (xs, other)]
+        for i, result in enumerate(results):
+            expected = np.stack([to_numpy(row[i]) for row in rows])
+            text = f"{sample.op}: result {i}"
+            np.testing.assert_allclose(to_numpy(result), expected, rtol=1e-9, atol=1e-12, err_msg=text)
+
+
+def _function_of_float64(sample: Sample) -> tuple[Any, list[NDArray], list[int]]:
+    """The call as a function of its arrays, these in float64, and the indices of the differentiable ones."""
+    call, inputs = _float64_leaves(sample)
+    return pure_function(call), [x.detach() for x in call.arrays()], inputs
+
+
+def _direction(sample: Sample, index: int, x: NDArray) -> Any:
+    import numpy as np
+
+    rng = np.random.default_rng(zlib.crc32(f"{sample!r}/tangent{index}".encode()))
+    return np.asarray(rng.uniform(-1, 1, x.shape))
 
 
 def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:

@@ -43,6 +43,8 @@ def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *o
     _check_flag("cond", "the predicate", predicate)
     if not _traced():
         return (then if predicate.item() else otherwise)(*operands)
+    if modes.transform is not None:
+        return modes.transform.cond(predicate, then, otherwise, operands)
     emitter, span = current_emitter(), user_span()
     forms: list[tuple[Leaves, Tree]] = []
     blocks: list[Any] = []
@@ -86,6 +88,8 @@ def while_loop(
             return new, ()
 
         return scan(step, tree.build(x for _, x in leaves), length=max_steps)[0]
+    if modes.transform is not None:
+        return modes.transform.while_loop(condition, body, tree.build(x for _, x in leaves))
 
     def flag_of(values: Sequence[Any]) -> Any:
         flag = condition(tree.build(iter(values)))
@@ -132,6 +136,9 @@ def scan(
     count = _length(elements[0], length)
     if not _traced():
         return _scan_eagerly(step, state, elements, count, reverse)
+    if modes.transform is not None:
+        first, rows = (tree.build(x for _, x in found) for found, tree in (state, elements))
+        return modes.transform.scan(step, first, rows, count, reverse)
     emitter, span = current_emitter(), user_span()
     start = [emitter.value(x, "scan") for _, x in state[0]]
     operands = [emitter.value(x, "scan") for _, x in elements[0]]
@@ -206,7 +213,7 @@ def _no_items(step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tre
 
 
 def _traced() -> bool:
-    return modes.emit is not None
+    return modes.emit is not None and (modes.transform is None or modes.trace is not None)
 
 
 def _stepped(step: Any, carry: Any, x: Any, state: tuple[Leaves, Tree]) -> tuple[Leaves, Any]:

@@ -90,11 +90,11 @@ def recording(builder: Builder) -> Generator[Builder, None, None]:
 @contextmanager
 def emitting(emitter: Emitter, trace: Any) -> Generator[None, None, None]:
     """Inside the block operator calls of this thread go to `emitter`, and questions about gradients to `trace`."""
-    before = modes.trace, modes.emit
+    before = modes.trace, modes.emit, modes.transform
     scopes.change(1)
-    modes.trace, modes.emit = trace, emitter.emit
+    modes.trace, modes.emit, modes.transform = trace, emitter.emit, None
     try:
         yield
     finally:
-        modes.trace, modes.emit = before
+        modes.trace, modes.emit, modes.transform = before
         scopes.change(-1)

@@ -10,8 +10,8 @@ from typing import Any, cast
 import yaml
 
 from meta.errors import did_you_mean
-from meta.op.grad.entry import Entry, function_source, read_entry, rule_facts
-from meta.op.grad.formula import FormulaError
+from meta.op.grad.entry import Entry, forward_source, function_source, read_entry, rule_facts
+from meta.op.grad.formula import Formula, FormulaError
 from meta.op.registry import Op, all_ops
 from scripts.src_codegen.layout import by_family, header
 
@@ -103,6 +103,8 @@ def render(ops: Sequence[Op]) -> str:
             entry = table[op.name]
             if entry.positions:
                 parts.append("\n\n" + function_source(entry))
+                if isinstance(entry.forward, Formula):
+                    parts.append("\n\n" + forward_source(entry))
                 rules.append(_rule(entry))
     return "".join([*parts, "\n\nadd_rules([\n", *rules, "])\n"])
 
@@ -110,6 +112,8 @@ def render(ops: Sequence[Op]) -> str:
 def _rule(entry: Entry) -> str:
     listed = "".join(f", {name}={_text(value)}" for name, value in rule_facts(entry).items())
     name = entry.op.name
+    if entry.forward is not None:
+        listed += f", forward=_{name}_forward" if isinstance(entry.forward, Formula) else f', forward="{entry.forward}"'
     return f'    GradRule("{name}", _{name}, {entry.positions!r}{listed}),\n'
 
 

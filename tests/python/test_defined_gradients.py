@@ -38,6 +38,30 @@ def product(**facts: Any) -> Any:
     return meta.define(name, PRODUCT, reference=lambda a, b: a * b, **facts)(lambda a, b: a)
 
 
+def _tangent_of_scale(by: float, x_t: Any) -> Any:
+    return x_t * by
+
+
+@pytest.mark.parametrize("forward", [None, "linear", "x_t * by", _tangent_of_scale])
+def test_forward_mode(forward: Any) -> None:
+    facts = {} if forward is None else {"forward": forward}
+    op = scale(gradient={"x": "dy * by", **facts})
+    _, tangent = meta.autograd.jvp(op, (meta.array([1.0, 2.0]),), (meta.array([3.0, 4.0]),))
+    assert tangent.tolist() == [6.0, 8.0]
+
+
+def test_forward_mode_of_several_arguments() -> None:
+    op = product(gradient={"a": "dy * b", "b": "dy * a", "forward": "multilinear"})
+    a, b, t = meta.array([2.0]), meta.array([3.0]), meta.array([1.0])
+    assert meta.autograd.jvp(op, (a, b), (t, t))[1].tolist() == [5.0]
+    assert meta.autograd.jvp(op, (a, b), (None, t))[1].tolist() == [2.0]
+
+
+def test_formulas_of_forward_mode_are_checked() -> None:
+    with pytest.raises(RegistryError, match=r"in 'dx \* by': unknown name 'dx'"):
+        scale(gradient={"x": "dy * by", "forward": "dx * by"})
+
+
 def leaf(*values: float) -> meta.NDArray:
     return meta.array(values, requires_grad=True)
 

@@ -10,28 +10,33 @@ _Ints = tuple[int, ...]
 
 
 def conv2d_epilogue_grad(
-    x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
-    channels_last: bool, y: Any, dy: Any,
+    needs: tuple[bool, ...], x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints,
+    dilation: _Ints, groups: int, channels_last: bool, y: Any, dy: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Gradients with respect to x, w, bias and other: those of conv2d for the dy that relu lets through."""
     dz = meta.relu_dx(y, dy) if relu else dy
     attributes = (stride, padding, dilation, groups, channels_last)
-    dbias = None if bias is None else meta.sum(dz, (0, 1, 2) if channels_last else (0, 2, 3))
-    dx, dw = meta.conv2d_dx(w, dz, x.shape, *attributes), meta.conv2d_dw(x, dz, w.shape, *attributes)
+    dx = meta.conv2d_dx(w, dz, x.shape, *attributes) if needs[0] else None
+    dw = meta.conv2d_dw(x, dz, w.shape, *attributes) if needs[1] else None
+    dbias = meta.sum(dz, (0, 1, 2) if channels_last else (0, 2, 3)) if needs[2] and bias is not None else None
     return dx, dw, dbias, None if other is None else dz
 
 
 def conv2d_packed_grad(
-    x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints,
-    y: Any, dy: Any,
+    needs: tuple[bool, ...], x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints,
+    padding: _Ints, dilation: _Ints, y: Any, dy: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Gradients with respect to x, w, bias and other, by the kernel that w packs."""
     panels, *rest, width = w.shape
-    kernel = meta.reshape(meta.transpose(w, (0, 4, 1, 2, 3)), (panels * width, *rest))
     dz = meta.relu_dx(y, dy) if relu else dy
-    dbias = None if bias is None else meta.sum(dz, (0, 1, 2))
-    wide = meta.pad(dz, (0,) * 7 + (panels * width - channels,))
+    dbias = meta.sum(dz, (0, 1, 2)) if needs[2] and bias is not None else None
+    wide = meta.pad(dz, (0,) * 7 + (panels * width - channels,)) if needs[0] or needs[1] else None
     attributes = (stride, padding, dilation, 1, True)
-    dx, dkernel = meta.conv2d_dx(kernel, wide, x.shape, *attributes), meta.conv2d_dw(x, wide, kernel.shape, *attributes)
-    dw = meta.transpose(meta.reshape(dkernel, (panels, width, *rest)), (0, 2, 3, 4, 1))
+    dx = dw = None
+    if needs[0]:
+        kernel = meta.reshape(meta.transpose(w, (0, 4, 1, 2, 3)), (panels * width, *rest))
+        dx = meta.conv2d_dx(kernel, wide, x.shape, *attributes)
+    if needs[1]:
+        dkernel = meta.conv2d_dw(x, wide, (panels * width, *rest), *attributes)
+        dw = meta.transpose(meta.reshape(dkernel, (panels, width, *rest)), (0, 2, 3, 4, 1))
     return dx, dw, dbias, None if other is None else dz

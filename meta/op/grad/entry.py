@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,7 +11,8 @@ from meta.errors import did_you_mean
 from meta.op.grad.formula import Formula, FormulaError, compile_formula, result_names
 from meta.op.registry import Op
 
-SETTINGS = ("output_differentiability", "undefined_gradients", "where")
+SETTINGS = ("forward", "output_differentiability", "undefined_gradients", "where")
+LINEARITIES = ("linear", "multilinear")
 FormulaText = str | Callable[..., Any]
 _RESERVED = re.compile(r"needs|meta|grad_support|g\d+|_gradient_\d+")
 """Names that the source of a gradient function uses for other things than arguments."""
@@ -26,6 +27,7 @@ class Entry:
     outputs: which results gradients flow from; None for all.
     undefined: results whose missing gradient is passed as None instead of zeros.
     definitions: compiled formulas of the values that `formulas` share, by name, each over the earlier ones.
+    forward: how forward mode computes tangents: one of LINEARITIES or a compiled formula; None to derive it.
     """
 
     op: Op
@@ -34,10 +36,12 @@ class Entry:
     outputs: tuple[bool, ...] | None = None
     undefined: frozenset[int] = frozenset()
     definitions: Mapping[str, Formula] = field(default_factory=dict[str, Formula])
+    forward: str | Formula | None = None
 
     def compiled(self) -> tuple[Formula, ...]:
         """Every compiled formula, those of the shared values first."""
-        return (*self.definitions.values(), *self.formulas.values())
+        forward = (self.forward,) if isinstance(self.forward, Formula) else ()
+        return (*self.definitions.values(), *self.formulas.values(), *forward)
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -96,7 +100,24 @@ def read_entry(op: Op, raw: Any) -> Entry:
         for i, (names, formula_text) in enumerate(formulas.items())
     }
     undefined = frozenset(entry.get("undefined_gradients", ()))
-    return Entry(op, compiled, unavailable, _flags(op, entry), undefined, definitions)
+    differentiable = [n for n in op.schema.names if any(n in names for names in formulas)]
+    forward = _forward(op, entry.get("forward"), differentiable)
+    return Entry(op, compiled, unavailable, _flags(op, entry), undefined, definitions, forward)
+
+
+def tangent_names(names: Iterable[str]) -> list[str]:
+    """How formulas of forward mode call the tangents of arguments."""
+    return [f"{name}_t" for name in names]
+
+
+def _forward(op: Op, forward: Any, differentiable: Sequence[str]) -> str | Formula | None:
+    if forward is None or forward in LINEARITIES:
+        return forward
+    tangents = tangent_names(differentiable)
+    taken = [name for name in tangents if name in op.schema.names]
+    if taken:
+        raise FormulaError(op.name, f"the formula of forward mode uses the argument name '{taken[0]}' itself")
+    return compile_formula(op, forward, "_forward", tangents)
 
 
 def _flags(op: Op, entry: Mapping[str, Any]) -> tuple[bool, ...] | None:
@@ -151,10 +172,20 @@ def function_source(entry: Entry) -> str:
     return "".join([*lines, f"    return ({returned})\n"])
 
 
+def forward_source(entry: Entry) -> str:
+    """The function `_<basename>_forward(*arguments, *results, *tangents)` of an entry with a formula, as text."""
+    op, forward = entry.op, entry.forward
+    assert isinstance(forward, Formula)
+    tangents = tangent_names(op.schema.names[i] for i in entry.positions)
+    names = [*op.schema.names, *result_names(op, "y"), *tangents]
+    head = f"def _{op.basename}_forward({', '.join(f'{n}: Any' for n in names)}) -> Any:\n"
+    return f"{head}    return {forward.source}\n"
+
+
 def rule_facts(entry: Entry) -> dict[str, Any]:
     """The fields of the operator's GradRule besides name, function and positions, without those at their default."""
     op = entry.op
-    values = {v for formula in entry.compiled() for v in formula.values}
+    values = {v for formula in (*entry.definitions.values(), *entry.formulas.values()) for v in formula.values}
     ys = result_names(op, "y")
     count = -1 if op.outputs == ("*",) else len(ys)
     flows = entry.outputs or (True,) * max(count, 1)

@@ -65,14 +65,14 @@ def compile_formula(op: Op, text: str | Callable[..., Any], binding: str, defini
 
     Raises FormulaError that quotes it."""
     if callable(text):
-        return replace(_function_call(op, binding, text), functions={binding: text})
+        return replace(_function_call(op, binding, text, definitions=definitions), functions={binding: text})
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise FormulaError(op.name, f"a formula is {type(text).__name__} {text!r}", "text or a function")
     text = text.strip()
     if text.isidentifier() and text not in {*_scope(op), *definitions}:
         function = find_function(op, text)
         module = function.__module__.rsplit(".", 1)[-1]
-        return _function_call(op, f"grad_{module}.{text}", function, frozenset({module}))
+        return _function_call(op, f"grad_{module}.{text}", function, frozenset({module}), definitions)
     compiler = _Compiler(op, text, definitions)
     try:
         tree = ast.parse(_NAMESPACED.sub(r"\1.\2", _INDEXED.sub(r"\1_\2", text)), mode="eval").body
@@ -99,10 +99,13 @@ def _scope(op: Op) -> dict[str, str]:
     return scope | {"needs": "attr"}
 
 
-def _function_call(op: Op, callee: str, function: Callable[..., Any], imports: frozenset[str] = frozenset()) -> Formula:
+def _function_call(
+    op: Op, callee: str, function: Callable[..., Any], imports: frozenset[str] = frozenset(),
+    definitions: Collection[str] = (),
+) -> Formula:  # fmt: skip
     """A call of `function` with the arguments and results that its parameters name. Parameters that a
     functools.partial has bound, and those with a default that name nothing, are left to it."""
-    scope = _scope(op)
+    scope = _scope(op) | dict.fromkeys(definitions, "defined")
     values: set[str] = set()
     passed: list[str] = []
     by_keyword = False

@@ -36,26 +36,29 @@ def index_select_grad(x: TensorType, axis: int, indices: Any, dy: Any) -> Any:
 
 
 def scatter_elements_grad(
-    x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, dy: Any
+    needs: tuple[bool, bool], x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, dy: Any
 ) -> tuple[Any, Any]:
     """Gradients with respect to x and src."""
 
     def scatter(base: Any, values: Any, combine: Any) -> Any:
         return meta.scatter_elements(base, axis, indices, values, combine)
 
-    return _scatter_grad(x, src, reduction, y, dy, scatter, lambda base: meta.gather(base, axis, indices))
+    return _scatter_grad(needs, x, src, reduction, y, dy, scatter, lambda base: meta.gather(base, axis, indices))
 
 
-def scatter_nd_grad(x: Any, indices: Any, src: Any, reduction: str, y: Any, dy: Any) -> tuple[Any, Any]:
+def scatter_nd_grad(
+    needs: tuple[bool, bool], x: Any, indices: Any, src: Any, reduction: str, y: Any, dy: Any
+) -> tuple[Any, Any]:
     """Gradients with respect to x and src."""
 
     def scatter(base: Any, values: Any, combine: Any) -> Any:
         return meta.scatter_nd(base, indices, values, combine)
 
-    return _scatter_grad(x, src, reduction, y, dy, scatter, lambda base: meta.gather_nd(base, indices))
+    return _scatter_grad(needs, x, src, reduction, y, dy, scatter, lambda base: meta.gather_nd(base, indices))
 
 
 def _scatter_grad(
+    needs: tuple[bool, bool],
     x: Any,
     src: Any,
     reduction: str,
@@ -69,15 +72,17 @@ def _scatter_grad(
     scatter: the forward operator, `scatter(base, values, reduction)`.  gather: reads the scattered positions of `base`.
     "update" assumes distinct positions. Equal extrema share the gradient."""
     if reduction == "update":
-        return scatter(dy, meta.zeros_like(src), "update"), gather(dy)
+        dx = scatter(dy, meta.zeros_like(src), "update") if needs[0] else None
+        return dx, gather(dy) if needs[1] else None
     if reduction == "add":
-        return dy, gather(dy)
+        return dy, gather(dy) if needs[1] else None
     if reduction == "mul":
-        return dy * scatter(meta.ones_like(x), src, "mul"), _product_grad_src(x, src, y, dy, scatter, gather)
+        dx = dy * scatter(meta.ones_like(x), src, "mul") if needs[0] else None
+        return dx, _product_grad_src(x, src, y, dy, scatter, gather) if needs[1] else None
     x_ties = meta.cast(meta.equal(x, y), x.dtype)
     src_ties = meta.cast(meta.equal(src, gather(y)), src.dtype)
     share = dy / scatter(x_ties, src_ties, "add")
-    return share * x_ties, gather(share) * src_ties
+    return share * x_ties if needs[0] else None, gather(share) * src_ties if needs[1] else None
 
 
 def _product_grad_src(

@@ -174,7 +174,7 @@ def batch_norm_infer_grad(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Gradients with respect to x, w and b; the statistics are constants."""
     channel, others = _split_channel(axis, x.ndim)
-    invstd = meta.rsqrt(running_var + eps)
+    invstd = meta.rsqrt(running_var + eps) if needs[0] or needs[1] else None
     dx = dw = db = None
     if needs[0]:
         dx = fit(dy * _broadcast_parameter(invstd if w is None else invstd * w, x.shape, channel), x)

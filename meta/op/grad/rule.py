@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import meta
 from meta.dtype import is_complex
@@ -27,6 +27,9 @@ class GradRule:
     saved_args, saved_outputs: positions of the arguments and outputs whose values the function reads.
     outputs: number of results.  differentiable_outputs: which of them gradients flow from.
     undefined: results whose missing gradient is passed as None; other missing gradients are passed as zeros.
+    forward: tangents of the results: "linear" if the operator is linear in its differentiable arguments together,
+        "multilinear" if in each of them, or `forward(*args, *outputs, *tangents)`, where a missing tangent is zeros;
+        None to derive them from `function`.
     absent: the gradients of the results after the first, None for each, if gradients flow from the first alone;
         otherwise None.
     unavailable: argument position -> the reason why it has no gradient.  remedy: what to do about those.
@@ -42,6 +45,7 @@ class GradRule:
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
     remedy: str = "detach it: x.detach()"
+    forward: Literal["linear", "multilinear"] | Callable[..., Any] | None = None
     absent: tuple[None, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:

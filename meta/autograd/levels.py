@@ -1,0 +1,385 @@
+"""Levels: transformations of functions that interpret operator calls.
+
+`jvp`, `vjp` and `vmap` run a function inside a level. Its arguments are `Lifted`: tensors of the level around with
+something more, such as a tangent. Operator calls of the thread go to the innermost level (`modes.emit`), which computes
+with the tensors of the level around: those of another level, symbols of a trace, or arrays. Levels therefore nest in
+any order, on arrays as in traced functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from sys import getrefcount
+from typing import Any
+
+import meta
+from meta._generated.methods import TensorMethods
+from meta.device import Device
+from meta.dim import Count, Dim
+from meta.eager.call import invoke, state
+from meta.eager.indexing import Index, getitem, setitem
+from meta.eager.inplace import fitted
+from meta.eager.numpy_functions import array_function
+from meta.eager.ufuncs import array_ufunc
+from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceError, TypeInferenceError
+from meta.ir.type import TensorType
+from meta.modes import modes, scopes
+from meta.op.registry import Op
+from meta.parts import TEMPORARY, check_whole, is_part
+from meta.schema._types import TensorLike
+from meta.tree import Tree, flatten, leaves_of, map_leaves
+
+
+class Lifted(TensorMethods):
+    """A tensor inside of a level, with the methods and operators of an array. value: the tensor of the level around.
+
+    A write in place replaces `value` and what the level keeps with it."""
+
+    __slots__ = ("__weakref__", "level", "origin", "value")
+
+    __array_ufunc__ = array_ufunc
+    __array_function__ = array_function
+
+    def __init__(self, level: Level, value: Any) -> None:
+        self.level = level
+        self.value = value
+        self.origin: Any = None
+        """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
+
+    @property
+    def type(self) -> TensorType:
+        return self.value.type
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def device(self) -> Device:
+        return self.type.device
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
+
+    @property
+    def size(self) -> Dim:
+        """Number of elements."""
+        size = self.type.size
+        return Count(size) if isinstance(size, int) else size
+
+    @property
+    def nbytes(self) -> Dim:
+        """Bytes of the data."""
+        return self.type.nbytes
+
+    @property
+    def scope(self) -> str:
+        """The transformation that this tensor is inside of."""
+        return self.level.name
+
+    def to(self, device: Device | str | None = None, dtype: Any = None) -> Any:
+        """This tensor on `device` with `dtype`."""
+        out: Any = self if dtype is None else self.cast(dtype)
+        return out if device is None else out.device_copy(device)
+
+    def detach(self) -> Any:
+        """The value, through which no derivative flows."""
+        return self.stop_gradient()
+
+    # --- gradients of the tape ---------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the value belongs to a graph of the tape or trace around."""
+        return self.value.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        del wanted
+        raise self._no_tape("requires_grad")
+
+    @property
+    def grad(self) -> None:
+        """None: gradients inside of a level are results of `meta.autograd.vjp`."""
+        return
+
+    def backward(self, *_: object, **__: object) -> None:
+        """Not available: use `meta.autograd.vjp` inside of a transformed function."""
+        raise self._no_tape("backward")
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Not available inside of a transformed function."""
+        del hook
+        raise self._no_tape("register_hook")
+
+    def _no_tape(self, what: str) -> GradientError:
+        problem = f"{what} is used on a tensor inside of {self.level.name}"
+        return GradientError(what, problem, "arrays, outside of it", "use meta.autograd.vjp inside of the function")
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def assign(self, new: Any) -> None:
+        """Take the place of `new`, a tensor of the same type."""
+        if self.level is not modes.transform:
+            raise TraceError(
+                "update",
+                f"a tensor of {self.level.name} is written inside of another transformation, or after its end",
+                "writes to tensors of the innermost transformation",
+                "return the new value",
+            )
+        other = self.level.lifted(new)
+        for name in type(self).__slots__:
+            setattr(self, name, getattr(other, name))
+        self.value = other.value
+
+    def update(self, value: Any) -> None:
+        """Overwrite the values, in place, with those of a tensor of the same type."""
+        check_whole("update", self)
+        if value.type is not self.type:
+            raise TypeInferenceError(
+                "update", f"the value is {value.type!r}", f"the tensor's own type: {self.type!r}", "reshape or cast it"
+            )
+        self.assign(value)
+
+    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        """This tensor, after `function(self, other)` replaced its value: what `+=` and the like do."""
+        if is_part(self):
+            if getrefcount(self) > TEMPORARY:
+                check_whole(function.__name__, self)
+            return function(self, other)
+        self.assign(fitted(function.__name__, self, function(self, other)))  # type: ignore[arg-type]
+        return self
+
+    def __getitem__(self, index: Index) -> Any:
+        """NumPy indexing (see meta.eager.indexing)."""
+        return getitem(self, index)  # type: ignore[arg-type]
+
+    def __setitem__(self, index: Index, value: Any) -> None:
+        """Overwrite a part of the values in place."""
+        check_whole("setitem", self)
+        self.assign(setitem(self, index, value))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TraceError("len", "the tensor is 0-d", "at least one dimension")
+        return self.shape[0].__index__()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def item(self) -> bool | int | float:
+        """The value of a tensor with one element, as a Python number, through which no derivative flows."""
+        return self.value.item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers, through which no derivative flows."""
+        return self.value.tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        return self.value.__index__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
+
+    def _no_memory(self, *_: object, **__: object) -> Any:
+        raise NotSupportedError(
+            "numpy",
+            f"the memory of a tensor inside of {self.level.name} is needed",
+            "operators of meta",
+            "compute it outside of the transformed function",
+        )
+
+    numpy = __array__ = __dlpack__ = _no_memory
+    __hash__ = object.__hash__  # type: ignore[assignment]  # `==` is an operator, identity stays hashable
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.level.name}: {self.type!r}>"
+
+
+class Level:
+    """A transformation in progress. name: of the public function, for errors.
+
+    `interpret` computes an operator call that reads one of its tensors, in the modes of the level around."""
+
+    name = "transform"
+
+    def __init__(self) -> None:
+        self._around: tuple[Any, ...] = (None, None, True)
+        """`emit`, `transform` and `grad_enabled` of the level around."""
+
+    @contextmanager
+    def entered(self) -> Generator[None, None, None]:
+        """Inside the block, operator calls of this thread go to this level."""
+        before = modes.emit, modes.transform, modes.grad_enabled
+        around, self._around = self._around, before
+        scopes.change(1)
+        modes.emit, modes.transform = self.emit, self
+        try:
+            yield
+        finally:
+            self._around = around
+            modes.emit, modes.transform, modes.grad_enabled = before
+            scopes.change(-1)
+
+    def run_around(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(*args)` in the modes of the level around, while this level is entered."""
+        before = modes.emit, modes.transform, modes.autocast, modes.grad_enabled
+        emit, transform, recorded = self._around
+        # Autocast was applied to the operands before they reached this level.
+        modes.emit, modes.transform, modes.autocast = emit, transform, None
+        modes.grad_enabled = recorded and before[3]
+        try:
+            return function(*args)
+        finally:
+            modes.emit, modes.transform, modes.autocast, modes.grad_enabled = before
+
+    def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """An operator call on normalised arguments."""
+        if any(self.owns(leaf) for leaf in leaves_of(args)):
+            return self.run_around(self.interpret, op, args)
+        return self.run_around(self.pass_on, op, args)
+
+    def pass_on(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """A call that reads no tensor of this level."""
+        return call(op, args)
+
+    def owns(self, x: Any) -> bool:
+        """Whether `x` is a tensor of this level."""
+        return isinstance(x, Lifted) and x.level is self
+
+    def values(self, args: Any) -> Any:
+        """The arguments with the tensors of the level around in place of those of this level."""
+        return map_leaves(lambda leaf: leaf.value if self.owns(leaf) else leaf, args)
+
+    def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """A call that reads a tensor of this level."""
+        raise NotImplementedError
+
+    def lifted(self, x: Any) -> Lifted:
+        """`x` as a tensor of this level; itself if it is one."""
+        raise NotImplementedError
+
+    def apply(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """`function.apply(*args)` of an autograd.Function."""
+        if any(map(self.owns, args)):
+            return self.run_around(self.interpret_function, function, args)
+        return self.run_around(function.apply, *args)
+
+    # --- conditionals and loops of a traced function, whose operands are tensors of the level around ----------------
+
+    def lowered(self, x: Any, axis: int = 0) -> list[Any]:
+        """The tensors of the level around that make up `x`, with an element for each step along `axis`."""
+        del x, axis
+        raise NotSupportedError(
+            self.name,
+            "the function contains a conditional or a loop, in a traced function and inside of another transformation",
+            "jvp and vmap there, or vjp outside of other transformations",
+            "take its gradient outside of the other transformation, or call it on arrays",
+        )
+
+    def raised(self, parts: list[Any], axis: int = 0) -> Any:
+        """The inverse of `lowered`."""
+        raise NotImplementedError
+
+    def cond(self, predicate: Any, then: Any, otherwise: Any, operands: tuple[Any, ...]) -> Any:
+        """`meta.cond`."""
+        forms: list[Tree] = []
+
+        def branch(function: Callable[..., Any]) -> Callable[[], Any]:
+            return lambda: self._lowered_results(forms, function, *operands)
+
+        if self.owns(predicate):
+            predicate.item()  # raises
+        out = self.run_around(meta.cond, predicate, branch(then), branch(otherwise))
+        if forms[0] != forms[1]:
+            raise ArgumentError("cond", "the branches return other structures", "one structure")
+        return forms[0].build(map(self.raised, out))
+
+    def while_loop(self, condition: Any, body: Any, carry: Any) -> Any:
+        """`meta.while_loop` without a bound."""
+        leaves, tree = flatten(carry, is_tensor)
+        start = [self.run_around(self.lowered, x) for _, x in leaves]
+
+        def holds(parts: Any) -> Any:
+            with self.entered():
+                flag = condition(tree.build(map(self.raised, parts)))
+                return flag.item() if self.owns(flag) else flag
+
+        def step(parts: Any) -> Any:
+            return self._lowered_results([], body, tree.build(map(self.raised, parts)))
+
+        return tree.build(map(self.raised, self.run_around(meta.while_loop, holds, step, start)))
+
+    def scan(self, step: Any, carry: Any, xs: Any, length: Any, reverse: bool) -> Any:
+        """`meta.scan`."""
+        leaves, tree = flatten(carry, is_tensor)
+        elements, rows = flatten(xs, is_tensor)
+        start = [self.run_around(self.lowered, x) for _, x in leaves]
+        stacks = [self.run_around(self.lowered, x, 1) for _, x in elements]
+        forms: list[Tree] = []
+
+        def one(parts: Any, items: Any) -> Any:
+            new = self._lowered_results(
+                forms, step, tree.build(map(self.raised, parts)), rows.build(map(self.raised, items or ()))
+            )
+            return new[: len(leaves)], new[len(leaves) :]
+
+        options: dict[str, Any] = {"length": length, "reverse": reverse}
+        out, ys = self.run_around(lambda: meta.scan(one, start, stacks or None, **options))
+        raised = [*map(self.raised, out), *(self.raised(y, 1) for y in ys)]
+        return forms[0].build(iter(raised))
+
+    def _lowered_results(self, forms: list[Tree], function: Callable[..., Any], *args: Any) -> list[list[Any]]:
+        """The results of a function inside of this level, lowered; their structure is appended to `forms`."""
+        with self.entered():
+            result = function(*args)
+        leaves, tree = flatten(result, is_tensor)
+        forms.append(tree)
+        return [self.lowered(x) for _, x in leaves]
+
+    def interpret_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """A call of an autograd.Function that reads a tensor of this level."""
+        raise NotImplementedError
+
+
+def call(op: Op, args: Any) -> Any:
+    """An operator on arguments in schema order."""
+    return invoke(state(op), *args)
+
+
+def check_in_place(level: Level, op: Op, args: tuple[Any, ...]) -> None:
+    """Raise NotSupportedError if an operator would overwrite a tensor of a level."""
+    for name in op.inplace.values():
+        if level.owns(args[op.schema.index[name]]):
+            raise NotSupportedError(
+                op.name,
+                f"it overwrites '{name}', a tensor inside of {level.name}",
+                "operators that return new tensors",
+                "call it outside of the transformed function",
+            )
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a leaf of a nest is a tensor."""
+    return isinstance(value, TensorLike)
+
+
+def is_tensor_list(arg: Any) -> bool:
+    """Whether an argument is a list of tensors."""
+    items: Any = arg
+    return isinstance(arg, tuple) and bool(items) and is_tensor(items[0])

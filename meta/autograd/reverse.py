@@ -1,0 +1,154 @@
+"""Reverse mode inside of levels: a level that records calls, and the walk back over them.
+
+The gradient rules are those of the tape. What they compute with are tensors of the level around, so that gradients can
+be differentiated again, batched, and traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple
+
+from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
+from meta.autograd.lifted_calls import function_call
+from meta.autograd.tangents import flowing
+from meta.eager.seeds import add_up, zeros_of
+from meta.modes import modes
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
+from meta.op.registry import Op, as_type
+
+_next_order = count().__next__
+
+
+class Source:
+    """Where gradients end: an argument of the function."""
+
+    __slots__ = ()
+
+
+class Slot(NamedTuple):
+    """A value that gradients arrive at: a result of a call, or a source."""
+
+    node: RecordedCall | Source
+    result: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedCall:
+    """A call whose gradient may be wanted.
+
+    order: rises with every call.  args, outs: what the rule reads, types of the rest.
+    parents: for each differentiable argument its slot, None for a constant; for a list of tensors a list of those.
+    flows: the results that gradients flow from.
+    """
+
+    order: int
+    rule: GradRule
+    args: tuple[Any, ...]
+    outs: tuple[Any, ...]
+    parents: tuple[Slot | list[Slot | None] | None, ...]
+    flows: frozenset[int]
+
+    def gradients(self, dys: dict[int, Any]) -> Iterator[tuple[Slot, Any]]:
+        """The gradient of each parent. dys: those of the results that gradients arrived at."""
+        rule = self.rule
+        needs = tuple(parent is not None for parent in self.parents)
+        for position, needed in zip(rule.differentiable, needs, strict=True):
+            if needed and position in rule.unavailable:
+                raise rule.unavailable_gradient(position)
+        filled = [
+            zeros_of(out) if i in self.flows and i not in dys and i not in rule.undefined else dys.get(i)
+            for i, out in enumerate(self.outs)
+        ]
+        rest = (self.outs, tuple(filled)) if rule.outputs < 0 else (*self.outs, *filled)
+        for parent, gradient in zip(self.parents, rule.function(needs, *self.args, *rest), strict=True):
+            if gradient is None:
+                continue
+            pairs = zip(parent, gradient, strict=True) if isinstance(parent, list) else ((parent, gradient),)
+            yield from ((slot, g) for slot, g in pairs if slot is not None and g is not None)
+
+
+class Tracked(Lifted):
+    """A tensor whose gradient may be wanted. slot: the value that it has at present, None for a constant."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, level: Level, value: Any, slot: Slot | None) -> None:
+        super().__init__(level, value)
+        self.slot = slot
+
+
+class ReverseLevel(Level):
+    """Records the calls that lead from the arguments of a function to its results."""
+
+    name = "vjp"
+
+    def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
+        check_in_place(self, op, args)
+        values = self.values(args)
+        out: Any = call(op, values)
+        rule = gradient_rules().get(op.name)
+        results = as_tuple(out)
+        if rule is None or not modes.grad_enabled or not all(map(is_tensor, results)):
+            return out
+        lifted = self.recorded(rule, args, values, results)
+        return lifted if isinstance(out, tuple) else lifted[0]
+
+    def interpret_function(self, function: Any, args: tuple[Any, ...]) -> Any:
+        values = self.values(args)
+        called = function_call(function, values, tuple(map(self.owns, args)))
+        if not modes.grad_enabled:
+            return called.returned
+        return called.rebuilt(self.recorded(called.rule(), args, values, called.results))
+
+    def recorded(self, rule: GradRule, args: Any, values: Any, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results as tensors of this level. values: the arguments in the level around."""
+        parents = tuple(self._parent(args[p]) for p in rule.differentiable)
+        flows = flowing(rule, results)
+        if not flows or all(parent is None for parent in parents):
+            return results
+        saved = range(len(results)) if rule.outputs < 0 and rule.saved_outputs else rule.saved_outputs
+        node = RecordedCall(
+            _next_order(),
+            rule,
+            tuple(a if i in rule.saved_args else as_type(a) for i, a in enumerate(values)),
+            tuple(y if i in saved else y.type for i, y in enumerate(results)),
+            parents,
+            flows,
+        )
+        return tuple(Tracked(self, y, Slot(node, i)) if i in flows else y for i, y in enumerate(results))
+
+    def _parent(self, arg: Any) -> Any:
+        if isinstance(arg, tuple):
+            slots = [self._parent(x) for x in arg]  # pyright: ignore[reportUnknownVariableType]
+            return slots if any(slot is not None for slot in slots) else None
+        return arg.slot if self.owns(arg) else None
+
+    def lifted(self, x: Any) -> Lifted:
+        return x if self.owns(x) else Tracked(self, x, None)
+
+
+def pull_back(outputs: Iterable[tuple[Slot, Any]], sources: Sequence[Slot]) -> list[Any]:
+    """The gradients of `sources` for gradients of outputs; None where none arrives."""
+    arrived: dict[Slot, Any] = {}
+    heap: list[tuple[int, RecordedCall]] = []
+    waiting: set[RecordedCall] = set()
+
+    def add(slot: Slot, gradient: Any) -> None:
+        node = slot.node
+        arrived[slot] = add_up(arrived.get(slot), gradient)
+        if isinstance(node, RecordedCall) and node not in waiting:
+            waiting.add(node)
+            heappush(heap, (-node.order, node))
+
+    for slot, dy in outputs:
+        add(slot, dy)
+    while heap:
+        node = heappop(heap)[1]
+        dys = {i: arrived.pop(Slot(node, i)) for i in node.flows if Slot(node, i) in arrived}
+        for slot, gradient in node.gradients(dys):
+            add(slot, gradient)
+    return [arrived.get(source) for source in sources]

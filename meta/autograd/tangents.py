@@ -1,0 +1,139 @@
+"""The tangents of an operator's results: by its forward rule, by its gradient where it is elementwise, otherwise by the
+transpose of its gradient, which is linear in the gradient of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.autograd.levels import call, is_tensor, is_tensor_list
+from meta.autograd.transpose import transposed
+from meta.eager.seeds import add_up, zeros_of
+from meta.errors import MetaError
+from meta.ir.type import TensorType
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
+from meta.op.registry import Op, as_type
+from meta.tree import leaves_of
+
+
+def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) -> Sequence[Any]:
+    """A tangent or None for each of the results.
+
+    args: in schema order.  tangents: in their place, those of the tensors, None for a constant.
+    Raises GradientError for an argument with a tangent whose derivative is not implemented."""
+    rule = gradient_rules().get(op.name)
+    if rule is None or not all(map(is_tensor, results)):
+        return (None,) * len(results)
+    wanted = [p for p in rule.differentiable if _any(tangents[p])]
+    flows = flowing(rule, results)
+    if not wanted or not flows:
+        return (None,) * len(results)
+    for position in wanted:
+        if position in rule.unavailable:
+            raise rule.unavailable_gradient(position)
+    if rule.forward == "linear":
+        outgoing = as_tuple(_linear(op, rule, args, tangents))
+    elif rule.forward == "multilinear":
+        outgoing = as_tuple(_multilinear(op, args, tangents, wanted))
+    elif rule.forward is not None:
+        outgoing = as_tuple(rule.forward(*args, *_outs(rule, results), *_filled(rule, args, tangents)))
+    else:
+        outgoing = _derived(op, rule, args, results, tangents, wanted)
+    return [t if i in flows else None for i, t in enumerate(outgoing)]
+
+
+def flowing(rule: GradRule, results: Sequence[Any]) -> frozenset[int]:
+    """The indices of the results that derivatives flow to."""
+    indices = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
+    return frozenset(i for i in indices if dtypes.is_float(results[i].dtype))
+
+
+def _any(tangent: Any) -> bool:
+    return any(t is not None for t in leaves_of(tangent))
+
+
+def _outs(rule: GradRule, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (results,) if rule.outputs < 0 else results
+
+
+def _or_zeros(x: Any, tangent: Any) -> Any:
+    """The tangents of an argument, zeros where there are none; None for an argument that is no tensor."""
+    if isinstance(x, tuple):
+        return tuple(map(_or_zeros, x, tangent or (None,) * len(x)))  # pyright: ignore[reportUnknownArgumentType]
+    return zeros_of(x) if tangent is None and is_tensor(x) else tangent
+
+
+def _filled(rule: GradRule, args: Any, tangents: Any) -> list[Any]:
+    return [_or_zeros(args[p], tangents[p]) for p in rule.differentiable]
+
+
+def _linear(op: Op, rule: GradRule, args: Any, tangents: Any) -> Any:
+    """An operator that is linear in its differentiable arguments together, on their tangents."""
+    operands = list(args)
+    for position, tangent in zip(rule.differentiable, _filled(rule, args, tangents), strict=True):
+        operands[position] = tangent
+    return call(op, operands)
+
+
+def _multilinear(op: Op, args: Any, tangents: Any, wanted: Sequence[int]) -> Any:
+    """An operator that is linear in each of its differentiable arguments: the product rule."""
+    total = None
+    for position in wanted:
+        operands = list(args)
+        operands[position] = tangents[position]
+        total = add_up(total, call(op, operands))
+    return total
+
+
+def _derived(
+    op: Op, rule: GradRule, args: Any, results: tuple[Any, ...], tangents: Any, wanted: Sequence[int]
+) -> Sequence[Any]:
+    y = results[0]
+    if len(results) == 1 and is_elementwise(op, args, y.type):
+        total = None
+        spread = [_spread(arg, y.type) for arg in args]
+        for position in wanted:
+            needs = tuple(p == position for p in rule.differentiable)
+            gradients = rule.function(needs, *spread, y, _spread(tangents[position], y.type))
+            total = add_up(total, gradients[rule.differentiable.index(position)])
+        return (total,)
+    return transposed(op, rule, args, results, tangents, flowing(rule, results))
+
+
+def is_elementwise(op: Op, args: Any, kind: TensorType) -> bool:
+    """Whether every element of the result, of type `kind`, depends on the elements of the tensors at its place, after
+    they are broadcast: what the pattern of the operator says, if its type function takes tensors of the result's shape
+    in their place."""
+    if op.pattern not in ("elemwise", "broadcast") or op.inplace or any(map(is_tensor_list, args)):
+        return False
+    types = [as_type(arg) for arg in args]
+    tensors = [t for t in types if isinstance(t, TensorType)]
+    if all(t.shape == kind.shape for t in tensors):
+        return True
+    if op.pattern == "elemwise" or not all(broadcasts(t, kind) for t in tensors):
+        return False
+    try:
+        inferred = op.infer([t.with_shape(kind.shape) if isinstance(t, TensorType) else t for t in types])
+    except MetaError:
+        return False
+    return inferred is kind
+
+
+def broadcasts(t: TensorType, kind: TensorType) -> bool:
+    """Whether a tensor of type `t` broadcasts to the shape of `kind`."""
+    if t.ndim > kind.ndim:
+        return False
+    sizes = zip(t.shape, kind.shape[kind.ndim - t.ndim :], strict=True)
+    return all(a == 1 or a == b for a, b in sizes)
+
+
+def _spread(x: Any, kind: TensorType) -> Any:
+    """A tensor in the shape of the result, and a floating one in its dtype; other arguments as they are."""
+    if not is_tensor(x):
+        return x
+    if x.shape != kind.shape:
+        x = meta.broadcast_to(x, kind.shape)
+    return meta.cast(x, kind.dtype) if dtypes.is_float(x.dtype) and x.dtype != kind.dtype else x
