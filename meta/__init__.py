@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from meta.functional.attention import *  # noqa: F403
     from meta.functional.bilinear import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
+    from meta.functional.covariance import *  # noqa: F403
     from meta.functional.ctc import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.differences import *  # noqa: F403

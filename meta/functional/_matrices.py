@@ -29,8 +29,3 @@ def main_diagonal(x: Any) -> Any:
 def identity(like: Any, m: Dim, n: Dim | None = None, dtype: str = "bool") -> Any:
     """The matrix (m, n) with ones on its diagonal, on the device of a tensor."""
     return meta.eye(m, m if n is None else n, dtype, like.device)  # type: ignore[arg-type]
-
-
-def matvec(x: Any, v: Any) -> Any:
-    """Products of matrices (..., m, n) and vectors (..., n)."""
-    return meta.squeeze(meta.matmul(x, meta.expand_dims(v, -1)), -1)

@@ -1,4 +1,4 @@
-"""The p-norm of vectors, for functions that measure lengths and distances."""
+"""The p-norm of vectors, for functions that measure lengths and distances, and roots."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def p_norm(x: Any, p: float, axis: Any = -1, keepdims: bool = False) -> Any:
     if p == 1:
         return meta.sum(meta.abs(x), axis, keepdims)
     if p == 2:
-        return _root(meta.sum(x * x, axis, keepdims), 2)
+        return root(meta.sum(x * x, axis, keepdims), 2)
     is_zero = meta.equal(x, 0)
     powers = meta.power(meta.where(is_zero, 1, meta.abs(x)), p)
-    return _root(meta.sum(meta.where(is_zero, 0 if p > 0 else math.inf, powers), axis, keepdims), p)
+    return root(meta.sum(meta.where(is_zero, 0 if p > 0 else math.inf, powers), axis, keepdims), p)
 
 
-def _root(total: Any, p: float) -> Any:
+def root(total: Any, p: float) -> Any:
     """total**(1/p), with the gradient 0 at 0."""
     is_zero = meta.equal(total, 0)
     safe = meta.where(is_zero, 1, total)

@@ -10,10 +10,11 @@ from meta import dtype as dtypes
 from meta.dim import Dim, product, same_dim
 from meta.functional._checks import require, require_ranks, require_same_dtype
 from meta.functional._matrices import main_diagonal
-from meta.op.rules import show
+from meta.op.rules import axis_index, show
 
 __all__ = [
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "dot", "inner", "kron", "mm", "mv", "outer", "tensordot",
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "cross", "dot", "inner", "kron", "mm", "mv", "outer",
+    "tensordot",
 ]  # fmt: skip
 
 
@@ -188,3 +189,16 @@ def _require_broadcasts(name: str, x: Any, result: Any) -> None:
     pairs = zip(reversed(x.shape), reversed(result.shape), strict=False)
     fits = x.ndim <= result.ndim and all(a == 1 or same_dim(a, b) for a, b in pairs)
     require(name, fits, f"'x' has shape {show(x.shape)}", f"a shape that broadcasts to {show(result.shape)}")
+
+
+def cross(x1: Any, x2: Any, axis: int = -1) -> Any:
+    """The cross products of vectors of 3 elements along an axis; shapes broadcast, dtypes promote.
+
+    Raises TypeInferenceError for another size of the axis, different ranks, and shapes that do not broadcast."""
+    shapes = f"shapes are {show(x1.shape)} and {show(x2.shape)}"
+    require("cross", x1.ndim == x2.ndim > 0, shapes, "equal numbers of axes, at least one")
+    axis = axis_index(axis, x1.ndim)
+    sizes = [x.shape[axis] for x in (x1, x2)]
+    require("cross", sizes == [3, 3], f"axis {axis} has the sizes {sizes[0]} and {sizes[1]}", "3 in both")
+    next1, next2, last1, last2 = (meta.roll(x, shift, axis) for shift in (-1, -2) for x in (x1, x2))
+    return next1 * last2 - last1 * next2

@@ -1,1 +1,1 @@
-"""Linear algebra composed of operators."""
+"""Linear algebra composed of operators: the functions of `meta.linalg`."""

@@ -22,7 +22,7 @@ def normal(*shape: int, seed: int = 0) -> Any:
 def assert_same(ours: Any, theirs: Any, rtol: float = 1e-9, atol: float = 1e-9) -> None:
     """Equal shapes and dtypes, and close values."""
     assert (ours.shape, ours.dtype) == (tuple(theirs.shape), str(theirs.dtype).removeprefix("torch."))
-    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol, atol)
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(force=True), rtol, atol)
 
 
 def compare(ours: Function, theirs: Function, hosts: Sequence[Any], order: int = 2) -> None:

@@ -1,0 +1,66 @@
+"""Covariances and correlations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.functional._checks import require
+from meta.functional._matrices import main_diagonal
+from meta.op.rules import show
+
+__all__ = ["corrcoef", "cov"]
+
+
+def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariances of variables, the rows of x (variables, observations): (variables, variables), or a 0-d tensor
+    for one variable (observations,).
+
+    correction: subtracted from the number of observations.  fweights: how often each was made, integers.  aweights: the
+    importance of each, floating. Integers give float32; no observations give NaN. Raises TypeInferenceError for more
+    axes, bool, and weights of another shape or kind."""
+    require("cov", x.ndim <= 2, f"'x' has shape {show(x.shape)}", "at most 2 axes")
+    require("cov", x.dtype != "bool", "'x' has dtype bool", "numbers", 'cast it: x.cast("float32")')
+    x = x if dtypes.is_float(x.dtype) else meta.cast(x, "float32")
+    rows = x if x.ndim == 2 else meta.reshape(x, (1, -1 if x.ndim else 1))
+    count = rows.shape[1]
+    weights = _weights(rows, fweights, aweights)
+    total = count if weights is None else meta.sum(weights)
+    weighted = rows if weights is None else rows * weights
+    centred = rows - meta.sum(weighted, 1, True) / total if weights is not None else rows - meta.mean(rows, 1, True)
+    if aweights is None or weights is None:
+        freedom = total - correction
+    else:
+        freedom = total - meta.sum(weights * meta.cast(aweights, x.dtype)) * correction / total
+    scaled = centred if weights is None else centred * weights
+    products = meta.matmul(scaled, centred, False, True)
+    covariances = products / (max(freedom, 0) if isinstance(freedom, int) else meta.maximum(freedom, 0))
+    return covariances if x.ndim == 2 and rows.shape[0] != 1 else meta.reshape(covariances, ())
+
+
+def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
+    weights = None
+    for name, given, of_ints in (("fweights", fweights, True), ("aweights", aweights, False)):
+        if given is None:
+            continue
+        kind = dtypes.is_int(given.dtype) if of_ints else dtypes.is_float(given.dtype)
+        require("cov", kind, f"'{name}' has dtype {given.dtype}", "integers" if of_ints else "a floating dtype")
+        fits = given.ndim == 1 and given.shape[0] == rows.shape[1]
+        require("cov", fits, f"'{name}' has shape {show(given.shape)}", f"({rows.shape[1]},), one an observation")
+        weight = meta.cast(given, rows.dtype)
+        weights = weight if weights is None else weights * weight
+    return weights
+
+
+def corrcoef(x: Any) -> Any:
+    """The correlations of variables, the rows of x (variables, observations): covariances divided by both standard
+    deviations, from -1 to 1; a 0-d tensor for one variable.
+
+    Raises TypeInferenceError as `cov` does."""
+    covariances = cov(x)
+    if covariances.ndim == 0:
+        return covariances / covariances
+    deviations = meta.sqrt(main_diagonal(covariances))
+    scaled = covariances / meta.expand_dims(deviations, 1) / meta.expand_dims(deviations, 0)
+    return meta.clip(scaled, -1.0, 1.0)

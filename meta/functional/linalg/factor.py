@@ -1,0 +1,114 @@
+"""Factorizations of matrices, which raise LinAlgError for a matrix without one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import meta
+from meta.dim import same_dim
+from meta.functional._checks import require, require_float, require_matrix, require_square
+from meta.functional._matrices import identity
+from meta.op.rules import show
+
+
+def cholesky(x: Any, upper: bool = False) -> Any:
+    """The lower triangular factor L of symmetric positive-definite matrices x = L L^T, or the upper one of U^T U.
+
+    x: (..., n, n), of which only one triangle is read. Raises LinAlgError that names the first matrix of the batch that
+    is not positive-definite, TypeInferenceError for other shapes and dtypes. `cholesky_ex` raises no LinAlgError."""
+    return meta.cholesky_ex(x, upper, check_errors=True)[0]
+
+
+def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any]:
+    """The packed factors of x = P L U and the exchanges of rows, as `lu_factor_ex` has them, for `lu_solve`.
+
+    x: (..., m, n). Raises LinAlgError for a singular matrix, TypeInferenceError for other shapes and dtypes."""
+    factors, pivots, _ = meta.lu_factor_ex(x, pivot, check_errors=True)
+    return factors, pivots
+
+
+def lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
+    """P (..., m, m), L (..., m, k) with ones on its diagonal and U (..., k, n) of x = P L U, k = min(m, n); P is empty,
+    (0,), without `pivot`.
+
+    Singular matrices have such factors too. Raises TypeInferenceError for other shapes and dtypes."""
+    factors, pivots, _ = meta.lu_factor_ex(x, pivot)
+    order, lower, upper = lu_unpack(factors, pivots, unpack_pivots=pivot)
+    return order, lower, upper
+
+
+def lu_unpack(factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Any, Any, Any]:
+    """P, L and U from the results of `lu_factor`; empty tensors, (0,), in place of those that are not asked for.
+
+    Raises TypeInferenceError for pivots of another shape than the factors need or another dtype than int32."""
+    require_matrix("lu_unpack", factors, "factors")
+    m, n = factors.shape[-2:]
+    k = _smaller(m, n)
+    wanted = (*factors.shape[:-2], k)
+    fits = not unpack_pivots or (len(wanted) == pivots.ndim and all(map(same_dim, wanted, pivots.shape)))
+    require("lu_unpack", fits, f"'pivots' has shape {show(pivots.shape)}", f"shape {show(wanted)}")
+    is_int32 = not unpack_pivots or pivots.dtype == "int32"
+    require("lu_unpack", is_int32, f"'pivots' has dtype {pivots.dtype}", "int32", "pass the pivots of lu_factor")
+    empty = meta.zeros((0,), factors.dtype, factors.device)
+    exchanges = _permutation_matrix(factors, pivots) if unpack_pivots else empty
+    if not unpack_data:
+        return exchanges, empty, empty
+    lower = meta.tril(factors[..., :, :k] if not same_dim(n, k) else factors, -1)
+    upper = meta.triu(factors[..., :k, :] if not same_dim(m, k) else factors)
+    return exchanges, lower + identity(factors, m, k, factors.dtype), upper
+
+
+def _permutation_matrix(factors: Any, pivots: Any) -> Any:
+    """P with P[order[i], i] = 1, for rows that were put in that order."""
+    m = factors.shape[-2]
+    order = meta.pivots_to_permutation(pivots, m)
+    return meta.one_hot(order, m, factors.dtype, -2)
+
+
+def _smaller(m: Any, n: Any) -> Any:
+    return n if same_dim(m, n) else min(m, n)
+
+
+def qr(x: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[Any, Any]:
+    """Orthonormal columns q and upper triangular r with x = q r; q is (..., m, k) and r (..., k, n), k = min(m, n), or
+    m in mode "complete"; with "r" q is empty, (0,).
+
+    The diagonal of r may be negative, as LAPACK has it. Raises TypeInferenceError for another mode, shape and dtype."""
+    modes = ("reduced", "complete", "r")
+    require("qr", mode in modes, f"mode is {mode!r}", " or ".join(map(repr, modes)))
+    q, r = meta.qr(x, mode == "complete")
+    return (meta.zeros((0,), x.dtype, x.device), r) if mode == "r" else (q, r)
+
+
+def svdvals(x: Any) -> Any:
+    """The singular values of matrices, (..., m, n) to (..., min(m, n)), descending.
+
+    Raises TypeInferenceError for other shapes and dtypes."""
+    return meta.svd(x, False)[1]
+
+
+def eigvalsh(x: Any, upper: bool = False) -> Any:
+    """The eigenvalues of symmetric matrices, (..., n, n) to (..., n), ascending; one triangle of x is read.
+
+    Raises TypeInferenceError for other shapes and dtypes."""
+    return meta.eigh(x, upper)[0]
+
+
+def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+    """The inverses of L L^T, or of U^T U, from the factors of `cholesky`, (..., n, n).
+
+    Raises TypeInferenceError for other shapes and dtypes."""
+    require_square("cholesky_inverse", x)
+    return cholesky_solve(identity(x, x.shape[-1], None, x.dtype), x, upper)
+
+
+def cholesky_solve(b: Any, x: Any, upper: bool = False) -> Any:
+    """The solution y of L L^T y = b, or of U^T U y = b, from the factors x of `cholesky`.
+
+    b: (..., n, k), x: (..., n, n); batches broadcast. Raises TypeInferenceError for other shapes and dtypes."""
+    require_matrix("cholesky_solve", b, "b")
+    require_square("cholesky_solve", x)
+    require_float("cholesky_solve", x)
+    turned = meta.swap_axis(x, -2, -1)
+    first, second = (turned, x) if upper else (x, turned)
+    return meta.solve_triangular(second, meta.solve_triangular(first, b, False), True)
