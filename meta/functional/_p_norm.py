@@ -28,4 +28,4 @@ def root(total: Any, p: float) -> Any:
     """total**(1/p), with the gradient 0 at 0."""
     is_zero = meta.equal(total, 0)
     safe = meta.where(is_zero, 1, total)
-    return meta.where(is_zero, 0, meta.sqrt(safe) if p == 2 else meta.power(safe, 1 / p))
+    return meta.where(is_zero, 0 if p > 0 else math.inf, meta.sqrt(safe) if p == 2 else meta.power(safe, 1 / p))

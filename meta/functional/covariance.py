@@ -6,6 +6,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.functional._checks import require
 from meta.functional._matrices import main_diagonal
 from meta.op.rules import show
@@ -48,9 +49,17 @@ def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
         require("cov", kind, f"'{name}' has dtype {given.dtype}", "integers" if of_ints else "a floating dtype")
         fits = given.ndim == 1 and given.shape[0] == rows.shape[1]
         require("cov", fits, f"'{name}' has shape {show(given.shape)}", f"({rows.shape[1]},), one an observation")
+        _require_no_negative(name, given)
         weight = meta.cast(given, rows.dtype)
         weights = weight if weights is None else weights * weight
     return weights
+
+
+def _require_no_negative(name: str, weights: Any) -> None:
+    """Raise TypeInferenceError for arrays; traced values are unknown."""
+    if isinstance(weights, NDArray) and weights.size:
+        least = meta.min(weights).item()
+        require("cov", least >= 0, f"'{name}' has the weight {least}", "weights from 0 up")
 
 
 def corrcoef(x: Any) -> Any:

@@ -78,12 +78,13 @@ def outer(x1: Any, x2: Any) -> Any:
 
 
 def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
-    """Sums of products over the last axes of x1 and the first of x2 (an int: how many), or over pairs of axes; the
-    result has the other axes of x1, then those of x2.
+    """Sums of products over the last axes of x1 and the first of x2 (an int: how many), or over pairs of axes, of equal
+    sizes or 1; the result has the other axes of x1, then those of x2.
 
     Raises TypeInferenceError for axes that do not pair, and for different dtypes."""
     require_same_dtype("tensordot", x1=x1, x2=x2)
     left, right = _axis_pairs(x1, x2, axes)
+    x1, x2 = _summed_where_one(x1, left, x2, right), _summed_where_one(x2, right, x1, left)
     rows = [a for a in range(x1.ndim) if a not in left]
     columns = [a for a in range(x2.ndim) if a not in right]
     depth = product(x1.shape[a] for a in left)
@@ -92,6 +93,13 @@ def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] 
     first = meta.reshape(meta.transpose(x1, (*rows, *left)), (product(kept), depth))
     second = meta.reshape(meta.transpose(x2, (*right, *columns)), (depth, product(last)))
     return meta.reshape(meta.matmul(first, second), (*kept, *last))
+
+
+def _summed_where_one(x: Any, axes: list[int], other: Any, paired: list[int]) -> Any:
+    """x summed along the axes whose partners have size 1, which broadcast."""
+    ones = [a for a, b in zip(axes, paired, strict=True) if x.shape[a] != 1 and other.shape[b] == 1]
+    total = meta.sum(x, tuple(ones), True) if ones else x
+    return total if total.dtype == x.dtype else meta.cast(total, x.dtype)
 
 
 def _axis_pairs(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]]) -> tuple[list[int], list[int]]:
@@ -104,11 +112,15 @@ def _axis_pairs(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]
     distinct = len(set(left)) == len(left) == len(right) == len(set(right))
     require(
         "tensordot",
-        distinct and all(same_dim(x1.shape[a], x2.shape[b]) for a, b in zip(left, right, strict=True)),
+        distinct and all(_pairs(x1.shape[a], x2.shape[b]) for a, b in zip(left, right, strict=True)),
         f"axes {tuple(left)} of shape {show(x1.shape)} and {tuple(right)} of shape {show(x2.shape)}",
         "as many axes of equal sizes of both",
     )
     return left, right
+
+
+def _pairs(one: Dim, other: Dim) -> bool:
+    return one == 1 or other == 1 or same_dim(one, other)
 
 
 def _axis(axis: int, x: Any) -> int:

@@ -63,13 +63,22 @@ def matrix_norm(
     wide = _operand("matrix_norm", x)
     if ord in ("nuc", 2, -2):
         values = meta.svd(meta.moveaxis(wide, (rows, columns), (-2, -1)), False)[1]
-        norm = meta.sum(values, -1) if ord == "nuc" else (meta.max if ord == 2 else meta.min)(values, -1)
+        norm = meta.sum(values, -1) if ord == "nuc" else _extreme(values, ord, -1, False)
         kept = meta.reshape(norm, reduced_shape(x.shape, (rows, columns), True)) if keepdims else norm
         return _cast(kept, x.dtype)
     summed, compared = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
     sums = meta.sum(meta.abs(wide), summed, True)
-    extreme = (meta.max if float(ord) > 0 else meta.min)(sums, compared, True)
+    extreme = _extreme(sums, ord, compared, True)
     return _cast(extreme if keepdims else meta.squeeze(extreme, (rows, columns)), x.dtype)
+
+
+def _extreme(x: Any, ord: Order, axis: int, keepdims: bool) -> Any:
+    """The largest element for a positive order, 0 of none, or the smallest."""
+    if float(ord) < 0:
+        present = x.shape[axis] != 0
+        require("matrix_norm", present, f"the norm of order {ord} of matrices without elements", "a positive order")
+        return meta.min(x, axis, keepdims)
+    return meta.sum(x, axis, keepdims) if x.shape[axis] == 0 else meta.max(x, axis, keepdims)
 
 
 def _two_axes(axis: Sequence[int], x: Any) -> tuple[int, int]:

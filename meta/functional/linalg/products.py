@@ -42,11 +42,11 @@ def multi_dot(xs: Sequence[Any]) -> Any:
 
 
 def vander(x: Any, n: int | None = None) -> Any:
-    """The powers x ** 0 to x ** (n - 1) of each element, (..., k) to (..., k, n); n is k if it is None. Integers give
-    int64.
+    """The powers x ** 0 to x ** (n - 1) of each element, (..., k) to (..., k, n); n is k if it is None. A 0-d tensor is
+    a vector of one element. Integers give int64.
 
-    Raises TypeInferenceError for a 0-d tensor, bool and n below 1."""
-    require("vander", x.ndim > 0, "'x' has shape ()", "at least one axis")
+    Raises TypeInferenceError for bool and n below 1."""
+    x = x if x.ndim else meta.reshape(x, (1,))
     require("vander", x.dtype != "bool", "'x' has dtype bool", "numbers", 'cast it: x.cast("int64")')
     count = x.shape[-1] if n is None else n
     require("vander", not isinstance(count, int) or count > 0, f"n is {count}", "at least 1")

@@ -135,11 +135,12 @@ def _cut(x: Any, axis: int, size: Dim) -> Any:
 
 
 def eigh_grad(y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
-    """V (diag(dw) + (V^T dV) / (w_j - w_i)) V^T (M. Giles, "An extended collection of matrix derivative results for
-    forward and reverse mode algorithmic differentiation", 2008, section 3.1)."""
+    """V (diag(dw) + (V^T dV - dV^T V) / 2 / (w_j - w_i)) V^T, symmetric (M. Giles, "An extended collection of matrix
+    derivative results for forward and reverse mode algorithmic differentiation", 2008, section 3.1)."""
     if dy_1 is None:
         return meta.matmul(y_1 * _over_columns(dy_0), y_1, False, True)
-    inner = meta.matmul(y_1, dy_1, True) / _differences(y_0)
+    along = meta.matmul(y_1, dy_1, True)
+    inner = (along - _transposed(along)) * 0.5 / _differences(y_0)
     diagonal = meta.zeros_like(inner) if dy_0 is None else meta.broadcast_to(_over_rows(dy_0), inner.shape)
     inner = meta.where(_eye(inner, y_0.shape[-1], "bool"), diagonal, inner)
     return meta.matmul(meta.matmul(y_1, inner), y_1, False, True)

@@ -122,6 +122,22 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return need("tensordot")(a, b, *dims)
 
 
+@call("lu")
+def lu(x: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+    factors, pivots, info = need("linalg_lu_factor_ex")(x, pivot=pivot)
+    return (factors, pivots, info) if get_infos else (factors, pivots)
+
+
+@call("linalg.lstsq.grad_oriented")
+def lstsq(a: Any, b: Any, driver: str | None) -> Any:
+    return need("linalg_lstsq")(a, b, driver=driver)[:2]
+
+
+@call("linalg.pinv.singular")
+def pinv_of_product(a: Any, b: Any) -> Any:
+    return need("linalg_pinv")(meta.matmul(a, b, False, True))
+
+
 @call("einsum")
 def einsum(operands: Any, equation: str) -> Any:
     return need("einsum")(equation, operands)

@@ -1,0 +1,140 @@
+"""Factorizations of matrices, inverses and solutions of linear systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, direct, into
+
+ROWS: Rows = {
+    "cholesky": "linalg.cholesky", "det": "det", "inverse": "linalg.inv", "linalg_cholesky": "linalg.cholesky",
+    "linalg_cholesky_ex": "cholesky_ex", "linalg_det": direct("det", A="x"), "linalg_inv": direct("linalg.inv", A="x"),
+    "linalg_inv_ex": direct("inv_ex", A="x"), "linalg_lu": direct("linalg.lu", A="x"),
+    "linalg_lu_factor": direct("linalg.lu_factor", A="x"), "linalg_lu_factor_ex": direct("lu_factor_ex", A="x"),
+    "linalg_lu_solve": direct("linalg.lu_solve", LU="factors", B="b"), "linalg_matrix_exp": "matrix_exp",
+    "linalg_qr": direct("linalg.qr", A="x"), "linalg_slogdet": direct("slogdet", A="x"),
+    "linalg_solve": direct("linalg.solve", A="a", B="b"), "linalg_solve_ex": direct("linalg.solve_ex", A="a", B="b"),
+    "linalg_solve_triangular": direct("linalg.solve_triangular", self="a", B="b"),
+    "linalg_tensorinv": "linalg.tensorinv",
+    "linalg_tensorsolve": direct("linalg.tensorsolve", self="a", other="b", dims="axes"), "logdet": "linalg.logdet",
+    "lu_unpack": direct("linalg.lu_unpack", LU_data="factors", LU_pivots="pivots"), "matrix_exp": "matrix_exp",
+    "slogdet": "slogdet",
+}  # fmt: skip
+
+
+def _reads_upper(UPLO: str) -> bool:
+    if UPLO.upper() not in ("L", "U"):
+        raise ArgumentError("eigh", f"UPLO is {UPLO!r}", "'L' or 'U'")
+    return UPLO.upper() == "U"
+
+
+@into(ROWS)
+def linalg_eigh(self: Any, UPLO: str = "L") -> Any:
+    return meta.eigh(self, _reads_upper(UPLO))
+
+
+@into(ROWS)
+def linalg_eigvalsh(self: Any, UPLO: str = "L") -> Any:
+    return meta.linalg.eigvalsh(self, _reads_upper(UPLO))
+
+
+@into(ROWS)
+def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    _require_no_driver("svd", driver)
+    return meta.svd(A, full_matrices)
+
+
+@into(ROWS)
+def linalg_svdvals(A: Any, *, driver: str | None = None) -> Any:
+    _require_no_driver("svdvals", driver)
+    return meta.linalg.svdvals(A)
+
+
+def _require_no_driver(name: str, driver: str | None) -> None:
+    """As torch on the CPU: drivers are cuSOLVER's."""
+    if driver is not None:
+        raise ArgumentError(name, f"driver is {driver!r}", "None, the default of the library")
+
+
+@into(ROWS)
+def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    if compute_uv:
+        u, s, vh = meta.svd(self, not some)
+        return u, s, meta.swap_axis(vh, -2, -1)
+    *batch, m, n = self.shape
+    empty = [meta.zeros((*batch, k, k), self.dtype, self.device) for k in (m, n)]
+    return empty[0], meta.linalg.svdvals(self), empty[1]
+
+
+@into(ROWS)
+def qr(self: Any, some: bool = True) -> Any:
+    return meta.qr(self, not some)
+
+
+@into(ROWS)
+def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    return meta.linalg.lu_solve(LU_data, LU_pivots, self)
+
+
+@into(ROWS)
+def cholesky_solve(self: Any, input2: Any, upper: bool = False) -> Any:
+    return _solved(self, _with_whole_gradient(input2, upper), upper)
+
+
+@into(ROWS)
+def cholesky_inverse(self: Any, upper: bool = False) -> Any:
+    factor = _with_whole_gradient(self, upper)
+    return _solved(meta.eye(self.shape[-1], None, self.dtype, self.device), factor, upper)
+
+
+def _with_whole_gradient(factor: Any, upper: bool) -> Any:
+    """One triangle of a factor. ATen's gradient also has the other triangle, that of a full matrix in its place."""
+    if factor.ndim < 2:
+        raise ArgumentError("cholesky", f"the factor has {factor.ndim} axes", "at least 2")
+    triangle = meta.triu(factor) if upper else meta.tril(factor)
+    return meta.stop_gradient(triangle) + (factor - meta.stop_gradient(factor))
+
+
+def _solved(b: Any, factor: Any, upper: bool) -> Any:
+    turned = meta.swap_axis(factor, -2, -1)
+    first, second = (turned, factor) if upper else (factor, turned)
+    return meta.solve_ex(second, meta.solve_ex(first, b)[0])[0]
+
+
+@into(ROWS)
+def triangular_solve(
+    self: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Any, Any]:
+    a, is_upper = (meta.swap_axis(A, -2, -1), not upper) if transpose else (A, upper)
+    return meta.solve_triangular(a, self, is_upper, unitriangular), A
+
+
+@into(ROWS)
+def linalg_pinv(self: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
+    return meta.linalg.pinv(self, atol, rtol if rcond is None else rcond, hermitian)
+
+
+@into(ROWS)
+def pinverse(self: Any, rcond: float = 1e-15) -> Any:
+    return meta.linalg.pinv(self, rtol=rcond)
+
+
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+@into(ROWS)
+def linalg_lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """LAPACK's drivers return different parts: "gels" no rank, "gelsy" no residuals, and neither singular values."""
+    chosen = driver or "gelsy"
+    if chosen not in _DRIVERS:
+        raise ArgumentError("lstsq", f"driver is {driver!r}", f"one of {', '.join(_DRIVERS)}")
+    solution, residuals, rank, values = meta.linalg.lstsq(self, b, rcond)
+    no_rank, nothing = (meta.zeros((0,), dtype, self.device) for dtype in ("int64", self.dtype))
+    return (
+        solution,
+        nothing if chosen == "gelsy" else residuals,
+        no_rank if chosen == "gels" else rank,
+        values if chosen in ("gelsd", "gelss") else nothing,
+    )
