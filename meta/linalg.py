@@ -14,6 +14,7 @@ from meta.lazy import exports
 if TYPE_CHECKING:
     from meta._generated.functions import cholesky_ex as cholesky_ex
     from meta._generated.functions import det as det
+    from meta._generated.functions import eig as eig
     from meta._generated.functions import eigh as eigh
     from meta._generated.functions import inv_ex as inv_ex
     from meta._generated.functions import lu_factor_ex as lu_factor_ex
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from meta.functional.linalg.factor import cholesky as cholesky
     from meta.functional.linalg.factor import cholesky_inverse as cholesky_inverse
     from meta.functional.linalg.factor import cholesky_solve as cholesky_solve
+    from meta.functional.linalg.factor import eigvals as eigvals
     from meta.functional.linalg.factor import eigvalsh as eigvalsh
     from meta.functional.linalg.factor import lu as lu
     from meta.functional.linalg.factor import lu_factor as lu_factor
@@ -57,11 +59,11 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta._generated.functions": (
-            "cholesky_ex", "det", "eigh", "inv_ex", "lu_factor_ex", "matmul", "matrix_exp", "slogdet", "svd",
+            "cholesky_ex", "det", "eig", "eigh", "inv_ex", "lu_factor_ex", "matmul", "matrix_exp", "slogdet", "svd",
         ),
         "meta.functional.linalg.factor": (
-            "cholesky", "cholesky_inverse", "cholesky_solve", "eigvalsh", "lu", "lu_factor", "lu_unpack", "qr",
-            "svdvals",
+            "cholesky", "cholesky_inverse", "cholesky_solve", "eigvals", "eigvalsh", "lu", "lu_factor",
+            "lu_unpack", "qr", "svdvals",
         ),
         "meta.functional.linalg.norms": ("cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"),
         "meta.functional.linalg.products": ("diagonal", "multi_dot", "vander", "vecdot"),

@@ -87,6 +87,13 @@ def svdvals(x: Any) -> Any:
     return meta.svd(x, False)[1]
 
 
+def eigvals(x: Any) -> Any:
+    """The eigenvalues of square matrices, (..., n, n) to (..., n), complex, in the order of LAPACK.
+
+    Raises TypeInferenceError for other shapes and dtypes."""
+    return meta.eig(x)[0]
+
+
 def eigvalsh(x: Any, upper: bool = False) -> Any:
     """The eigenvalues of symmetric matrices, (..., n, n) to (..., n), ascending; one triangle of x is read.
 

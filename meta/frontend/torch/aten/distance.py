@@ -9,9 +9,9 @@ from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import axes
 
 ROWS: Rows = {
-    "corrcoef": "corrcoef", "cosine_similarity": "cosine_similarity", "cov": "cov", "dist": direct("dist", self="x1"),
+    "corrcoef": "corrcoef", "cov": "cov", "dist": direct("dist", self="x1"),
     "linalg_cond": "linalg.cond", "linalg_matrix_norm": "linalg.matrix_norm", "linalg_norm": "linalg.norm",
-    "pairwise_distance": "pairwise_distance", "pdist": "pdist", "renorm": "renorm",
+    "pdist": "pdist", "renorm": "renorm",
 }  # fmt: skip
 
 
