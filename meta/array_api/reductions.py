@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta.errors import TypeInferenceError
-from meta.functional._checks import axis_of
+from meta.functional._checks import axes_of, axis_of
 
 
 def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
@@ -34,7 +34,12 @@ def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fals
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The product along axes, computed in `dtype` if it is given."""
-    return _typed(meta.prod(_typed(x, dtype), axis, keepdims), dtype)
+    x = _typed(x, dtype)
+    return (
+        _complex_product(x, axis, keepdims)
+        if dtypes.is_complex(x.dtype)
+        else _typed(meta.prod(x, axis, keepdims), dtype)
+    )
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -62,7 +67,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Products of the elements up to each along an axis, which a 1-D tensor may leave out; with a 1 in front for
     `include_initial`."""
-    return _cumulative(meta.cumprod, "cumulative_prod", x, axis, dtype, 1 if include_initial else None)
+    return _cumulative(_running_product, "cumulative_prod", x, axis, dtype, 1 if include_initial else None)
 
 
 def _cumulative(
@@ -82,6 +87,37 @@ def _running_sum(x: Any, axis: int) -> Any:
     if not dtypes.is_complex(x.dtype):
         return meta.cumsum(x, axis)
     return meta.complex(meta.cumsum(meta.real(x), axis), meta.cumsum(meta.imag(x), axis))
+
+
+def _running_product(x: Any, axis: int) -> Any:
+    """Of complex elements in log2(size) steps: after each, every element is the product of twice as many."""
+    if not dtypes.is_complex(x.dtype):
+        return meta.cumprod(x, axis)
+    step, size = 1, x.shape[axis]
+    while step < size:
+        head, earlier, later = (_along(x, axis, *part) for part in ((0, step), (0, size - step), (step, size)))
+        x = meta.concatenate([head, later * earlier], axis)
+        step *= 2
+    return x
+
+
+def _complex_product(x: Any, axis: Any, keepdims: bool) -> Any:
+    axes = axes_of("prod", axis, x.ndim)
+    kept = tuple(1 if a in axes else size for a, size in enumerate(x.shape))
+    rest = tuple(size for a, size in enumerate(x.shape) if a not in axes)
+    moved = meta.transpose(x, (*(a for a in range(x.ndim) if a not in axes), *axes)) if x.ndim else x
+    flat = meta.reshape(moved, (*rest, math.prod(x.shape[a] for a in axes)))
+    size, last = flat.shape[-1], flat.ndim - 1
+    out = (
+        _along(_running_product(flat, last), last, size - 1, size) if size else meta.ones((*rest, 1), x.dtype, x.device)
+    )
+    return meta.reshape(out, kept if keepdims else rest)
+
+
+def _along(x: Any, axis: int, begin: int, end: int) -> Any:
+    """The elements from begin up to end along an axis."""
+    before = (0,) * axis
+    return meta.strided_slice(x, (*before, begin), (*x.shape[:axis], end))
 
 
 def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:

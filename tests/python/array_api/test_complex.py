@@ -25,10 +25,25 @@ HALVES = np.array([0.5 - 1.5j, 2.5 + 0.25j, -0.75j], "complex64")
         (lambda xp, x: xp.all(x, axis=0, keepdims=True), GRID),
         (lambda xp, x: xp.nonzero(x), GRID),
         (lambda xp, x: xp.cumulative_sum(x, axis=-2, include_initial=True), GRID),
+        (lambda xp, x: xp.cumulative_prod(x, axis=1), HALVES[:, None] + HALVES[::-1]),
+        (lambda xp, x: xp.prod(x, axis=(-1, 0), keepdims=True), np.stack([GRID + 1, GRID - 1], 1)),
+        (lambda xp, x: xp.prod(x[:0, ...], axis=0), GRID),
         (lambda xp, x: xp.vecdot(x, x + 1), GRID),
         (lambda xp, x: xp.unique_all(x), GRID),
     ],
-    ids=["round", "sign", "any", "all", "nonzero", "cumulative_sum", "vecdot", "unique_all"],
+    ids=[
+        "round",
+        "sign",
+        "any",
+        "all",
+        "nonzero",
+        "cumulative_sum",
+        "cumulative_prod",
+        "prod",
+        "prod_of_none",
+        "vecdot",
+        "unique_all",
+    ],
 )
 def test_functions(call: Callable[[Any, Any], Any], host: np.ndarray) -> None:
     out, expected = call(xp, meta.array(host)), call(strict, strict.asarray(host))
