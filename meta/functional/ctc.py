@@ -10,7 +10,6 @@ import meta
 from meta.dtype import is_float, is_int
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.functional._axes import unstacked
 from meta.functional._reduction import Reduction, check_reduction, reduced
 from meta.schema._types import TensorLike
 
@@ -32,7 +31,8 @@ def ctc_loss(
     blank: the class of no label.  zero_infinity: 0 in place of inf, the loss of a target that no alignment fits.
     "mean" divides each loss by the length of its target, then by n. As in torch, the gradient assumes that x is
     log_softmax of logits: it is exp(x) minus the probability of each class at each time given the target, whose sum
-    over the classes is 0. Raises ArgumentError for shapes, dtypes and a blank that do not fit."""
+    over the classes is 0. Raises ArgumentError for shapes, dtypes and a blank that do not fit, PositionError for labels
+    that are no classes and lengths beyond the target."""
     check_reduction("ctc_loss", reduction)
     if x.ndim == 2:
         x, target = meta.expand_dims(x, 1), meta.reshape(target, (1, -1))
@@ -89,25 +89,31 @@ def _padded(target: Any, labels: Any, lengths: _Lengths) -> Any:
 
 def _log_probability(x: Any, target: Any, inputs: Any, labels: Any, blank: int) -> Any:
     """The forward variables of section 4.1, in logarithms, up to the last time of each example; (n,)."""
-    steps, batch, classes = x.shape
+    steps, batch, _ = x.shape
     count = target.shape[1]
     states = 2 * count + 1
     blanks = meta.full((batch, count, 1), blank, "int64", x.device)
     pairs = meta.concatenate([blanks, meta.expand_dims(target, 2)], 2)
     extended = meta.pad(meta.reshape(pairs, (batch, 2 * count)), ((0, 0), (0, 1)), blank)
-    inside = meta.clip(extended, 0, classes - 1)  # what is behind the end of a target may be any number
-    emitted = unstacked(meta.gather(x, 2, meta.broadcast_to(inside, (steps, batch, states))))
+    state = meta.arange(0, states, 1, "int64", x.device)
+    last = meta.expand_dims(2 * labels, 1)
+    inside = meta.where(meta.less_equal(state, last), extended, blank)  # what is behind a target may be any number
+    emitted = meta.gather(x, 2, meta.broadcast_to(inside, (steps, batch, states)))
     is_label = meta.not_equal(extended, blank)
     skips = None
     if count > 1:
         before = meta.pad(extended, ((0, 0), (2, -2)), -1)
         skips = meta.logical_and(is_label, meta.not_equal(extended, before))
-    is_first = meta.less(meta.arange(0, states, 1, "int64", x.device), 2)
-    alpha = meta.where(is_first, emitted[0], -math.inf)
-    for step in range(1, steps):
-        reached = _added(alpha, count, skips) + emitted[step]
-        alpha = meta.where(meta.expand_dims(meta.greater(inputs, step), 1), reached, alpha)
-    last = meta.expand_dims(2 * labels, 1)
+    first, *later = meta.split(emitted, (1,), 0)
+    alpha = meta.where(meta.less(state, 2), meta.squeeze(first, 0), -math.inf)
+
+    def advance(alpha: Any, element: tuple[Any, Any]) -> tuple[Any, tuple[()]]:
+        emitted, time = element
+        reached = _added(alpha, count, skips) + emitted
+        return meta.where(meta.expand_dims(meta.greater(inputs, time), 1), reached, alpha), ()
+
+    if steps > 1:
+        alpha, _ = meta.scan(advance, alpha, (later[0], meta.arange(1, steps, 1, "int64", x.device)))
     ends = [meta.gather(alpha, 1, last)]
     if count:
         label = meta.gather(alpha, 1, meta.maximum(last - 1, 0))
@@ -128,16 +134,10 @@ def _added(alpha: Any, count: int, skips: Any) -> Any:
 
 def _log_sum(parts: list[Any]) -> Any:
     """log(sum(exp(parts))), -inf with the gradient 0 where all are -inf."""
-    largest = meta.stop_gradient(parts[0])
-    for part in parts[1:]:
-        largest = meta.maximum(largest, meta.stop_gradient(part))
-    is_nothing = meta.equal(largest, -math.inf)
-    largest = meta.where(is_nothing, 0, largest)
-    total: Any = None
-    for part in parts:
-        term = meta.exp(part - largest)
-        total = term if total is None else total + term
-    return meta.where(is_nothing, -math.inf, meta.log(meta.where(is_nothing, 1, total)) + largest)
+    stacked = meta.stack(parts, 0)
+    is_nothing = meta.equal(meta.max(meta.stop_gradient(stacked), 0), -math.inf)
+    total = meta.logsumexp(meta.where(is_nothing, 0, stacked), 0)
+    return meta.where(is_nothing, -math.inf, total)
 
 
 def _normaliser(x: Any, inputs: Any) -> Any:

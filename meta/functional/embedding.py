@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import meta
-from meta.dtype import is_int
+from meta.dtype import accumulation_dtype, is_int
 from meta.errors import ArgumentError
 from meta.functional._p_norm import p_norm
 
@@ -46,33 +46,35 @@ def _counts(flat: Any, rows: Any, dtype: str) -> Any:
 def embedding_bag(
     weight: Any, indices: Any, offsets: Any = None, mode: Literal["sum", "mean", "max"] = "mean",
     per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = None,
+    scale_grad_by_freq: bool = False,
 ) -> Any:  # fmt: skip
     """The sum, mean or maximum of the rows of a table in each bag, (bags, features).
 
     weight: the table, (rows, features). indices: integer positions, (bags, length); or of all bags after another, (n,),
     with the position where each bag begins in `offsets` (ascending, from 0; with `include_last_offset` also the end).
     per_sample_weights: multiplies each row, for "sum" only; of the shape of indices. padding_idx: a row that does not
-    count. Bags without rows are 0. Equal maxima share the gradient. Raises ArgumentError for arguments that do not
-    fit."""
+    count. scale_grad_by_freq: divide the gradient of each row by the number of its indices. Bags without rows are 0.
+    Equal maxima share the gradient. Raises ArgumentError for arguments that do not fit."""
     rows = weight.shape[0]
     _check(weight, indices, offsets, mode, per_sample_weights)
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise ArgumentError("embedding_bag", f"padding_idx is {padding_idx}", f"{-rows} to {rows - 1}, a row of weight")
-    count = meta.ones(indices.shape, weight.dtype, weight.device)
+    wide = accumulation_dtype(weight.dtype)
+    count = meta.ones(indices.shape, wide, weight.device)
     if padding_idx is not None:
-        count = meta.cast(meta.not_equal(indices, padding_idx % rows), weight.dtype)
+        count = meta.cast(meta.not_equal(indices, padding_idx % rows), wide)
     bags, number = _bags(indices, offsets, include_last_offset)
     n = indices.size
     flat, count = meta.reshape(indices, (n,)), meta.reshape(count, (n,))
-    values = meta.embedding(weight, flat)
+    values = meta.cast(rows_of(weight, flat, None, scale_grad_by_freq), wide)
     if mode == "max":
-        return _largest(values, bags, count, number)
+        return meta.cast(_largest(values, bags, count, number), weight.dtype)
     factor = count if per_sample_weights is None else count * meta.reshape(per_sample_weights, (n,))
     total = meta.embedding_dx(values * meta.expand_dims(factor, 1), bags, number)
-    if mode == "sum":
-        return total
-    lengths = meta.embedding_dx(count, bags, number)
-    return total / meta.expand_dims(meta.maximum(lengths, 1), 1)
+    if mode == "mean":
+        lengths = meta.embedding_dx(count, bags, number)
+        total = total / meta.expand_dims(meta.maximum(lengths, 1), 1)
+    return meta.cast(total, weight.dtype)
 
 
 def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weights: Any) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions and transposed convolutions of one, two and three spatial axes."""
+"""Convolutions and transposed convolutions of one, two and three spatial axes, with or without a batch."""
 
 from __future__ import annotations
 
@@ -86,6 +86,8 @@ class _Conv(_Convolution):
         return self._sizes("padding", padding) * 2
 
     def forward(self, x: Any) -> Any:
+        if x.ndim == self.rank + 1:
+            return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
         padding: tuple[int, ...] = self.padding
         if self.padding_mode != "zeros":
             x, padding = self._padded(x), (0,) * self.rank
@@ -154,6 +156,8 @@ class _ConvTranspose(_Convolution):
 
     def forward(self, x: Any, output_size: Sequence[int] | None = None) -> Any:
         """output_size: spatial shape of the result, of those that the stride allows; None for output_padding."""
+        if x.ndim == self.rank + 1:
+            return meta.squeeze(self.forward(meta.expand_dims(x, 0), output_size), 0)
         extra = self.output_padding if output_size is None else self._extra(x, output_size)
         convolve: Callable[..., Any] = getattr(meta, f"conv{self.rank}d_transpose")
         return self._biased(convolve(x, self.w, self.stride, self.padding, extra, self.dilation, self.groups))

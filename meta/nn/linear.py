@@ -51,8 +51,7 @@ class Embedding(Model):
 
     def forward(self, indices: Any) -> Any:
         if self.max_norm is not None:
-            with meta.no_grad():
-                self.w.update(meta.embedding_renorm(self.w, indices, self.max_norm, self.norm_type))
+            _limit(self.w, indices, self.max_norm, self.norm_type)
         return rows_of(self.w, indices, self.padding_idx, self.scale_grad_by_freq)
 
 
@@ -60,7 +59,8 @@ class EmbeddingBag(Model):
     """Sums, means or maxima of the rows of w, a (num_embeddings, embedding_dim) table, in bags; see meta.embedding_bag.
 
     mode: "sum", "mean" or "max".  include_last_offset: whether offsets end with the number of indices.
-    padding_idx: a row that does not count, which starts as zeros. Raises ArgumentError for a row that the table does
+    padding_idx: a row that does not count, which starts as zeros.
+    max_norm, norm_type, scale_grad_by_freq: as of Embedding. Raises ArgumentError for a row that the table does
     not have."""
 
     weight = Alias("w")
@@ -68,16 +68,20 @@ class EmbeddingBag(Model):
 
     def build(
         self, num_embeddings: int, embedding_dim: int, mode: Literal["sum", "mean", "max"] = "mean",
-        include_last_offset: bool = False, padding_idx: int | None = None,
+        include_last_offset: bool = False, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False,
     ) -> None:  # fmt: skip
         self.w = random.normal((num_embeddings, embedding_dim))
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
         self.mode, self.include_last_offset = mode, include_last_offset
         self.padding_idx = None if padding_idx is None else _row(padding_idx, num_embeddings)
         if self.padding_idx is not None:
             self.w[self.padding_idx] = 0.0
 
     def forward(self, indices: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
-        options = (self.mode, per_sample_weights, self.include_last_offset, self.padding_idx)
+        if self.max_norm is not None:
+            _limit(self.w, indices, self.max_norm, self.norm_type)
+        options = (self.mode, per_sample_weights, self.include_last_offset, self.padding_idx, self.scale_grad_by_freq)
         return meta.embedding_bag(self.w, indices, offsets, *options)
 
 
@@ -94,6 +98,12 @@ class Bilinear(Model):
 
     def forward(self, x1: Any, x2: Any) -> Any:
         return meta.bilinear(x1, x2, self.w, self.b)
+
+
+def _limit(w: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Scale rows of w down in place."""
+    with meta.no_grad():
+        w.update(meta.embedding_renorm(w, indices, max_norm, norm_type))
 
 
 def _row(index: int, count: int) -> int:

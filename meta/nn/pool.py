@@ -1,4 +1,4 @@
-"""Pooling of one, two and three spatial axes."""
+"""Pooling of one, two and three spatial axes, with or without a batch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ class _Pool(Model):
 
     def _pool(self, x: Any, *args: Any, indices: bool = False, **options: bool) -> Any:
         """indices: return the positions of the maxima too."""
+        if x.ndim == self.rank + 1:
+            result = self._pool(meta.expand_dims(x, 0), *args, indices=indices, **options)
+            return tuple(meta.squeeze(y, 0) for y in result) if indices else meta.squeeze(result, 0)
         pool: Callable[..., Any] = getattr(meta, f"{self.operator}{self.rank}d{'_with_indices' * indices}")
         return pool(x, *args, **options)
 
@@ -52,6 +55,8 @@ class _AvgPool(_Pool):
 
     def forward(self, x: Any) -> Any:
         if self.divisor_override is not None:
+            if x.ndim == self.rank + 1:
+                return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
             total: Callable[..., Any] = getattr(meta, f"sum_pool{self.rank}d")
             return total(x, *self.window, self.ceil_mode) / self.divisor_override
         return self._pool(x, *self.window, ceil_mode=self.ceil_mode, count_include_pad=self.count_include_pad)
@@ -110,7 +115,9 @@ class _Adaptive(_Pool):
         self.output_size = size
 
     def _sizes(self, x: Any) -> tuple[int, ...]:
-        return tuple(n if size is None else size for size, n in zip(self.output_size, x.shape[2:], strict=True))
+        return tuple(
+            n if size is None else size for size, n in zip(self.output_size, x.shape[-self.rank :], strict=True)
+        )
 
     def forward(self, x: Any) -> Any:
         return self._pool(x, self._sizes(x))

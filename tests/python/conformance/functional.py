@@ -138,7 +138,7 @@ def _max_pool(rank: int) -> None:
         return_indices: bool = False,
     ) -> Any:  # fmt: skip
         name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
-        return need(name)(input, kernel_size, stride or (), padding, dilation, ceil_mode)
+        return need(name)(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
 
     @nn(f"adaptive_max_pool{rank}d")
     def adaptive_max_pool(input: Any, output_size: Any, return_indices: bool = False) -> Any:

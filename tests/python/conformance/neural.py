@@ -177,7 +177,9 @@ def embedding_bag(
     include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Any:  # fmt: skip
     """The table comes first, as in OpInfo's own order."""
-    options = (mode, per_sample_weights, include_last_offset, padding_idx)
+    if max_norm is not None:
+        weight.update(need("embedding_renorm")(weight, input, max_norm, norm_type).detach())
+    options = (mode, per_sample_weights, include_last_offset, padding_idx, scale_grad_by_freq)
     return meta.embedding_bag(weight, input, offsets, *options)  # type: ignore[arg-type]
 
 

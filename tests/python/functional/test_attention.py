@@ -13,7 +13,7 @@ import torch.nn.functional as tf
 
 import meta
 from meta import vm
-from meta.errors import ArgumentError, TypeInferenceError
+from meta.errors import ArgumentError, PositionError, TypeInferenceError
 from meta.testing.arrays import check, to_torch
 from tests.python.functional.against_torch import floats
 from tests.python.functional.rows import Row, assert_agrees, classes
@@ -87,6 +87,13 @@ def test_values_and_gradients(name: str) -> None:
 def test_targets_that_do_not_fit_have_infinite_loss() -> None:
     x = meta.log_softmax(meta.array(floats(2, 1, 4)))
     assert meta.ctc_loss(x, meta.array(np.array([[1, 1]])), [2], [2]).item() == math.inf
+
+
+def test_labels_that_are_no_classes_are_refused() -> None:
+    x = meta.log_softmax(meta.array(floats(3, 1, 4)))
+    with pytest.raises(PositionError, match="4"):
+        meta.ctc_loss(x, meta.array(np.array([[1, 4]])), [3], [2])
+    assert math.isfinite(meta.ctc_loss(x, meta.array(np.array([[1, 4]])), [3], [1]).item())
 
 
 def test_the_gradient_of_ctc_is_that_of_torch() -> None:

@@ -47,6 +47,8 @@ CONVOLUTIONS = [
     row("ConvTranspose1d", (4, 6, 3), (2, 4, 5), stride=2, padding=1, output_padding=1, groups=2),
     row("ConvTranspose2d", (3, 2, 3), (2, 3, 4, 5), stride=(2, 1), dilation=(1, 2)),
     row("ConvTranspose3d", (2, 2, 2), (1, 2, 2, 3, 2), stride=2, bias=False),
+    row("Conv2d", (2, 3, 3), (2, 5, 4), padding=1, padding_mode="reflect"),
+    row("ConvTranspose1d", (3, 2, 3), (3, 4)),
 ]
 NORMS = [
     row("BatchNorm1d", (4,), (5, 4)),
@@ -80,6 +82,10 @@ POOLS = [
     row("AdaptiveMaxPool1d", (3,), (2, 3, 8)),
     row("AdaptiveMaxPool2d", ((2, 3),), (2, 3, 5, 4), return_indices=True),
     row("AdaptiveMaxPool3d", (1,), (1, 2, 4, 3, 2)),
+    row("MaxPool2d", (2,), (3, 6, 4), return_indices=True),
+    row("AvgPool1d", (3,), (2, 8)),
+    row("AvgPool3d", (2,), (2, 4, 4, 2), divisor_override=3),
+    row("AdaptiveAvgPool2d", ((2, None),), (3, 5, 4)),
 ]
 ACTIVATIONS = [
     *(row(name, (), (3, 5)) for name in (
@@ -177,6 +183,7 @@ PATCHES = [
     row("Bilinear", (4, 5, 2), (2, 3, 4), (2, 3, 5)),
     row("EmbeddingBag", (5, 3), POSITIONS),
     row("EmbeddingBag", (5, 3), POSITIONS[0], np.array([0, 2]), mode="max", padding_idx=-1),
+    row("EmbeddingBag", (5, 3), POSITIONS, mode="sum", max_norm=0.5, scale_grad_by_freq=True),
     row("Softmin", (), (3, 5), dim=0),
     row("Softmax2d", (), (2, 3, 2, 2)),
     row("Upsample", (), (1, 2, 4, 3), scale_factor=1.7, mode="bilinear"),
