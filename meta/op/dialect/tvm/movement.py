@@ -118,9 +118,11 @@ _COPY_POSITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:
+    # A selection, and no branch: of a branch, TVM splits the loop at the diagonal, which is outside of it for large k
+    # where one of the axes has size 1, and the kernel writes there.
     def triangle(x: Any, k: int) -> Any:
         zero, first = tirx.const(0, x.dtype), constant(k, "int64")
-        return te.compute(x.shape, lambda *i: tirx.if_then_else(keep(i[-1] - i[-2], first), x(*i), zero), name)
+        return te.compute(x.shape, lambda *i: tirx.Select(keep(i[-1] - i[-2], first), x(*i), zero), name)
 
     compute(name, lift=("k",))(triangle)
 
