@@ -43,7 +43,7 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """How many elements lie in each of `bins` equal intervals from `min` to `max`, in the dtype of x; equal bounds mean
     the extrema of x. Elements outside are not counted. Raises TraceError for equal bounds in traced programs."""
     require("histc", bins > 0, f"bins is {bins}", "1 or more")
-    low, high = _bounds("histc", x, min, max)
+    low, high = _bounds("histc", x, None if min == max else (min, max), 1.0)
     wide = in_dtype(x, "float64" if not dtypes.is_float(x.dtype) else x.dtype)
     edges = meta.linspace(low, high, bins + 1, wide.dtype, x.device)
     return _counts(wide, edges, meta.ones_like(x))
@@ -65,7 +65,7 @@ def histogram(
         require("histogram", fits, problem, f"a vector of {x.dtype}, two edges or more, no range")
     else:
         require("histogram", bins > 0, f"bins is {bins}", "1 or more")
-        low, high = _bounds("histogram", x, *(range or (0, 0)))
+        low, high = _bounds("histogram", x, range, 0.5)
         edges = meta.linspace(low, high, bins + 1, x.dtype, x.device)
     if weights is not None:
         alike = rules.same_shape(tuple(weights.shape), tuple(x.shape)) and weights.dtype == x.dtype
@@ -75,14 +75,15 @@ def histogram(
     return (counts / (edges[1:] - edges[:-1]) / meta.sum(counts) if density else counts), edges
 
 
-def _bounds(name: str, x: Any, low: float, high: float) -> tuple[float, float]:
-    """The ends of the intervals: those given, or without any the extrema of x."""
+def _bounds(name: str, x: Any, given: Sequence[float] | None, margin: float) -> tuple[float, float]:
+    """The ends of the intervals: those given, or without any the extrema of x, or 0 and 1 of no elements; equal ones
+    moved apart by `margin` each."""
+    low, high = given or (0.0, 1.0)
     require(name, low <= high, f"bounds {low} and {high}", "ascending ones")
-    if low == high and product(x.shape):
-        low, high = (float(bound.item()) if isinstance(bound, meta.NDArray) else known_number(name, bound)
-                     for bound in (meta.min(x), meta.max(x)))  # fmt: skip
+    if given is None and product(x.shape):
+        low, high = (known_number(name, bound, float) for bound in (meta.min(x.detach()), meta.max(x.detach())))
     require(name, abs(low) < float("inf") and abs(high) < float("inf"), f"bounds {low} and {high}", "finite ones")
-    return (low - 1, high + 1) if low == high else (low, high)
+    return (low - margin, high + margin) if low == high else (low, high)
 
 
 def _counts(x: Any, edges: Any, weights: Any) -> Any:

@@ -19,10 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def known_number(name: str, count: Any) -> int:
-    """The value of a 0-d tensor that determines a shape. Raises TraceError in traced programs."""
-    if isinstance(count, NDArray):
-        return int(count.item())
+def known_number(name: str, value: Any, kind: type = int) -> Any:
+    """The value of a 0-d tensor on which the result's shape or steps depend. Raises TraceError in traced programs."""
+    if isinstance(value, NDArray):
+        return kind(value.item())
     raise TraceError(
         name,
         "the shape of the result depends on values",

@@ -104,3 +104,45 @@ def test_rejects_invalid_arguments() -> None:
         meta.random.uniform((2,), dtype="int32")
     with pytest.raises(ArgumentError, match="n is -1"):
         meta.random.permutation(-1)
+
+
+def test_exponential() -> None:
+    x = np.sort(meta.random.exponential((N,), 2.0).numpy().astype(np.float64))
+    assert x[0] >= 0
+    assert kolmogorov(x, 1 - np.exp(-2 * x)) < 2.7
+    assert meta.random.exponential((3,), dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_bernoulli_of_tensors() -> None:
+    chances = meta.array([0.0, 0.25, 1.0])
+    share = meta.random.bernoulli((N, 3), chances).numpy().mean(0)
+    assert (share[0], share[2]) == (0, 1)
+    assert abs(share[1] - 0.25) < 5 * math.sqrt(0.25 * 0.75 / N)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_multinomial(replacement: bool) -> None:
+    weights = np.array([1.0, 0.0, 2.0, 5.0])
+    rows = meta.broadcast_to(meta.array(weights.astype(np.float32)), (N, 4))
+    drawn = meta.random.multinomial(rows, 2, replacement).numpy()
+    counts = np.bincount(drawn[:, 0], minlength=4)
+    assert counts[1] == 0
+    assert chi_square(counts[weights > 0], N * weights[weights > 0] / 8) < 5
+    equal = (drawn[:, 0] == drawn[:, 1]).mean()
+    assert abs(equal - ((weights / 8) ** 2).sum()) < 5 / math.sqrt(N) if replacement else equal == 0
+
+
+def test_weights_and_rates_that_are_refused() -> None:
+    weights = meta.array([0.0, 1.0, 2.0])
+    with pytest.raises(TypeInferenceError, match=r"\[exponential\] rate is 0; expected more than 0"):
+        meta.random.exponential((2,), 0)
+    with pytest.raises(TypeInferenceError, match=r"\[bernoulli\] 'p' has values outside \[0, 1\]"):
+        meta.random.bernoulli((3,), weights)
+    with pytest.raises(TypeInferenceError, match=r"\[multinomial\] count is 4 for rows of 3; expected 1 to 3"):
+        meta.random.multinomial(weights, 4)
+    with pytest.raises(TypeInferenceError, match="a row has fewer than 3 positive weights"):
+        meta.random.multinomial(weights, 3)
+    with pytest.raises(TypeInferenceError, match="'weights' has negative values, infinities or NaN"):
+        meta.random.multinomial(-weights, 1)
+    with pytest.raises(TypeInferenceError, match="a row of 'weights' adds up to 0"):
+        meta.random.multinomial(meta.zeros((2, 3)), 1)
