@@ -9,7 +9,7 @@ from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import FunctionCall, function_call
 from meta.autograd.reverse import ReverseLevel, Slot, Source, Tracked, pull_back
 from meta.autograd.tangents import result_tangents
-from meta.dtype import is_float
+from meta.dtype import is_inexact
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import GradientError
 from meta.modes import modes
@@ -60,7 +60,7 @@ class ForwardLevel(Level):
 
     def lowered(self, x: Any, axis: int = 0) -> list[Any]:
         value, tangent = self.values(x), self.tangent(x)
-        if not is_float(value.dtype):
+        if not is_inexact(value.dtype):
             return [value]
         return [value, zeros_of(value) if tangent is None else tangent]
 
@@ -72,7 +72,7 @@ def _tangents_of(called: FunctionCall, tangents: Sequence[Any], needs: tuple[boo
     """The tangents of the results: by the static method `jvp` of the class, or by the transpose of its `backward`."""
     own = getattr(called.function, "jvp", None)
     if own is not None:
-        floating = [is_tensor(a) and is_float(a.dtype) for a in called.args]
+        floating = [is_tensor(a) and is_inexact(a.dtype) for a in called.args]
         filled = [
             zeros_of(a) if t is None and is_known else t
             for a, t, is_known in zip(called.args, tangents, floating, strict=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import function_call
-from meta.autograd.tangents import flowing
+from meta.autograd.tangents import flowing, rule_for
 from meta.eager.seeds import add_up, zeros_of
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
@@ -94,7 +94,7 @@ class ReverseLevel(Level):
         results = as_tuple(out)
         if rule is None or not modes.grad_enabled or not all(map(is_tensor, results)):
             return out
-        lifted = self.recorded(rule, args, values, results)
+        lifted = self.recorded(rule_for(rule, results), args, values, results)
         return lifted if isinstance(out, tuple) else lifted[0]
 
     def interpret_function(self, function: Any, args: tuple[Any, ...]) -> Any:

@@ -14,7 +14,7 @@ from meta.autograd.transpose import transposed
 from meta.eager.seeds import add_up, zeros_of
 from meta.errors import MetaError
 from meta.ir.type import TensorType
-from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
+from meta.op.grad.rule import GradRule, as_tuple, conjugated, gradient_rules
 from meta.op.registry import Op, as_type
 from meta.tree import leaves_of
 
@@ -48,7 +48,12 @@ def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) 
 def flowing(rule: GradRule, results: Sequence[Any]) -> frozenset[int]:
     """The indices of the results that derivatives flow to."""
     indices = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
-    return frozenset(i for i in indices if dtypes.is_float(results[i].dtype))
+    return frozenset(i for i in indices if dtypes.is_inexact(results[i].dtype))
+
+
+def rule_for(rule: GradRule, results: Sequence[Any]) -> GradRule:
+    """The rule of a call with these results."""
+    return conjugated(rule) if any(dtypes.is_complex(y.dtype) for y in results) else rule
 
 
 def _any(tangent: Any) -> bool:
@@ -92,7 +97,9 @@ def _derived(
     op: Op, rule: GradRule, args: Any, results: tuple[Any, ...], tangents: Any, wanted: Sequence[int]
 ) -> Sequence[Any]:
     y = results[0]
-    if len(results) == 1 and is_elementwise(op, args, y.type):
+    # The gradient of a complex function has the conjugate factor; the transpose conjugates it once more.
+    is_complex = any(dtypes.is_complex(x.dtype) for x in leaves_of((*args, y)) if is_tensor(x))
+    if len(results) == 1 and not is_complex and is_elementwise(op, args, y.type):
         total = None
         spread = [_spread(arg, y.type) for arg in args]
         for position in wanted:
@@ -100,7 +107,7 @@ def _derived(
             gradients = rule.function(needs, *spread, y, _spread(tangents[position], y.type))
             total = add_up(total, gradients[rule.differentiable.index(position)])
         return (total,)
-    return transposed(op, rule, args, results, tangents, flowing(rule, results))
+    return transposed(op, rule_for(rule, results), args, results, tangents, flowing(rule, results))
 
 
 def is_elementwise(op: Op, args: Any, kind: TensorType) -> bool:

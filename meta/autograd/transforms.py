@@ -64,7 +64,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
     if modes.trace is not None and modes.transform is None:
         return _traced_vjp(f, leaves, tree)
     level = ReverseLevel()
-    floating = [i for i, (_, x) in enumerate(leaves) if dtypes.is_float(x.dtype)]
+    floating = [i for i, (_, x) in enumerate(leaves) if dtypes.is_inexact(x.dtype)]
     sources = {i: Slot(Source()) for i in floating}
     inputs = [Tracked(level, x, sources[i]) if i in sources else x for i, (_, x) in enumerate(leaves)]
     with level.entered():
@@ -86,7 +86,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
 def _traced_vjp(f: Callable[..., Any], leaves: Leaves, tree: Tree) -> tuple[Any, Pullback]:
     """vjp in a traced function outside of other transformations: by the gradients of the trace, which go through
     conditionals and loops."""
-    sources = {i: meta.reshape(x, x.shape) for i, (_, x) in enumerate(leaves) if dtypes.is_float(x.dtype)}
+    sources = {i: meta.reshape(x, x.shape) for i, (_, x) in enumerate(leaves) if dtypes.is_inexact(x.dtype)}
     inputs = [sources.get(i, x) for i, (_, x) in enumerate(leaves)]
     results, structure = _results("vjp", f(*tree.build(iter(inputs))))
     types = [y.type for y in results]
@@ -94,7 +94,7 @@ def _traced_vjp(f: Callable[..., Any], leaves: Leaves, tree: Tree) -> tuple[Any,
     def pullback(dys: Any) -> tuple[Any, ...]:
         gradients = _gradients_of(dys, types, structure)
         pairs = [
-            (y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and dtypes.is_float(y.dtype)
+            (y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and dtypes.is_inexact(y.dtype)
         ]
         arrived: Sequence[Any] = (None,) * len(sources)
         if pairs:
@@ -232,7 +232,7 @@ def _check_type(where: str, what: str, x: Any, given: Any) -> None:
     """Raise unless a tangent or gradient has the type of its tensor, or is None."""
     if given is None:
         return
-    if not dtypes.is_float(x.dtype):
+    if not dtypes.is_inexact(x.dtype):
         raise ArgumentError(where, f"{what}, of dtype {x.dtype}, is not None", "None for integers and booleans")
     if given.type is not x.type:
         raise TypeInferenceError(

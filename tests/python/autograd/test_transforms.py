@@ -160,6 +160,23 @@ def test_vmap_of_random_operators() -> None:
     assert (masks != masks[0]).any()
 
 
+COMPLEX: list[Callable[[Any, Any], Any]] = [
+    lambda m, z: m.exp(z) * z, lambda m, z: m.abs(z), lambda m, z: m.real(z) * m.imag(z), lambda m, z: z @ z,
+    lambda m, z: m.conj(z) * z * 2.0, lambda m, z: m.real(m.exp(m.real(z) * z)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", range(len(COMPLEX)))
+def test_complex(index: int) -> None:
+    f = COMPLEX[index]
+    (z, v), (t, u) = both(*(RNG.normal(size=(2, 2)) + 1j * RNG.normal(size=(2, 2)) for _ in range(2)))
+    expected = func.jvp(lambda z: f(torch, z).resolve_conj(), (t,), (u,))
+    same(jvp(lambda z: f(meta, z), z, v), expected)
+    y, pullback = vjp(lambda z: f(meta, z), z)
+    _, back = func.vjp(lambda z: f(torch, z), t)
+    same(pullback(y)[0], back(expected[0])[0].resolve_conj())
+
+
 # --- nested ----------------------------------------------------------------------------------------------------------
 
 
