@@ -87,6 +87,21 @@ class TensorMethods(Casts):
         """The last two axes swapped."""
         return self.swap_axis(-2, -1)
 
+    @property
+    def mH(self) -> Self:
+        """The complex conjugate with the last two axes swapped."""
+        return meta.conj(self.mT)
+
+    @property
+    def real(self) -> Self:
+        """The real part of each element."""
+        return meta.real(self)
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary part of each element of a complex tensor."""
+        return meta.imag(self)
+
     def _cast(self, dtype: str) -> Self:
         return meta.cast(self, dtype)
 

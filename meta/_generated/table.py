@@ -355,6 +355,7 @@ FUNCTIONS: dict[str, str] = {
     "allclose": "meta.functional.compare",
     "array_equal": "meta.functional.compare",
     "isclose": "meta.functional.compare",
+    "isreal": "meta.functional.compare",
     "corrcoef": "meta.functional.covariance",
     "cov": "meta.functional.covariance",
     "ctc_loss": "meta.functional.ctc",

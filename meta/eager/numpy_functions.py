@@ -133,6 +133,7 @@ def _size(x: Any, axis: int | None = None) -> Any:
 
 FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "all": ("all", "a:x axis -out keepdims"),
+    "angle": ("angle", "z:x -deg=False"),
     "allclose": ("allclose", "a:x1 b:x2 rtol atol equal_nan"),
     "amax": ("max", "a:x axis -out keepdims"),
     "amin": ("min", "a:x axis -out keepdims"),
@@ -162,6 +163,8 @@ FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "isclose": ("isclose", "a:x1 b:x2 rtol atol equal_nan"),
     "matrix_transpose": (_matrix_transpose, "x"),
     "max": ("max", "a:x axis -out keepdims"),
+    "imag": ("imag", "val:x"),
+    "isreal": ("isreal", "x"),
     "mean": ("mean", "a:x axis dtype:~float -out keepdims"),
     "min": ("min", "a:x axis -out keepdims"),
     "moveaxis": ("moveaxis", "a:x source destination"),
@@ -169,6 +172,7 @@ FUNCTIONS: Mapping[str, tuple[Target, str]] = {
     "nonzero": (_nonzero, "a:x"),
     "ones_like": ("ones_like", "a:x dtype -order=K"),
     "outer": (_outer, "a:x1 b:x2 -out"),
+    "real": ("real", "val:x"),
     "prod": ("prod", "a:x axis dtype:~any -out keepdims"),
     "ravel": (_flat, "a:x -order=C"),
     "repeat": ("repeat", "a:x repeats axis"),

@@ -12,7 +12,8 @@ from meta.schema._types import TensorLike
 
 OPERATORS: Mapping[str, str] = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "fabs": "abs", "fmod": "trunc_mod", "invert": "bitwise_not",
+    "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj",
+    "fabs": "abs", "fmod": "trunc_mod", "invert": "bitwise_not",
     "remainder": "mod", "rint": "round",
 } | {
     name: name

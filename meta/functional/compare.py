@@ -9,7 +9,7 @@ from meta import dtype as dtypes
 from meta.errors import ArgumentError
 from meta.schema._types import TensorLike
 
-__all__ = ["allclose", "array_equal", "isclose"]
+__all__ = ["allclose", "array_equal", "isclose", "isreal"]
 
 
 def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
@@ -17,17 +17,23 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
     broadcast shape.
 
     x1, x2: tensors, NumPy arrays or numbers, at least one a tensor. Infinities are close to equal infinities, NaN to
-    NaN with `equal_nan`. Halves are compared in float32. Raises TypeInferenceError for shapes that do not broadcast."""
+    NaN with `equal_nan`. Halves are compared in float32, complex numbers by the absolute value of their difference.
+    Raises TypeInferenceError for shapes that do not broadcast."""
     x1, x2 = _tensors("isclose", x1, x2)
     same = meta.equal(x1, x2)
-    if equal_nan and dtypes.is_float(x1.dtype):
+    if equal_nan and dtypes.is_inexact(x1.dtype):
         same = meta.logical_or(same, meta.logical_and(meta.isnan(x1), meta.isnan(x2)))
+    if dtypes.is_complex(x1.dtype):
+        return _near(same, meta.abs(x1 - x2), meta.abs(x2), rtol, atol)
     exact = "uint8" if x1.dtype == "bool" else dtypes.accumulation_dtype(x1.dtype)
     x1, x2 = meta.cast(x1, exact), meta.cast(x2, exact)
     # Unsigned integers have no negative difference. A distance of infinities is NaN or infinite: not within tolerance.
     distance = meta.maximum(x1, x2) - meta.minimum(x1, x2)
     wide = exact if dtypes.is_float(exact) else "float64"
-    distance, size = meta.cast(distance, wide), meta.abs(meta.cast(x2, wide))
+    return _near(same, meta.cast(distance, wide), meta.abs(meta.cast(x2, wide)), rtol, atol)
+
+
+def _near(same: Any, distance: Any, size: Any, rtol: float, atol: float) -> Any:
     near = meta.logical_and(meta.isfinite(distance), meta.less_equal(distance, size * rtol + atol))
     return meta.logical_or(same, near)
 
@@ -48,9 +54,16 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> bool:
     if tuple(x1.shape) != tuple(x2.shape):
         return False
     same = meta.equal(x1, x2)
-    if equal_nan and dtypes.is_float(x1.dtype):
+    if equal_nan and dtypes.is_inexact(x1.dtype):
         same = meta.logical_or(same, meta.logical_and(meta.isnan(x1), meta.isnan(x2)))
     return bool(meta.all(same))
+
+
+def isreal(x: Any) -> Any:
+    """Whether each element has no imaginary part other than 0, as a bool tensor: true for real dtypes, NaN too."""
+    if not dtypes.is_complex(x.dtype):
+        return meta.full(x.shape, True, "bool", x.device)
+    return meta.equal(meta.imag(x), 0)
 
 
 def _tensors(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
@@ -66,7 +79,7 @@ def _tensors(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     first: Any = tensors[0]
 
     def tensor(x: Any) -> Any:
-        if isinstance(x, (bool, int, float)):
+        if isinstance(x, (bool, int, float, complex)):
             return meta.full((), x, dtypes.promote_scalar(first.dtype, x), first.device)
         return x if isinstance(x, TensorLike) else meta.asarray(x, device=first.device)
 

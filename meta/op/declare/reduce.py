@@ -13,8 +13,8 @@ from meta.op.declare._standard import result_dtype, standard_reduce
 from meta.op.registry import declare
 from meta.schema import reduce
 
-standard_reduce("all", "Whether all elements are true (not 0).", result="bool")
-standard_reduce("any", "Whether any element is true (not 0).", result="bool")
+standard_reduce("all", "Whether all elements are true (not 0).", result="bool", complex="analytic")
+standard_reduce("any", "Whether any element is true (not 0).", result="bool", complex="analytic")
 standard_reduce(
     "max",
     "The largest element; NaN if any is NaN. Equal extrema share the gradient.",

@@ -14,7 +14,7 @@ from meta.device import CPU
 from meta.dtype import itemsize
 from meta.ir.expr import Call, GlobalVar
 from meta.ir.module import Module
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, stored
 from meta.ir.visitor import walk
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.python_errors import kept
@@ -135,11 +135,11 @@ class _Elements:
 
     def __init__(self, tensor: Any, kind: TensorType) -> None:
         self.tensor = tensor
-        self.kind = kind
+        self.kind = stored(kind)
         self.dims = tuple(map(int, tensor.shape[1:]))
         self.shape = tvm.Shape(self.dims)
         self.dtype = tensor.dtype
-        self.stride = prod(self.dims) * itemsize(kind.dtype)
+        self.stride = prod(self.dims) * itemsize(self.kind.dtype)
 
     def __getitem__(self, i: int) -> Any:
         return tvm.create_view(self.tensor, self.shape, self.dtype, i * self.stride)

@@ -222,3 +222,39 @@ def test_programs_of_complex_numbers_print_and_parse() -> None:
     text = to_text(module)
     assert "multiply(%x, complex(0.0, 2.0))" in text
     assert to_text(parse(text)) == text
+
+
+def test_loops_of_programs_carry_complex_numbers() -> None:
+    def run(z: Any) -> Any:
+        return meta.scan(lambda c, x: (c * x, c + x), z[0], z)
+
+    z = meta.array([1 + 2j, 3 - 1j, 0.5j])
+    expected, steps = run(z)
+    total, stacked = meta.vm.compile(meta.trace(run))(z)
+    np.testing.assert_allclose(total.numpy(), expected.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(stacked.numpy(), steps.numpy(), rtol=1e-6)
+
+
+# --- comparisons and NumPy -------------------------------------------------------------------------------------------
+
+
+def test_comparisons() -> None:
+    z = meta.array([1 + 2j, 3 - 1j, complex(np.nan, 1), complex(np.inf, 0)])
+    near = z + 1e-7j
+    for equal_nan in (False, True):
+        expected = np.isclose(z.numpy(), near.numpy(), equal_nan=equal_nan)
+        assert meta.isclose(z, near, equal_nan=equal_nan).tolist() == expected.tolist()
+    assert not meta.allclose(z[:2], z[:2] * 1j)
+    assert meta.isreal(meta.array([1 + 0j, 1j])).tolist() == [True, False]
+    assert meta.isreal(meta.array([1.0, float("nan")])).tolist() == [True, True]
+    assert meta.any(meta.array([0j, 1j])).item()
+    assert not meta.all(meta.array([0j, 1j])).item()
+
+
+def test_numpy_functions() -> None:
+    z = meta.array([1 + 2j, 3 - 1j])
+    for function in (np.conj, np.real, np.imag, np.angle, np.abs, np.exp, np.isreal):
+        result = function(z)
+        assert isinstance(result, meta.NDArray)
+        np.testing.assert_allclose(result.numpy(), function(z.numpy()), rtol=1e-6)
+    assert (z.real.tolist(), z.imag.tolist(), z.reshape(1, 2).mH.shape) == ([1.0, 3.0], [2.0, -1.0], (2, 1))
