@@ -1,4 +1,4 @@
-"""Resizing, sampling and patches of images."""
+"""Resizing and patches of images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
-from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 
 ROWS: Rows = {
@@ -18,9 +17,6 @@ ROWS: Rows = {
     "im2col": "im2col",
     "col2im": "col2im",
 }
-
-_INTERPOLATION = ("bilinear", "nearest", "bicubic")
-_PADDING = ("zeros", "border", "reflection")
 
 
 def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Callable[..., Any]:
@@ -66,12 +62,3 @@ for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
 into(ROWS, "upsample_bicubic2d")(_upsample("bicubic", aligns=True))
 into(ROWS, "_upsample_bilinear2d_aa")(_upsample("bilinear", aligns=True, antialias=True))
 into(ROWS, "_upsample_bicubic2d_aa")(_upsample("bicubic", aligns=True, antialias=True))
-
-
-@into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    if interpolation_mode not in range(3) or padding_mode not in range(3):
-        problem = f"the modes are {interpolation_mode} and {padding_mode}"
-        raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")
-    method, padding = _INTERPOLATION[interpolation_mode], _PADDING[padding_mode]
-    return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)  # type: ignore[arg-type]

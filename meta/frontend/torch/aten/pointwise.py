@@ -103,13 +103,3 @@ def positive(self: Any) -> Any:
     if self.dtype == "bool":
         raise ArgumentError("positive", "x is bool", "a number")
     return self
-
-
-@into(ROWS)
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
-    if mask.dtype != "bool":
-        raise ArgumentError("masked_fill", f"mask is {mask.dtype}", "bool")
-    if is_tensor(value) and value.ndim:
-        raise ArgumentError("masked_fill", f"value has shape {value.shape}", "a number or a 0-d tensor")
-    fill = meta.cast(value, self.dtype) if is_tensor(value) else meta.full((), value, self.dtype, self.device)
-    return meta.where(mask, fill, self)
