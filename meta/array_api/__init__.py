@@ -27,7 +27,7 @@ OPERATORS: Mapping[str, str] = {
 } | {
     name: name
     for name in (
-        "abs", "acos", "acosh", "add", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
+        "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
         "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal",
         "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
         "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
@@ -51,7 +51,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "take_along_axis", "unstack",
     ),
     "reductions": (
-        "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "prod", "std", "sum", "var",
+        "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "prod", "std", "sum", "var",
     ),
     "search": (
         "argsort", "isin", "nonzero", "searchsorted", "sort", "unique_all", "unique_counts", "unique_inverse",

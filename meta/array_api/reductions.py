@@ -12,21 +12,6 @@ from meta.errors import TypeInferenceError
 from meta.functional._checks import axes_of, axis_of
 
 
-def all(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Whether every element along axes is true, or not 0."""
-    return meta.all(truth(x), axis, keepdims)
-
-
-def any(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """Whether an element along axes is true, or not 0."""
-    return meta.any(truth(x), axis, keepdims)
-
-
-def truth(x: Any) -> Any:
-    """x, or whether its elements are not 0 if it is complex."""
-    return meta.not_equal(x, 0) if dtypes.is_complex(x.dtype) else x
-
-
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum along axes, computed in `dtype` if it is given."""
     return _typed(meta.sum(_typed(x, dtype), axis, keepdims), dtype)

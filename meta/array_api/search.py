@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple
 
 import meta
 from meta import dtype as dtypes
-from meta.array_api.reductions import truth
 from meta.functional.sets import unique_all as _unique_all
 
 
@@ -76,7 +75,8 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:
     """The positions of the elements that are not 0: one int64 vector an axis."""
-    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(truth(x)), x.ndim, 1))
+    is_set = meta.not_equal(x, 0) if dtypes.is_complex(x.dtype) else x
+    return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(is_set), x.ndim, 1))
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
