@@ -15,6 +15,7 @@ import meta
 from meta.autograd.batched_calls import Batch, Rule, behind, spread
 from meta.autograd.batching_networks import RULES as OF_NETWORKS
 from meta.autograd.batching_networks import first_only
+from meta.dim import product
 from meta.ir.type import TensorType
 from meta.op.declare.indexing import WHOLE
 from meta.tree import leaves_of
@@ -167,6 +168,11 @@ def _embedding(b: Batch) -> Any:
 def _matmul(b: Batch) -> Any:
     """Vectors become matrices, and the axes in front of the matrices are aligned."""
     (x1, x2), ranks = b.values[:2], [t.ndim for t in b.types[:2]]
+    if b.only("x1") and ranks[1] == 2 and not b["transpose_a"]:  # one product of matrices
+        rows = meta.reshape(x1, (product(x1.shape[:-1]), x1.shape[-1])) if ranks[0] > 1 else x1
+        return meta.reshape(meta.matmul(rows, *b.values[1:]), (b.size, *b.out.shape))
+    if b.only("x2") and ranks == [2, 1] and not b["transpose_a"]:
+        return meta.matmul(x2, x1, False, True)
     if 1 in ranks and (b["transpose_a"] or b["transpose_b"]):
         return None
     if ranks[0] == 1:
