@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from meta import passes as passes
     from meta import profiler as profiler
     from meta import random as random
+    from meta import special as special
     from meta import testing as testing
     from meta import vm as vm
     from meta._generated.functions import *  # noqa: F403
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from meta.functional.distance import *  # noqa: F403
     from meta.functional.dropout import *  # noqa: F403
     from meta.functional.einsum import *  # noqa: F403
+    from meta.functional.elementwise import *  # noqa: F403
     from meta.functional.embedding import *  # noqa: F403
     from meta.functional.histogram import *  # noqa: F403
     from meta.functional.image import *  # noqa: F403
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from meta.functional.select import *  # noqa: F403
     from meta.functional.sequences import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403
+    from meta.functional.special import *  # noqa: F403
     from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.op.dispatch import dialect as dialect
@@ -127,7 +130,7 @@ _HOMES: dict[str, str] = {
 }
 _MODULES = frozenset(
     {"amp", "array_api", "autograd", "errors", "fft", "frontend", "inspect", "interpreter", "ir", "linalg", "model",
-     "nn", "op", "ops", "optim", "passes", "profiler", "random", "testing", "vm"}
+     "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
 )  # fmt: skip
 
 

@@ -332,6 +332,52 @@ def add(x1: T | Number, x2: T | Number) -> T:
     return _y
 
 
+_s_addcdiv = state(get("addcdiv"))
+_r_addcdiv = _s_addcdiv.fast
+
+
+def addcdiv(x: T, x1: T | Number, x2: T | Number, value: float = 1.0) -> T:
+    """x + value * x1 / x2.
+    x: The tensor that the quotient is added to.
+    x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
+    x2: Divisor: a tensor or a number.
+    value: Factor of the quotient.
+    """
+    try:
+        run = _r_addcdiv[x._type, x1._type, x2._type, value or repr(value), value.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_addcdiv, x, x1, x2, value)
+    _y = run(x, x1, x2)
+    if x._node is not None or x1._node is not None or x2._node is not None:
+        return record("addcdiv", _y, (x, x1, x2, value))
+    return _y
+
+
+_s_addcmul = state(get("addcmul"))
+_r_addcmul = _s_addcmul.fast
+
+
+def addcmul(x: T, x1: T | Number, x2: T | Number, value: float = 1.0) -> T:
+    """x + value * x1 * x2.
+    x: The tensor that the product is added to.
+    x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
+    x2: Second factor: a tensor or a number.
+    value: Factor of the product; an integer for integers.
+    """
+    try:
+        run = _r_addcmul[x._type, x1._type, x2._type, value or repr(value), value.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_addcmul, x, x1, x2, value)
+    _y = run(x, x1, x2)
+    if x._node is not None or x1._node is not None or x2._node is not None:
+        return record("addcmul", _y, (x, x1, x2, value))
+    return _y
+
+
 _s_atan2 = state(get("atan2"))
 _r_atan2 = _s_atan2.fast
 
@@ -410,6 +456,27 @@ def bitwise_xor(x1: T | Number, x2: T | Number) -> T:
     return run(x1, x2)
 
 
+_s_copysign = state(get("copysign"))
+_r_copysign = _s_copysign.fast
+
+
+def copysign(x1: T | Number, x2: T | Number) -> T:
+    """|x1| with the sign of x2, also that of -0.0. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_copysign[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_copysign, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("copysign", _y, (x1, x2))
+    return _y
+
+
 _s_divide = state(get("divide"))
 _r_divide = _s_divide.fast
 
@@ -478,6 +545,66 @@ def floor_divide(x1: T | Number, x2: T | Number) -> T:
     return _y
 
 
+_s_fmax = state(get("fmax"))
+_r_fmax = _s_fmax.fast
+
+
+def fmax(x1: T | Number, x2: T | Number) -> T:
+    """The larger operand; the other one where one is NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_fmax[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_fmax, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("fmax", _y, (x1, x2))
+    return _y
+
+
+_s_fmin = state(get("fmin"))
+_r_fmin = _s_fmin.fast
+
+
+def fmin(x1: T | Number, x2: T | Number) -> T:
+    """The smaller operand; the other one where one is NaN.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_fmin[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_fmin, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("fmin", _y, (x1, x2))
+    return _y
+
+
+_s_gcd = state(get("gcd"))
+_r_gcd = _s_gcd.fast
+
+
+def gcd(x1: T | Number, x2: T | Number) -> T:
+    """The greatest common divisor, at least 0; |x1| where x2 is 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_gcd[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_gcd, x1, x2)
+    return run(x1, x2)
+
+
 _s_greater = state(get("greater"))
 _r_greater = _s_greater.fast
 
@@ -520,6 +647,24 @@ def greater_equal(x1: T | Number, x2: T | Number) -> T:
 
 ge = greater_equal
 
+_s_heaviside = state(get("heaviside"))
+_r_heaviside = _s_heaviside.fast
+
+
+def heaviside(x1: T | Number, x2: T | Number) -> T:
+    """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_heaviside[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_heaviside, x1, x2)
+    return run(x1, x2)
+
+
 _s_hypot = state(get("hypot"))
 _r_hypot = _s_hypot.fast
 
@@ -539,6 +684,24 @@ def hypot(x1: T | Number, x2: T | Number) -> T:
     if x1._node is not None or x2._node is not None:
         return record("hypot", _y, (x1, x2))
     return _y
+
+
+_s_lcm = state(get("lcm"))
+_r_lcm = _s_lcm.fast
+
+
+def lcm(x1: T | Number, x2: T | Number) -> T:
+    """The least common multiple, at least 0; 0 where one is 0.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_lcm[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_lcm, x1, x2)
+    return run(x1, x2)
 
 
 _s_left_shift = state(get("left_shift"))
@@ -561,6 +724,28 @@ def left_shift(x1: T | Number, x2: T | Number) -> T:
 
 
 bitwise_left_shift = left_shift
+
+_s_lerp = state(get("lerp"))
+_r_lerp = _s_lerp.fast
+
+
+def lerp(x1: T, x2: T | Number, weight: T | Number) -> T:
+    """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
+    x1: Result for the weight 0.
+    x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
+    weight: Weight of x2: a tensor or a number.
+    """
+    try:
+        run = _r_lerp[x1._type, x2._type, weight._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_lerp, x1, x2, weight)
+    _y = run(x1, x2, weight)
+    if x1._node is not None or x2._node is not None or weight._node is not None:
+        return record("lerp", _y, (x1, x2, weight))
+    return _y
+
 
 _s_less = state(get("less"))
 _r_less = _s_less.fast
@@ -603,6 +788,48 @@ def less_equal(x1: T | Number, x2: T | Number) -> T:
 
 
 le = less_equal
+
+_s_logaddexp = state(get("logaddexp"))
+_r_logaddexp = _s_logaddexp.fast
+
+
+def logaddexp(x1: T | Number, x2: T | Number) -> T:
+    """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_logaddexp[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logaddexp, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("logaddexp", _y, (x1, x2))
+    return _y
+
+
+_s_logaddexp2 = state(get("logaddexp2"))
+_r_logaddexp2 = _s_logaddexp2.fast
+
+
+def logaddexp2(x1: T | Number, x2: T | Number) -> T:
+    """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_logaddexp2[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logaddexp2, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("logaddexp2", _y, (x1, x2))
+    return _y
+
 
 _s_logical_and = state(get("logical_and"))
 _r_logical_and = _s_logical_and.fast
@@ -794,6 +1021,27 @@ def multiply(x1: T | Number, x2: T | Number) -> T:
 
 mul = multiply
 
+_s_nextafter = state(get("nextafter"))
+_r_nextafter = _s_nextafter.fast
+
+
+def nextafter(x1: T | Number, x2: T | Number) -> T:
+    """The number of the dtype next to x1 in the direction of x2.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_nextafter[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_nextafter, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("nextafter", _y, (x1, x2))
+    return _y
+
+
 _s_not_equal = state(get("not_equal"))
 _r_not_equal = _s_not_equal.fast
 
@@ -950,6 +1198,48 @@ def where(condition: T, x: T | Number, y: T | Number) -> T:
     _y = run(condition, x, y)
     if x._node is not None or y._node is not None:
         return record("where", _y, (condition, x, y))
+    return _y
+
+
+_s_xlog1py = state(get("xlog1py"))
+_r_xlog1py = _s_xlog1py.fast
+
+
+def xlog1py(x1: T | Number, x2: T | Number) -> T:
+    """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_xlog1py[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_xlog1py, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("xlog1py", _y, (x1, x2))
+    return _y
+
+
+_s_xlogy = state(get("xlogy"))
+_r_xlogy = _s_xlogy.fast
+
+
+def xlogy(x1: T | Number, x2: T | Number) -> T:
+    """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_xlogy[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_xlogy, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("xlogy", _y, (x1, x2))
     return _y
 
 
@@ -1820,6 +2110,146 @@ def fft_r2c(
     _y = run(x)
     if x._node is not None:
         return record("fft_r2c", _y, (x, axes, scale, onesided))
+    return _y
+
+
+# --- gamma ------------------------------------------------------------------------------------------------------------
+
+_s_digamma = state(get("digamma"))
+_r_digamma = _s_digamma.fast
+
+
+def digamma(x: T) -> T:
+    """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
+    Aliases: psi.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_digamma[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_digamma, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("digamma", _y, (x,))
+    return _y
+
+
+psi = digamma
+
+_s_igamma = state(get("igamma"))
+_r_igamma = _s_igamma.fast
+
+
+def igamma(x1: T | Number, x2: T | Number) -> T:
+    """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to x2,
+    divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
+    Aliases: gammainc.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_igamma[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_igamma, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("igamma", _y, (x1, x2))
+    return _y
+
+
+gammainc = igamma
+
+_s_igammac = state(get("igammac"))
+_r_igammac = _s_igammac.fast
+
+
+def igammac(x1: T | Number, x2: T | Number) -> T:
+    """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
+    Aliases: gammaincc.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_igammac[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_igammac, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("igammac", _y, (x1, x2))
+    return _y
+
+
+gammaincc = igammac
+
+_s_lgamma = state(get("lgamma"))
+_r_lgamma = _s_lgamma.fast
+
+
+def lgamma(x: T) -> T:
+    """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
+    Aliases: gammaln.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_lgamma[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_lgamma, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("lgamma", _y, (x,))
+    return _y
+
+
+gammaln = lgamma
+
+_s_polygamma = state(get("polygamma"))
+_r_polygamma = _s_polygamma.fast
+
+
+def polygamma(n: int, x: T) -> T:
+    """The n-th derivative of digamma. Integers and booleans give float32.
+    n: Order of the derivative, 0 to 30.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_polygamma[n, n.__class__, x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_polygamma, n, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("polygamma", _y, (n, x))
+    return _y
+
+
+_s_zeta = state(get("zeta"))
+_r_zeta = _s_zeta.fast
+
+
+def zeta(x1: T | Number, x2: T | Number) -> T:
+    """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
+    integer, NaN for x1 < 1 and other negative x2. Integers and booleans give float32.
+    x1: First operand: a tensor or a number.
+    x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+    """
+    try:
+        run = _r_zeta[x1._type, x2._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_zeta, x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("zeta", _y, (x1, x2))
     return _y
 
 
@@ -5940,6 +6370,208 @@ def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
     return _y
 
 
+# --- special ----------------------------------------------------------------------------------------------------------
+
+_s_entr = state(get("entr"))
+_r_entr = _s_entr.fast
+
+
+def entr(x: T) -> T:
+    """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_entr[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_entr, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("entr", _y, (x,))
+    return _y
+
+
+_s_erfcx = state(get("erfcx"))
+_r_erfcx = _s_erfcx.fast
+
+
+def erfcx(x: T) -> T:
+    """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_erfcx[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erfcx, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("erfcx", _y, (x,))
+    return _y
+
+
+_s_erfinv = state(get("erfinv"))
+_r_erfinv = _s_erfinv.fast
+
+
+def erfinv(x: T) -> T:
+    """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_erfinv[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erfinv, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("erfinv", _y, (x,))
+    return _y
+
+
+_s_i0 = state(get("i0"))
+_r_i0 = _s_i0.fast
+
+
+def i0(x: T) -> T:
+    """The modified Bessel function of the first kind of order 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_i0[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_i0, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("i0", _y, (x,))
+    return _y
+
+
+_s_i0e = state(get("i0e"))
+_r_i0e = _s_i0e.fast
+
+
+def i0e(x: T) -> T:
+    """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_i0e[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_i0e, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("i0e", _y, (x,))
+    return _y
+
+
+_s_i1 = state(get("i1"))
+_r_i1 = _s_i1.fast
+
+
+def i1(x: T) -> T:
+    """The modified Bessel function of the first kind of order 1. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_i1[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_i1, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("i1", _y, (x,))
+    return _y
+
+
+_s_i1e = state(get("i1e"))
+_r_i1e = _s_i1e.fast
+
+
+def i1e(x: T) -> T:
+    """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_i1e[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_i1e, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("i1e", _y, (x,))
+    return _y
+
+
+_s_log_ndtr = state(get("log_ndtr"))
+_r_log_ndtr = _s_log_ndtr.fast
+
+
+def log_ndtr(x: T) -> T:
+    """log(ndtr(x)), without underflow. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_log_ndtr[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_log_ndtr, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("log_ndtr", _y, (x,))
+    return _y
+
+
+_s_ndtr = state(get("ndtr"))
+_r_ndtr = _s_ndtr.fast
+
+
+def ndtr(x: T) -> T:
+    """The distribution function of the standard normal distribution. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_ndtr[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_ndtr, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("ndtr", _y, (x,))
+    return _y
+
+
+_s_ndtri = state(get("ndtri"))
+_r_ndtri = _s_ndtri.fast
+
+
+def ndtri(x: T) -> T:
+    """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_ndtri[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_ndtri, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("ndtri", _y, (x,))
+    return _y
+
+
 # --- transform --------------------------------------------------------------------------------------------------------
 
 _s_broadcast_to = state(get("broadcast_to"))
@@ -6661,6 +7293,29 @@ def cosh(x: T) -> T:
     return _y
 
 
+_s_deg2rad = state(get("deg2rad"))
+_r_deg2rad = _s_deg2rad.fast
+
+
+def deg2rad(x: T) -> T:
+    """Degrees as radians, x * pi / 180. Integers and booleans give float32.
+    Aliases: radians.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_deg2rad[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_deg2rad, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("deg2rad", _y, (x,))
+    return _y
+
+
+radians = deg2rad
+
 _s_elu = state(get("elu"))
 _r_elu = _s_elu.fast
 
@@ -6746,6 +7401,26 @@ def erf_dx(x: T, dy: T) -> T:
     return _y
 
 
+_s_erfc = state(get("erfc"))
+_r_erfc = _s_erfc.fast
+
+
+def erfc(x: T) -> T:
+    """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_erfc[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erfc, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("erfc", _y, (x,))
+    return _y
+
+
 _s_exp = state(get("exp"))
 _r_exp = _s_exp.fast
 
@@ -6823,6 +7498,47 @@ def floor(x: T) -> T:
     _y = run(x)
     if x._node is not None:
         return record("floor", _y, (x,))
+    return _y
+
+
+_s_frac = state(get("frac"))
+_r_frac = _s_frac.fast
+
+
+def frac(x: T) -> T:
+    """x - trunc(x), with the sign of x.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_frac[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_frac, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("frac", _y, (x,))
+    return _y
+
+
+_s_frexp = state(get("frexp"))
+_r_frexp = _s_frexp.fast
+
+
+def frexp(x: T) -> tuple[T, T]:
+    """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32 exponent. 0,
+    infinities and NaN are their own mantissa, with exponent 0.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_frexp[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_frexp, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("frexp", _y, (x,))
     return _y
 
 
@@ -6918,6 +7634,40 @@ def isnan(x: T) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_isnan, x)
+    return run(x)
+
+
+_s_isneginf = state(get("isneginf"))
+_r_isneginf = _s_isneginf.fast
+
+
+def isneginf(x: T) -> T:
+    """Whether each element is minus infinity.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_isneginf[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_isneginf, x)
+    return run(x)
+
+
+_s_isposinf = state(get("isposinf"))
+_r_isposinf = _s_isposinf.fast
+
+
+def isposinf(x: T) -> T:
+    """Whether each element is plus infinity.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_isposinf[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_isposinf, x)
     return run(x)
 
 
@@ -7061,6 +7811,50 @@ def logical_not(x: T) -> T:
     return run(x)
 
 
+_s_logit = state(get("logit"))
+_r_logit = _s_logit.fast
+
+
+def logit(x: T, eps: float | None = None) -> T:
+    """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
+    x: Input of any shape.
+    eps: x is first limited to [eps, 1 - eps]; None for no limits.
+    """
+    try:
+        run = _r_logit[x._type, eps or repr(eps), eps.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_logit, x, eps)
+    _y = run(x)
+    if x._node is not None:
+        return record("logit", _y, (x, eps))
+    return _y
+
+
+_s_nan_to_num = state(get("nan_to_num"))
+_r_nan_to_num = _s_nan_to_num.fast
+
+
+def nan_to_num(x: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> T:
+    """NaN and infinities replaced by numbers; integers are unchanged.
+    x: Input of any shape.
+    nan: Replaces NaN.
+    posinf: Replaces infinity; None for the largest number of the dtype.
+    neginf: Replaces minus infinity; None for the least number of the dtype.
+    """
+    try:
+        run = _r_nan_to_num[x._type, nan or repr(nan), nan.__class__, posinf or repr(posinf), posinf.__class__, neginf or repr(neginf), neginf.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_nan_to_num, x, nan, posinf, neginf)
+    _y = run(x)
+    if x._node is not None:
+        return record("nan_to_num", _y, (x, nan, posinf, neginf))
+    return _y
+
+
 _s_negative = state(get("negative"))
 _r_negative = _s_negative.fast
 
@@ -7083,6 +7877,29 @@ def negative(x: T) -> T:
 
 
 neg = negative
+
+_s_rad2deg = state(get("rad2deg"))
+_r_rad2deg = _s_rad2deg.fast
+
+
+def rad2deg(x: T) -> T:
+    """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
+    Aliases: degrees.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_rad2deg[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rad2deg, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("rad2deg", _y, (x,))
+    return _y
+
+
+degrees = rad2deg
 
 _s_reciprocal = state(get("reciprocal"))
 _r_reciprocal = _s_reciprocal.fast
@@ -7170,19 +7987,20 @@ _s_round = state(get("round"))
 _r_round = _s_round.fast
 
 
-def round(x: T) -> T:
-    """The nearest integer; ties round to even.
+def round(x: T, decimals: int = 0) -> T:
+    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of x.
     x: Input of any shape.
+    decimals: Digits after the decimal point; negative ones count before it.
     """
     try:
-        run = _r_round[x._type]
+        run = _r_round[x._type, decimals, decimals.__class__]
     except (KeyError, AttributeError, TypeError):
         run = None
     if run is None or scopes.active:
-        return invoke(_s_round, x)
+        return invoke(_s_round, x, decimals)
     _y = run(x)
     if x._node is not None:
-        return record("round", _y, (x,))
+        return record("round", _y, (x, decimals))
     return _y
 
 
@@ -7288,6 +8106,23 @@ def sign(x: T) -> T:
     return _y
 
 
+_s_signbit = state(get("signbit"))
+_r_signbit = _s_signbit.fast
+
+
+def signbit(x: T) -> T:
+    """Whether the sign bit is set: true for negative numbers and -0.0.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_signbit[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_signbit, x)
+    return run(x)
+
+
 _s_silu = state(get("silu"))
 _r_silu = _s_silu.fast
 
@@ -7346,6 +8181,26 @@ def sin(x: T) -> T:
     _y = run(x)
     if x._node is not None:
         return record("sin", _y, (x,))
+    return _y
+
+
+_s_sinc = state(get("sinc"))
+_r_sinc = _s_sinc.fast
+
+
+def sinc(x: T) -> T:
+    """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_sinc[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_sinc, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("sinc", _y, (x,))
     return _y
 
 

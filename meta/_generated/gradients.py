@@ -16,6 +16,7 @@ from meta.op.grad import binary as grad_binary
 from meta.op.grad import complex as grad_complex
 from meta.op.grad import conv as grad_conv
 from meta.op.grad import fft as grad_fft
+from meta.op.grad import gamma as grad_gamma
 from meta.op.grad import indexing as grad_indexing
 from meta.op.grad import linalg as grad_linalg
 from meta.op.grad import linalg_eig as grad_linalg_eig
@@ -27,6 +28,7 @@ from meta.op.grad import nn as grad_nn
 from meta.op.grad import norm as grad_norm
 from meta.op.grad import pool as grad_pool
 from meta.op.grad import reduce as grad_reduce
+from meta.op.grad import special as grad_special
 from meta.op.grad import support as grad_support
 from meta.op.grad import transform as grad_transform
 from meta.op.grad import unary as grad_unary
@@ -88,9 +90,21 @@ def _add(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(dy, x1) if needs[0] else None, grad_support.fit(dy, x2) if needs[1] else None)
 
 
+def _addcdiv(needs: Any, x: Any, x1: Any, x2: Any, value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(dy, x) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, value), x2), x1) if needs[1] else None, grad_support.fit(meta.negative(meta.divide(meta.multiply(meta.multiply(dy, value), x1), meta.multiply(x2, x2))), x2) if needs[2] else None)
+
+
+def _addcmul(needs: Any, x: Any, x1: Any, x2: Any, value: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(dy, x) if needs[0] else None, grad_support.fit(meta.multiply(meta.multiply(dy, x2), value), x1) if needs[1] else None, grad_support.fit(meta.multiply(meta.multiply(dy, x1), value), x2) if needs[2] else None)
+
+
 def _atan2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     g0 = grad_binary.atan2_grad(needs, x1, x2, dy) if needs[0] or needs[1] else (None, None)
     return (g0[0], g0[1])
+
+
+def _copysign(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(meta.multiply(dy, meta.sign(x1)), meta.sign(y)), x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
 
 
 def _divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -101,8 +115,28 @@ def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, .
     return (grad_support.nothing(x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
 
 
+def _fmax(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.where(meta.equal(y, x1), dy, 0), x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(y, x1), 0, dy), x2) if needs[1] else None)
+
+
+def _fmin(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.where(meta.equal(y, x1), dy, 0), x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(y, x1), 0, dy), x2) if needs[1] else None)
+
+
 def _hypot(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.multiply(dy, meta.divide(x1, y)), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.divide(x2, y)), x2) if needs[1] else None)
+
+
+def _lerp(needs: Any, x1: Any, x2: Any, weight: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.subtract(dy, meta.multiply(dy, weight)), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, weight), x2) if needs[1] else None, grad_support.fit(meta.multiply(dy, meta.subtract(x2, x1)), weight) if needs[2] else None)
+
+
+def _logaddexp(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.subtract(x1, x2))), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.subtract(x2, x1))), x2) if needs[1] else None)
+
+
+def _logaddexp2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.multiply(meta.subtract(x1, x2), 0.6931471805599453))), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.multiply(meta.subtract(x2, x1), 0.6931471805599453))), x2) if needs[1] else None)
 
 
 def _maximum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -129,6 +163,10 @@ def _multiply(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.multiply(dy, x2), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, x1), x2) if needs[1] else None)
 
 
+def _nextafter(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.where(meta.equal(x1, x2), 0, dy), x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
+
+
 def _power(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_binary.power_dx1(x1, x2, dy) if needs[0] else None, grad_binary.power_dx2(x1, x2, y, dy) if needs[1] else None)
 
@@ -147,6 +185,14 @@ def _trunc_mod(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]
 
 def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.where(condition, dz, 0), x) if needs[0] else None, grad_support.fit(meta.where(condition, 0, dz), y) if needs[1] else None)
+
+
+def _xlog1py(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(dy, meta.xlog1py(meta.abs(meta.sign(x1)), x2)), x1) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), meta.add(x2, 1)), x2) if needs[1] else None)
+
+
+def _xlogy(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(dy, meta.xlogy(meta.abs(meta.sign(x1)), x2)), x1) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), x2), x2) if needs[1] else None)
 
 
 def _angle(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -253,6 +299,30 @@ def _fft_c2r(needs: Any, x: Any, axes: Any, last_size: Any, scale: Any, y: Any, 
 
 def _fft_r2c(needs: Any, x: Any, axes: Any, scale: Any, onesided: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_fft.r2c_grad(x, axes, scale, onesided, dy),)
+
+
+def _digamma(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.polygamma(1, x)),)
+
+
+def _igamma(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (None, grad_gamma.igamma_dx2(x1, x2, dy) if needs[1] else None)
+
+
+def _igammac(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (None, grad_gamma.igammac_dx2(x1, x2, dy) if needs[1] else None)
+
+
+def _lgamma(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.digamma(x)),)
+
+
+def _polygamma(needs: Any, n: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.polygamma((n + 1), x)),)
+
+
+def _zeta(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (None, grad_support.fit(meta.negative(meta.multiply(meta.multiply(dy, x1), meta.zeta(meta.add(x1, 1), x2))), x2) if needs[1] else None)
 
 
 def _resize1d(needs: Any, x: Any, size: Any, method: Any, coordinates: Any, rounding: Any, cubic_alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -785,6 +855,46 @@ def _topk(needs: Any, x: Any, k: Any, axis: Any, largest: Any, y_0: Any, y_1: An
     return (meta.gather_dx(dy_0, axis, y_1, x.shape),)
 
 
+def _entr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.subtract(meta.negative(meta.log(x)), 1)),)
+
+
+def _erfcx(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.subtract(meta.multiply(meta.multiply(x, y), 2), 1.1283791670955126)),)
+
+
+def _erfinv(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.multiply(dy, meta.exp(meta.multiply(y, y))), 0.8862269254527579),)
+
+
+def _i0(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.i1(x)),)
+
+
+def _i0e(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, meta.subtract(meta.i1e(x), meta.multiply(meta.sign(x), y))),)
+
+
+def _i1(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_special.i1_grad(x, y, dy),)
+
+
+def _i1e(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_special.i1e_grad(x, dy),)
+
+
+def _log_ndtr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.divide(dy, meta.erfcx(meta.multiply(x, (-0.7071067811865476)))), 0.7978845608028654),)
+
+
+def _ndtr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.multiply(dy, meta.exp(meta.multiply(meta.multiply(x, x), (-0.5)))), 0.3989422804014327),)
+
+
+def _ndtri(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.multiply(dy, meta.exp(meta.multiply(meta.multiply(y, y), 0.5))), 2.5066282746310002),)
+
+
 def _broadcast_to(needs: Any, x: Any, shape: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.sum_to(dy, x.shape),)
 
@@ -901,6 +1011,10 @@ def _cosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.multiply(dy, meta.sinh(x)),)
 
 
+def _deg2rad(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, 0.017453292519943295),)
+
+
 def _elu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.elu_dx(x, dy, alpha),)
 
@@ -917,6 +1031,10 @@ def _erf_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (meta.multiply(meta.multiply(meta.multiply(z, dz), x), (-2)) if needs[0] else None, meta.erf_dx(x, dz) if needs[1] else None)
 
 
+def _erfc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.negative(meta.erf_dx(x, dy)),)
+
+
 def _exp(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.multiply(dy, y),)
 
@@ -931,6 +1049,14 @@ def _expm1(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 def _floor(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.nothing(x),)
+
+
+def _frac(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy,)
+
+
+def _frexp(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy_0, meta.power(2.0, meta.cast(meta.negative(y_1), x.dtype))),)
 
 
 def _gelu(needs: Any, x: Any, approximate: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -965,8 +1091,20 @@ def _log2(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.divide(dy, meta.multiply(x, 0.6931471805599453)),)
 
 
+def _logit(needs: Any, x: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_unary.logit_grad(x, eps, dy),)
+
+
+def _nan_to_num(needs: Any, x: Any, nan: Any, posinf: Any, neginf: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.isfinite(x), dy, 0),)
+
+
 def _negative(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.negative(dy),)
+
+
+def _rad2deg(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(dy, 57.29577951308232),)
 
 
 def _reciprocal(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -985,7 +1123,7 @@ def _relu_dx(needs: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
     return (meta.relu_dx(y, dz),)
 
 
-def _round(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+def _round(needs: Any, x: Any, decimals: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.nothing(x),)
 
 
@@ -1019,6 +1157,10 @@ def _silu_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
 
 def _sin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.multiply(dy, meta.cos(x)),)
+
+
+def _sinc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_unary.sinc_grad(x, y, dy),)
 
 
 def _sinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1079,21 +1221,32 @@ add_rules([
     GradRule("scaled_dot_product_attention", _scaled_dot_product_attention, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({1})),
     GradRule("scaled_dot_product_attention_dx", _scaled_dot_product_attention_dx, (0, 1, 2, 3, 4, 5), saved_args=frozenset({0, 1, 2, 3, 4, 5}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     GradRule("add", _add, (0, 1)),
+    GradRule("addcdiv", _addcdiv, (0, 1, 2), saved_args=frozenset({1, 2})),
+    GradRule("addcmul", _addcmul, (0, 1, 2), saved_args=frozenset({1, 2})),
     GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("copysign", _copysign, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
     GradRule("floor_divide", _floor_divide, (0, 1)),
+    GradRule("fmax", _fmax, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("fmin", _fmin, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("hypot", _hypot, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
+    GradRule("lerp", _lerp, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
+    GradRule("logaddexp", _logaddexp, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("logaddexp2", _logaddexp2, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("maximum", _maximum, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("maximum_dx", _maximum_dx, (2,), saved_args=frozenset({0, 1})),
     GradRule("minimum", _minimum, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("minimum_dx", _minimum_dx, (2,), saved_args=frozenset({0, 1})),
     GradRule("mod", _mod, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("multiply", _multiply, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("nextafter", _nextafter, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("power", _power, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
     GradRule("subtract", _subtract, (0, 1)),
     GradRule("trunc_divide", _trunc_divide, (0, 1)),
     GradRule("trunc_mod", _trunc_mod, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
+    GradRule("xlog1py", _xlog1py, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("xlogy", _xlogy, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("angle", _angle, (0,), saved_args=frozenset({0})),
     GradRule("complex", _complex, (0, 1)),
     GradRule("conj", _conj, (0,)),
@@ -1120,6 +1273,12 @@ add_rules([
     GradRule("fft_c2c", _fft_c2c, (0,)),
     GradRule("fft_c2r", _fft_c2r, (0,)),
     GradRule("fft_r2c", _fft_r2c, (0,)),
+    GradRule("digamma", _digamma, (0,), saved_args=frozenset({0})),
+    GradRule("igamma", _igamma, (0, 1), saved_args=frozenset({0, 1}), unavailable={0: 'the derivative by the order has no closed form'}),
+    GradRule("igammac", _igammac, (0, 1), saved_args=frozenset({0, 1}), unavailable={0: 'the derivative by the order has no closed form'}),
+    GradRule("lgamma", _lgamma, (0,), saved_args=frozenset({0})),
+    GradRule("polygamma", _polygamma, (1,), saved_args=frozenset({1})),
+    GradRule("zeta", _zeta, (0, 1), saved_args=frozenset({0, 1}), unavailable={0: 'the derivative by the exponent has no closed form'}),
     GradRule("resize1d", _resize1d, (0,), forward="linear"),
     GradRule("resize1d_dx", _resize1d_dx, (0,), forward="linear"),
     GradRule("resize2d", _resize2d, (0,), forward="linear"),
@@ -1248,6 +1407,16 @@ add_rules([
     GradRule("var", _var, (0,), saved_args=frozenset({0})),
     GradRule("sort", _sort, (0,), saved_args=frozenset({0})),
     GradRule("topk", _topk, (0,), saved_outputs=frozenset({1}), outputs=2),
+    GradRule("entr", _entr, (0,), saved_args=frozenset({0})),
+    GradRule("erfcx", _erfcx, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("erfinv", _erfinv, (0,), saved_outputs=frozenset({0})),
+    GradRule("i0", _i0, (0,), saved_args=frozenset({0})),
+    GradRule("i0e", _i0e, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("i1", _i1, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("i1e", _i1e, (0,), saved_args=frozenset({0})),
+    GradRule("log_ndtr", _log_ndtr, (0,), saved_args=frozenset({0})),
+    GradRule("ndtr", _ndtr, (0,), saved_args=frozenset({0})),
+    GradRule("ndtri", _ndtri, (0,), saved_outputs=frozenset({0})),
     GradRule("broadcast_to", _broadcast_to, (0,), forward="linear"),
     GradRule("broadcast_to_like", _broadcast_to_like, (0,), forward="linear"),
     GradRule("cast", _cast, (0,), forward="linear"),
@@ -1277,14 +1446,18 @@ add_rules([
     GradRule("copy", _copy, (0,), forward="linear"),
     GradRule("cos", _cos, (0,), saved_args=frozenset({0})),
     GradRule("cosh", _cosh, (0,), saved_args=frozenset({0})),
+    GradRule("deg2rad", _deg2rad, (0,)),
     GradRule("elu", _elu, (0,), saved_args=frozenset({0})),
     GradRule("elu_dx", _elu_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("erf", _erf, (0,), saved_args=frozenset({0})),
     GradRule("erf_dx", _erf_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("erfc", _erfc, (0,), saved_args=frozenset({0})),
     GradRule("exp", _exp, (0,), saved_outputs=frozenset({0})),
     GradRule("exp2", _exp2, (0,), saved_outputs=frozenset({0})),
     GradRule("expm1", _expm1, (0,), saved_outputs=frozenset({0})),
     GradRule("floor", _floor, (0,)),
+    GradRule("frac", _frac, (0,)),
+    GradRule("frexp", _frexp, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("gelu", _gelu, (0,), saved_args=frozenset({0})),
     GradRule("gelu_dx", _gelu_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("leaky_relu", _leaky_relu, (0,), saved_args=frozenset({0})),
@@ -1293,7 +1466,10 @@ add_rules([
     GradRule("log10", _log10, (0,), saved_args=frozenset({0})),
     GradRule("log1p", _log1p, (0,), saved_args=frozenset({0})),
     GradRule("log2", _log2, (0,), saved_args=frozenset({0})),
+    GradRule("logit", _logit, (0,), saved_args=frozenset({0})),
+    GradRule("nan_to_num", _nan_to_num, (0,), saved_args=frozenset({0})),
     GradRule("negative", _negative, (0,)),
+    GradRule("rad2deg", _rad2deg, (0,)),
     GradRule("reciprocal", _reciprocal, (0,), saved_outputs=frozenset({0})),
     GradRule("reciprocal_dx", _reciprocal_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("relu", _relu, (0,), saved_outputs=frozenset({0})),
@@ -1307,6 +1483,7 @@ add_rules([
     GradRule("silu", _silu, (0,), saved_args=frozenset({0})),
     GradRule("silu_dx", _silu_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("sin", _sin, (0,), saved_args=frozenset({0})),
+    GradRule("sinc", _sinc, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("sinh", _sinh, (0,), saved_args=frozenset({0})),
     GradRule("softplus", _softplus, (0,), saved_args=frozenset({0})),
     GradRule("sqrt", _sqrt, (0,), saved_outputs=frozenset({0})),

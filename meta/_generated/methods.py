@@ -213,6 +213,22 @@ class TensorMethods(Casts):
         """
         return meta.add(self, x2)
 
+    def addcdiv(self, x1: Self | Number, x2: Self | Number, value: float = 1.0) -> Self:
+        """x + value * x1 / x2.
+        x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
+        x2: Divisor: a tensor or a number.
+        value: Factor of the quotient.
+        """
+        return meta.addcdiv(self, x1, x2, value)
+
+    def addcmul(self, x1: Self | Number, x2: Self | Number, value: float = 1.0) -> Self:
+        """x + value * x1 * x2.
+        x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
+        x2: Second factor: a tensor or a number.
+        value: Factor of the product; an integer for integers.
+        """
+        return meta.addcmul(self, x1, x2, value)
+
     def atan2(self, x2: Self | Number) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
         Aliases: arctan2.
@@ -267,6 +283,12 @@ class TensorMethods(Casts):
         """
         return meta.bitwise_xor(self, x2)
 
+    def copysign(self, x2: Self | Number) -> Self:
+        """|x1| with the sign of x2, also that of -0.0. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.copysign(self, x2)
+
     def __truediv__(self, other: Self | Number) -> Self:
         return meta.divide(self, other)
 
@@ -314,6 +336,24 @@ class TensorMethods(Casts):
         """
         return meta.floor_divide(self, x2)
 
+    def fmax(self, x2: Self | Number) -> Self:
+        """The larger operand; the other one where one is NaN.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.fmax(self, x2)
+
+    def fmin(self, x2: Self | Number) -> Self:
+        """The smaller operand; the other one where one is NaN.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.fmin(self, x2)
+
+    def gcd(self, x2: Self | Number) -> Self:
+        """The greatest common divisor, at least 0; |x1| where x2 is 0.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.gcd(self, x2)
+
     def __gt__(self, other: Self | Number) -> Self:
         return meta.greater(self, other)
 
@@ -338,11 +378,23 @@ class TensorMethods(Casts):
 
     ge = greater_equal
 
+    def heaviside(self, x2: Self | Number) -> Self:
+        """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.heaviside(self, x2)
+
     def hypot(self, x2: Self | Number) -> Self:
         """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.hypot(self, x2)
+
+    def lcm(self, x2: Self | Number) -> Self:
+        """The least common multiple, at least 0; 0 where one is 0.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.lcm(self, x2)
 
     def __lshift__(self, other: Self | Number) -> Self:
         return meta.left_shift(self, other)
@@ -361,6 +413,13 @@ class TensorMethods(Casts):
         return meta.left_shift(self, x2)
 
     bitwise_left_shift = left_shift
+
+    def lerp(self, x2: Self | Number, weight: Self | Number) -> Self:
+        """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
+        x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
+        weight: Weight of x2: a tensor or a number.
+        """
+        return meta.lerp(self, x2, weight)
 
     def __lt__(self, other: Self | Number) -> Self:
         return meta.less(self, other)
@@ -385,6 +444,18 @@ class TensorMethods(Casts):
         return meta.less_equal(self, x2)
 
     le = less_equal
+
+    def logaddexp(self, x2: Self | Number) -> Self:
+        """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.logaddexp(self, x2)
+
+    def logaddexp2(self, x2: Self | Number) -> Self:
+        """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.logaddexp2(self, x2)
 
     def logical_and(self, x2: Self | Number) -> Self:
         """Whether both are true.
@@ -451,6 +522,12 @@ class TensorMethods(Casts):
         return meta.multiply(self, x2)
 
     mul = multiply
+
+    def nextafter(self, x2: Self | Number) -> Self:
+        """The number of the dtype next to x1 in the direction of x2.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.nextafter(self, x2)
 
     def __ne__(self, other: Self | Number) -> Self:  # type: ignore[override]
         return meta.not_equal(self, other)
@@ -520,6 +597,18 @@ class TensorMethods(Casts):
 
     sub = subtract
 
+    def xlog1py(self, x2: Self | Number) -> Self:
+        """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.xlog1py(self, x2)
+
+    def xlogy(self, x2: Self | Number) -> Self:
+        """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.xlogy(self, x2)
+
     def angle(self) -> Self:
         """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
         Integers and booleans give float32, complex numbers the dtype of their parts.
@@ -537,6 +626,48 @@ class TensorMethods(Casts):
     def sgn(self) -> Self:
         """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN."""
         return meta.sgn(self)
+
+    def digamma(self) -> Self:
+        """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
+        Aliases: psi.
+        """
+        return meta.digamma(self)
+
+    psi = digamma
+
+    def igamma(self, x2: Self | Number) -> Self:
+        """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to
+        x2, divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
+        Aliases: gammainc.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.igamma(self, x2)
+
+    gammainc = igamma
+
+    def igammac(self, x2: Self | Number) -> Self:
+        """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
+        Aliases: gammaincc.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.igammac(self, x2)
+
+    gammaincc = igammac
+
+    def lgamma(self) -> Self:
+        """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
+        Aliases: gammaln.
+        """
+        return meta.lgamma(self)
+
+    gammaln = lgamma
+
+    def zeta(self, x2: Self | Number) -> Self:
+        """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a
+        negative integer, NaN for x1 < 1 and other negative x2. Integers and booleans give float32.
+        x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
+        """
+        return meta.zeta(self, x2)
 
     def argwhere(self, size: int | Sequence[Dim] | None = None) -> Self:
         """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape
@@ -857,6 +988,46 @@ class TensorMethods(Casts):
         """
         return meta.topk(self, k, axis, largest)
 
+    def entr(self) -> Self:
+        """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32."""
+        return meta.entr(self)
+
+    def erfcx(self) -> Self:
+        """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32."""
+        return meta.erfcx(self)
+
+    def erfinv(self) -> Self:
+        """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32."""
+        return meta.erfinv(self)
+
+    def i0(self) -> Self:
+        """The modified Bessel function of the first kind of order 0. Integers and booleans give float32."""
+        return meta.i0(self)
+
+    def i0e(self) -> Self:
+        """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32."""
+        return meta.i0e(self)
+
+    def i1(self) -> Self:
+        """The modified Bessel function of the first kind of order 1. Integers and booleans give float32."""
+        return meta.i1(self)
+
+    def i1e(self) -> Self:
+        """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32."""
+        return meta.i1e(self)
+
+    def log_ndtr(self) -> Self:
+        """log(ndtr(x)), without underflow. Integers and booleans give float32."""
+        return meta.log_ndtr(self)
+
+    def ndtr(self) -> Self:
+        """The distribution function of the standard normal distribution. Integers and booleans give float32."""
+        return meta.ndtr(self)
+
+    def ndtri(self) -> Self:
+        """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32."""
+        return meta.ndtri(self)
+
     def broadcast_to(self, shape: int | Sequence[Dim], *more: int) -> Self:
         """x repeated along axes of size 1 and new leading axes, to a larger shape.
         shape: A shape that x broadcasts to.
@@ -1053,6 +1224,14 @@ class TensorMethods(Casts):
         """Hyperbolic cosine. Integers and booleans give float32."""
         return meta.cosh(self)
 
+    def deg2rad(self) -> Self:
+        """Degrees as radians, x * pi / 180. Integers and booleans give float32.
+        Aliases: radians.
+        """
+        return meta.deg2rad(self)
+
+    radians = deg2rad
+
     def elu(self, alpha: float = 1.0) -> Self:
         """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
         alpha: Minus the limit for x -> -inf.
@@ -1064,6 +1243,10 @@ class TensorMethods(Casts):
         float32.
         """
         return meta.erf(self)
+
+    def erfc(self) -> Self:
+        """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32."""
+        return meta.erfc(self)
 
     def exp(self) -> Self:
         """e raised to each element. Integers and booleans give float32."""
@@ -1080,6 +1263,16 @@ class TensorMethods(Casts):
     def floor(self) -> Self:
         """The greatest integer not above each element."""
         return meta.floor(self)
+
+    def frac(self) -> Self:
+        """x - trunc(x), with the sign of x."""
+        return meta.frac(self)
+
+    def frexp(self) -> tuple[Self, Self]:
+        """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32
+        exponent. 0, infinities and NaN are their own mantissa, with exponent 0.
+        """
+        return meta.frexp(self)
 
     def gelu(self, approximate: Literal['none', 'tanh'] = 'none') -> Self:
         """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) *
@@ -1099,6 +1292,14 @@ class TensorMethods(Casts):
     def isnan(self) -> Self:
         """Whether each element is NaN."""
         return meta.isnan(self)
+
+    def isneginf(self) -> Self:
+        """Whether each element is minus infinity."""
+        return meta.isneginf(self)
+
+    def isposinf(self) -> Self:
+        """Whether each element is plus infinity."""
+        return meta.isposinf(self)
 
     def leaky_relu(self, alpha: float = 0.01) -> Self:
         """x above 0, alpha * x below.
@@ -1126,6 +1327,20 @@ class TensorMethods(Casts):
         """Whether each element is zero (or false)."""
         return meta.logical_not(self)
 
+    def logit(self, eps: float | None = None) -> Self:
+        """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
+        eps: x is first limited to [eps, 1 - eps]; None for no limits.
+        """
+        return meta.logit(self, eps)
+
+    def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Self:
+        """NaN and infinities replaced by numbers; integers are unchanged.
+        nan: Replaces NaN.
+        posinf: Replaces infinity; None for the largest number of the dtype.
+        neginf: Replaces minus infinity; None for the least number of the dtype.
+        """
+        return meta.nan_to_num(self, nan, posinf, neginf)
+
     def __neg__(self) -> Self:
         return meta.negative(self)
 
@@ -1137,6 +1352,14 @@ class TensorMethods(Casts):
 
     neg = negative
 
+    def rad2deg(self) -> Self:
+        """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
+        Aliases: degrees.
+        """
+        return meta.rad2deg(self)
+
+    degrees = rad2deg
+
     def reciprocal(self) -> Self:
         """1 / x. Integers and booleans give float32."""
         return meta.reciprocal(self)
@@ -1145,9 +1368,12 @@ class TensorMethods(Casts):
         """max(x, 0)."""
         return meta.relu(self)
 
-    def round(self) -> Self:
-        """The nearest integer; ties round to even."""
-        return meta.round(self)
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of
+        x.
+        decimals: Digits after the decimal point; negative ones count before it.
+        """
+        return meta.round(self, decimals)
 
     def rsqrt(self) -> Self:
         """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32."""
@@ -1161,6 +1387,10 @@ class TensorMethods(Casts):
         """-1, 0 or 1 by the sign of each element; 0 for NaN."""
         return meta.sign(self)
 
+    def signbit(self) -> Self:
+        """Whether the sign bit is set: true for negative numbers and -0.0."""
+        return meta.signbit(self)
+
     def silu(self) -> Self:
         """x * sigmoid(x), also called swish."""
         return meta.silu(self)
@@ -1168,6 +1398,10 @@ class TensorMethods(Casts):
     def sin(self) -> Self:
         """Sine of an angle in radians. Integers and booleans give float32."""
         return meta.sin(self)
+
+    def sinc(self) -> Self:
+        """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32."""
+        return meta.sinc(self)
 
     def sinh(self) -> Self:
         """Hyperbolic sine. Integers and booleans give float32."""

@@ -18,7 +18,10 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
 
     x1, x2: tensors, NumPy arrays or numbers, at least one a tensor. Infinities are close to equal infinities, NaN to
     NaN with `equal_nan`. Halves are compared in float32, complex numbers by the absolute value of their difference.
-    Raises TypeInferenceError for shapes that do not broadcast."""
+    Raises TypeInferenceError for shapes that do not broadcast, ArgumentError for a negative tolerance."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise ArgumentError("isclose", f"{name} is {tolerance}", "a number of at least 0")
     x1, x2 = _tensors("isclose", x1, x2)
     same = meta.equal(x1, x2)
     if equal_nan and dtypes.is_inexact(x1.dtype):

@@ -20,3 +20,13 @@ def promoted_dtype(*args: ScalarOrType) -> str:
     for value in scalars:
         out = dtypes.promote_scalar(out, value)
     return out
+
+
+def operand_dtype(*args: ScalarOrType) -> str:
+    """The dtype in which operands are compared: their common one, or int64 if that is an integer dtype that does not
+    hold one of the Python numbers."""
+    out = promoted_dtype(*args)
+    if not dtypes.is_int(out):
+        return out
+    low, high = dtypes.int_range(out)
+    return out if all(low <= a <= high for a in args if isinstance(a, int)) else "int64"

@@ -1,7 +1,7 @@
 """Schemas of elementwise operators of one tensor and of their backward operators."""
 
 from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Float, Number, Optional, Tensor
+from meta.schema._types import Choice, Float, Int, Number, Optional, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _forward_x = Arg("x", Tensor, doc="Input of the forward operator.")
@@ -26,6 +26,19 @@ softplus = Schema(
     _x,
     Arg("beta", Float, 1.0, doc="Sharpness of the bend at zero; must not be 0."),
     Arg("threshold", Optional(Float), None, doc="x itself where beta * x is above it; None for the exact function."),
+)
+logit = Schema(
+    "logit", _x, Arg("eps", Optional(Float), None, doc="x is first limited to [eps, 1 - eps]; None for no limits.")
+)
+nan_to_num = Schema(
+    "nan_to_num",
+    _x,
+    Arg("nan", Float, 0.0, doc="Replaces NaN."),
+    Arg("posinf", Optional(Float), None, doc="Replaces infinity; None for the largest number of the dtype."),
+    Arg("neginf", Optional(Float), None, doc="Replaces minus infinity; None for the least number of the dtype."),
+)
+round = Schema(
+    "round", _x, Arg("decimals", Int, 0, doc="Digits after the decimal point; negative ones count before it.")
 )
 gelu = Schema("gelu", _x, _approximate)
 gelu_dx = Schema("gelu_dx", _forward_x, _dy, _approximate)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.ir.promotion import promoted_dtype
+from meta.ir.promotion import operand_dtype
 from meta.ir.type import tensor_type
 
 
@@ -19,7 +21,7 @@ def widen(x: Any) -> Any:
 def promote(*operands: Any) -> list[Any]:
     """Cast arrays and Python numbers to their common dtype, half precisions to float32."""
     types = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
-    dtype = promoted_dtype(*types)
+    dtype = operand_dtype(*types)
     common = np.dtype(dtypes.accumulation_dtype(dtype))
     return [np.asarray(x).astype(common) for x in operands]
 
@@ -27,3 +29,13 @@ def promote(*operands: Any) -> list[Any]:
 def floating(x: Any) -> Any:
     """Cast integers and booleans to float64; floating and complex dtypes stay."""
     return x if x.dtype.kind in "fc" else x.astype(np.float64)
+
+
+def by_element(function: Callable[..., float]) -> Callable[..., Any]:
+    """`function` of Python floats, on each element; NaN where an operand is NaN."""
+
+    def one(*xs: float) -> float:
+        return math.nan if any(map(math.isnan, xs)) else function(*map(float, xs))
+
+    vectorized = np.vectorize(one, otypes=[np.float64])
+    return lambda *xs: vectorized(*xs)

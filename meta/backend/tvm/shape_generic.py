@@ -24,7 +24,7 @@ from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
-from meta.ir.promotion import promoted_dtype
+from meta.ir.promotion import operand_dtype
 from meta.ir.type import TensorType, flat_types, tensor_type
 from meta.tree import map_leaves
 
@@ -275,7 +275,7 @@ def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     if not positions:
         return call
     numbers = [call.args[i] for i in positions]
-    dtype = promoted_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
+    dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
     if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()):
         dtype = "float64"
     args = list(call.args)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from meta import dtype as dtypes
 from meta.errors import MetaError, TypeInferenceError
+from meta.ir.promotion import promoted_dtype
 from meta.ir.type import TensorType, Type, Value
 from meta.op import rules
 from meta.op.registry import declare
@@ -136,12 +137,37 @@ def standard_binary(
         if not isinstance(x1, TensorType) and not isinstance(x2, TensorType):
             rules.require(scalar is not None, "both operands are numbers", "at least one tensor")
             return Value(_of_numbers(name, scalar, x1, x2))
-        out = rules.broadcast_type(x1, x2)
+        out = rules.broadcast_type(x1, x2, dtype=_operand_dtype(result, x1, x2))
         _CHECKS[accepts]("x1" if isinstance(x1, TensorType) else "x2", out)
         return out.with_dtype(result_dtype(result, out.dtype))
 
     facts = {"family": "binary", "pattern": "broadcast", "method": True} | facts
     declare(name, schema=binary.binary, doc=doc + _NOTES[result], **facts)(typed)
+
+
+def _operand_dtype(result: Result, x1: rules.ScalarOrType, x2: rules.ScalarOrType) -> str:
+    """The common dtype of two operands. It has to hold a Python number only if it is the dtype of the result: others
+    compare `uint8 < 300` as it is, and divide by it."""
+    if result == "same":
+        return rules.held_dtype(x1, x2)
+    for value in (x1, x2):
+        if isinstance(value, int):
+            rules.require_held(value, "int64")
+    return promoted_dtype(x1, x2)
+
+
+def standard_broadcast(
+    name: str, doc: str, *, schema: Any, result: Result = "same", accepts: Accepts = "any", **facts: Any
+) -> None:
+    """An elementwise operator of the tensors of `schema`: shapes broadcast, dtypes promote; see `standard_binary`."""
+
+    def typed(*args: Any) -> TensorType:
+        out = rules.broadcast_type(*(args[i] for i in schema.tensor_positions))
+        _CHECKS[accepts](schema.names[schema.tensor_positions[0]], out)
+        return out.with_dtype(result_dtype(result, out.dtype))
+
+    facts = {"family": "binary", "pattern": "broadcast", "method": True} | facts
+    declare(name, schema=schema, doc=doc + _NOTES[result], **facts)(typed)
 
 
 def standard_reduce(

@@ -9,9 +9,10 @@ import math
 import operator
 from typing import Any
 
+from meta import dtype as dtypes
 from meta.ir.type import TensorType
 from meta.op import rules
-from meta.op.declare._standard import standard_binary
+from meta.op.declare._standard import standard_binary, standard_broadcast
 from meta.op.registry import declare
 from meta.schema import binary
 
@@ -34,6 +35,7 @@ standard_binary(
     amp="never",
     aliases=("arctan2",),
 )
+standard_binary("copysign", "|x1| with the sign of x2, also that of -0.0.", result="float", scalar=math.copysign)
 standard_binary(
     "divide",
     "x1 / x2.",
@@ -43,6 +45,8 @@ standard_binary(
     aliases=("div", "true_divide"),
     complex="analytic",
 )
+standard_binary("fmax", "The larger operand; the other one where one is NaN.")
+standard_binary("fmin", "The smaller operand; the other one where one is NaN.")
 standard_binary(
     "floor_divide",
     "The greatest integer not above x1 / x2. Integers divided by 0 give 0.",
@@ -50,7 +54,12 @@ standard_binary(
     scalar=operator.floordiv,
     operator="__floordiv__",
 )
+standard_binary("gcd", "The greatest common divisor, at least 0; |x1| where x2 is 0.", accepts="int", scalar=math.gcd)
+standard_binary("heaviside", "0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.")
 standard_binary("hypot", "sqrt(x1**2 + x2**2), without overflow.", result="float", scalar=math.hypot, amp="never")
+standard_binary("lcm", "The least common multiple, at least 0; 0 where one is 0.", accepts="int", scalar=math.lcm)
+standard_binary("logaddexp", "log(exp(x1) + exp(x2)), without overflow.", result="float", amp="never")
+standard_binary("logaddexp2", "log2(2**x1 + 2**x2), without overflow.", result="float", amp="never")
 standard_binary("maximum", "The larger operand; NaN where either is.", scalar=max)
 standard_binary("minimum", "The smaller operand; NaN where either is.", scalar=min)
 standard_binary(
@@ -62,6 +71,7 @@ standard_binary(
     aliases=("remainder",),
 )
 standard_binary("multiply", "x1 * x2.", scalar=operator.mul, operator="__mul__", aliases=("mul",), complex="analytic")
+standard_binary("nextafter", "The number of the dtype next to x1 in the direction of x2.", accepts="float", amp="keep")
 standard_binary(
     "trunc_divide", "x1 / x2 rounded towards zero. Integers divided by 0 give 0.", accepts="number", method=False
 )
@@ -91,6 +101,17 @@ standard_binary(
     operator="__sub__",
     aliases=("sub",),
     complex="analytic",
+)
+standard_binary("xlog1py", "x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN.", result="float", amp="never")
+standard_binary("xlogy", "x1 * log(x2); 0 where x1 is 0, unless x2 is NaN.", result="float", amp="never")
+
+# Sums of a tensor and a product, a quotient or a difference.
+standard_broadcast("addcdiv", "x + value * x1 / x2.", schema=binary.addcdiv, accepts="float")
+standard_broadcast(
+    "lerp",
+    "x1 + weight * (x2 - x1), computed from the nearer end.",
+    schema=binary.lerp,
+    result="float",
 )
 
 # Comparisons. Operands are compared in their common dtype.
@@ -221,6 +242,16 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it where
     both are equal, else 0."""
     return _extremum_dx(x1, x2, dy)
+
+
+@declare("addcmul", schema=binary.addcmul, pattern="broadcast", method=True)
+def addcmul(x: TensorType, x1: rules.ScalarOrType, x2: rules.ScalarOrType, value: float) -> TensorType:
+    """x + value * x1 * x2."""
+    out = rules.broadcast_type(x, x1, x2)
+    rules.require_number("x", out)
+    is_whole = not isinstance(value, float) or value.is_integer() or dtypes.is_float(out.dtype)
+    rules.require(is_whole, f"value is {value}, the operands are {out.dtype}", "an integer", "cast one to a float")
+    return out
 
 
 @declare("where", schema=binary.where, pattern="broadcast", complex="analytic")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.ir.type import TensorType
+from meta import dtype as dtypes
+from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.declare._standard import standard_unary, standard_unary_dx
 from meta.op.registry import declare
@@ -34,7 +35,13 @@ standard_unary(
     aliases=("neg",),
     complex="analytic",
 )
-standard_unary("round", "The nearest integer; ties round to even.", result="same", accepts="number")
+standard_unary("frac", "x - trunc(x), with the sign of x.", result="same", accepts="float")
+standard_unary(
+    "nan_to_num",
+    "NaN and infinities replaced by numbers; integers are unchanged.",
+    result="same",
+    schema=unary.nan_to_num,
+)
 standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
 standard_unary("square", "x * x.", result="same", accepts="number", complex="analytic")
 standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
@@ -64,7 +71,9 @@ standard_unary(
 )
 standard_unary("cos", "Cosine of an angle in radians.", complex="analytic")
 standard_unary("cosh", "Hyperbolic cosine.", amp="never", complex="analytic")
+standard_unary("deg2rad", "Degrees as radians, x * pi / 180.", amp="never", aliases=("radians",))
 standard_unary("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.", amp="never")
+standard_unary("erfc", "1 - erf(x), accurate where that is close to 0.", amp="never")
 standard_unary("exp", "e raised to each element.", amp="never", complex="analytic")
 standard_unary("exp2", "2 raised to each element.", amp="never", complex="analytic")
 standard_unary("expm1", "exp(x) - 1, accurate near 0.", amp="never", complex="analytic")
@@ -72,9 +81,14 @@ standard_unary("log", "Natural logarithm; -inf at 0, NaN below.", amp="never", c
 standard_unary("log10", "Logarithm to base 10; -inf at 0, NaN below.", amp="never", complex="analytic")
 standard_unary("log1p", "log(1 + x), accurate near 0.", amp="never", complex="analytic")
 standard_unary("log2", "Logarithm to base 2; -inf at 0, NaN below.", amp="never", complex="analytic")
+standard_unary(
+    "logit", "log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1].", schema=unary.logit, amp="never"
+)
+standard_unary("rad2deg", "Radians as degrees, x * 180 / pi.", amp="never", aliases=("degrees",))
 standard_unary("reciprocal", "1 / x.", amp="never", complex="analytic")
 standard_unary("rsqrt", "1 / sqrt(x); inf at 0, NaN below.", amp="never", complex="analytic")
 standard_unary("sin", "Sine of an angle in radians.", complex="analytic")
+standard_unary("sinc", "sin(pi x) / (pi x); 1 at 0.", amp="never")
 standard_unary("sinh", "Hyperbolic sine.", amp="never", complex="analytic")
 standard_unary("sqrt", "Square root; NaN below 0.", complex="analytic")
 standard_unary("tan", "Tangent of an angle in radians.", amp="never", complex="analytic")
@@ -123,6 +137,9 @@ standard_unary(
 standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", complex="analytic")
 standard_unary("isinf", "Whether each element is an infinity.", result="bool", complex="analytic")
 standard_unary("isnan", "Whether each element is NaN.", result="bool", complex="analytic")
+standard_unary("isneginf", "Whether each element is minus infinity.", result="bool")
+standard_unary("isposinf", "Whether each element is plus infinity.", result="bool")
+standard_unary("signbit", "Whether the sign bit is set: true for negative numbers and -0.0.", result="bool")
 standard_unary("logical_not", "Whether each element is zero (or false).", result="bool")
 
 standard_unary(
@@ -133,6 +150,23 @@ standard_unary(
     operator="__invert__",
     aliases=("invert",),
 )
+
+
+@declare("frexp", schema=unary.unary, pattern="injective", method=True, outputs=("mantissa", "exponent"))
+def frexp(x: TensorType) -> TupleType:
+    """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32 exponent. 0,
+    infinities and NaN are their own mantissa, with exponent 0."""
+    rules.require_float("x", x)
+    return TupleType((x, x.with_dtype("int32")))
+
+
+@declare("round", schema=unary.round, pattern="elemwise", method=True)
+def round(x: TensorType, decimals: int) -> TensorType:
+    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of x."""
+    rules.require_number("x", x)
+    rules.require(decimals == 0 or dtypes.is_float(x.dtype), f"decimals is {decimals}, x is {x.dtype}",
+                  "0 for integers, or a floating dtype")  # fmt: skip
+    return x
 
 
 @declare("clip", schema=unary.clip, pattern="elemwise", method=True, aliases=("clamp",))

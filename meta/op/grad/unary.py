@@ -45,3 +45,16 @@ def softplus_grad(x: Any, beta: float, threshold: float | None, dy: Any) -> Any:
     scaled = x * beta
     slope = dy * meta.sigmoid(scaled)
     return slope if threshold is None else meta.where(meta.greater(scaled, threshold), dy, slope)
+
+
+def logit_grad(x: Any, eps: float | None, dy: Any) -> Any:
+    """dy / (x (1 - x)); NaN outside of [0, 1], or 0 outside of [eps, 1 - eps]."""
+    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
+    is_inside = meta.logical_and(meta.greater_equal(x, low), meta.less_equal(x, high))
+    return meta.where(is_inside, dy / meta.where(is_inside, x * (1.0 - x), 1.0), outside)
+
+
+def sinc_grad(x: Any, y: Any, dy: Any) -> Any:
+    """dy (cos(pi x) - sinc(x)) / x; 0 at 0."""
+    is_zero = meta.equal(x, 0)
+    return meta.where(is_zero, 0.0, dy * (meta.cos(x * math.pi) - y) / meta.where(is_zero, 1.0, x))

@@ -62,3 +62,9 @@ def test_values_are_needed() -> None:
     assert meta.vm.compile(meta.trace(lambda x: meta.isclose(x, 1.0)))(x).tolist() == [True]
     with pytest.raises(TraceError, match="value"):
         meta.vm.compile(meta.trace(lambda x: x if meta.allclose(x, 1.0) else -x))(x)
+
+
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_negative_tolerances_are_refused(name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"{name} is -0.5; expected a number of at least 0"):
+        meta.isclose(meta.ones(2), meta.ones(2), **{name: -0.5})

@@ -15,7 +15,7 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.ir.promotion import promoted_dtype
+from meta.ir.promotion import operand_dtype
 from meta.ir.type import tensor_type
 
 Expr = Any
@@ -39,10 +39,26 @@ def per_element(name: str, function: Callable[..., Expr], tensors: Sequence[bool
 
 def compute_dtype(operands: list[Any], result: str) -> str:
     """The dtype in which a function of these operands is computed."""
-    dtype = accumulation_dtype(
-        promoted_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands])
-    )
+    dtype = accumulation_dtype(operand_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands]))
     return accumulation_dtype(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
+
+
+def of_float64(function: Callable[..., Expr]) -> Callable[..., Expr]:
+    """`function` of operands cast to float64 and bound to variables; attributes follow."""
+    return lambda *args: bound(function, *(a if isinstance(a, (int, float)) else a.astype("float64") for a in args))
+
+
+def bound(function: Callable[..., Expr], *args: Any) -> Expr:
+    """`function` of variables bound to the expressions among `args`."""
+
+    def bind_rest(done: tuple[Any, ...], rest: tuple[Any, ...]) -> Expr:
+        if not rest:
+            return function(*done)
+        if isinstance(rest[0], (int, float)):
+            return bind_rest((*done, rest[0]), rest[1:])
+        return let(rest[0], lambda var: bind_rest((*done, var), rest[1:]))
+
+    return bind_rest((), args)
 
 
 def is_number(x: Any) -> bool:
@@ -97,6 +113,16 @@ def is_float(x: Expr) -> bool:
 
 def is_nan(x: Expr) -> Expr:
     return tirx.isnan(cast(x, accumulation_dtype(dtype_of(x)))) if is_float(x) else tirx.const(False, "bool")
+
+
+def bits_of(x: Expr) -> Expr:
+    """The bits of a float32 or float64 as a signed integer of its width."""
+    return tirx.reinterpret("int32" if dtype_of(x) == "float32" else "int64", x)
+
+
+def is_negative(x: Expr) -> Expr:
+    """Whether the sign bit of a float32 or float64 is set."""
+    return let(bits_of(x), lambda bits: bits < const(bits, 0))
 
 
 def safe_divisor(number: Expr) -> Expr:

@@ -94,6 +94,29 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
     return te.extern([base.shape], [base, exponent], nest(base.shape, element), dtype=dtype, name="squarings")
 
 
+def common_divisors(a: Any, b: Any) -> Any:
+    """The greatest common divisors of integer tensors of one shape, by Euclid's algorithm on absolute values."""
+    dtype = str(a.dtype)
+    zero = tirx.const(0, dtype)
+
+    def size(x: Any) -> Any:
+        return x if dtype.startswith("u") else tirx.Select(x < zero, zero - x, x)
+
+    def element(index: Index, buffers: list[Any]) -> None:
+        first, second, result = buffers
+        position = index or 0
+        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), dtype, scope="local"))
+        state[0] = size(first[position])
+        state[1] = size(second[position])
+        with script_tirx.While(tirx.NE(state[1], zero)):
+            state[2] = tirx.truncmod(state[0], state[1])
+            state[0] = state[1]
+            state[1] = state[2]
+        result[position] = size(state[0])
+
+    return te.extern([a.shape], [a, b], nest(a.shape, element), dtype=dtype, name="common_divisors")
+
+
 def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any, Any], Any]:
     """The body of a `te.extern`: `body(index, buffers)` in independent loops over `shape`, the outermost parallel."""
 

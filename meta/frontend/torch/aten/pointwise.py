@@ -6,11 +6,18 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
 
 ROWS: Rows = {
     "abs": "abs", "absolute": "abs", "allclose": "allclose",
+    "addcdiv": direct("addcdiv", tensor1="x1", tensor2="x2"), "addcmul": direct("addcmul", tensor1="x1", tensor2="x2"),
+    "copysign": "copysign", "deg2rad": "deg2rad", "erfc": "erfc", "fmax": "fmax",
+    "fmin": "fmin", "float_power": "float_power",
+    "frac": "frac", "frexp": "frexp", "gcd": "gcd", "isneginf": "isneginf", "isposinf": "isposinf",
+    "isreal": "isreal", "lcm": "lcm", "ldexp": "ldexp", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "logit": "logit", "nan_to_num": "nan_to_num", "nextafter": "nextafter",
+    "positive": "positive", "rad2deg": "rad2deg", "signbit": "signbit", "sinc": "sinc", "xlogy": "xlogy",
     "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2", "atanh": "atanh",
@@ -83,14 +90,7 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
 
 @into(ROWS)
 def round(self: Any, *, decimals: int = 0) -> Any:
-    return meta.round(self) if decimals == 0 else meta.round(self, decimals)  # type: ignore[call-arg]
-
-
-@into(ROWS)
-def float_power(self: Any, exponent: Any) -> Any:
-    """Computed in float64, whatever the dtypes."""
-    base, power = (meta.cast(x, "float64") if is_tensor(x) else float(x) for x in (self, exponent))
-    return meta.power(base, power)
+    return meta.round(self, decimals)
 
 
 @into(ROWS)
@@ -99,7 +99,15 @@ def equal(self: Any, other: Any) -> Any:
 
 
 @into(ROWS)
-def positive(self: Any) -> Any:
-    if self.dtype == "bool":
-        raise ArgumentError("positive", "x is bool", "a number")
-    return self
+def heaviside(self: Any, values: Any) -> Any:
+    if self.dtype != values.dtype:
+        raise ArgumentError("heaviside", f"self is {self.dtype}, values is {values.dtype}", "one dtype for both")
+    return meta.heaviside(self, values)
+
+
+@into(ROWS)
+def lerp(self: Any, end: Any, weight: Any) -> Any:
+    others = [end.dtype, *([weight.dtype] if is_tensor(weight) else [])]
+    if any(dtype != self.dtype for dtype in others):
+        raise ArgumentError("lerp", f"self is {self.dtype}, the others are {others}", "one dtype for all")
+    return meta.lerp(self, end, weight)

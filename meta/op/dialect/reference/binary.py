@@ -46,25 +46,59 @@ def _trunc_divide(a: Array, b: Array) -> Array:
     return np.where(b == 0, 0, (a - np.fmod(a, b)) // np.where(b == 0, 1, b))
 
 
+def _on_floats(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda a, b: function(floating(a), floating(b))
+
+
+def _heaviside(a: Array, b: Array) -> Array:
+    return np.where(a == 0, b, a > 0)
+
+
+def _product_with_log(log: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    return _on_floats(lambda a, b: np.where((a == 0) & ~np.isnan(b), 0, a * log(b)))
+
+
+def _lerp(a: Array, b: Array, weight: Array) -> Array:
+    a, b, weight = map(floating, (a, b, weight))
+    return np.where(np.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
+
+
+def _nextafter(x1: Any, x2: Any) -> Array:
+    """numpy.nextafter in the common dtype, for which NumPy needs ml_dtypes' bfloat16."""
+    dtype = np.result_type(*(x for x in (x1, x2) if isinstance(x, np.ndarray)))
+    return np.nextafter(np.asarray(x1).astype(dtype), np.asarray(x2).astype(dtype))
+
+
 def where(condition: Array, x: Any, y: Any) -> Array:
     return np.where(condition, *promote(x, y))
 
 
 elementwise({
     "add": np.add,
+    "addcdiv": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * (a / b),
+    "addcmul": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * a * b,
     "atan2": lambda a, b: np.arctan2(floating(a), floating(b)),
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
+    "copysign": _on_floats(np.copysign),
     "divide": lambda a, b: np.divide(floating(a), floating(b)),
     "equal": np.equal,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
     "floor_divide": _floor_divide,
+    "gcd": np.gcd,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
+    "heaviside": _heaviside,
     "hypot": lambda a, b: np.hypot(floating(a), floating(b)),
+    "lcm": np.lcm,
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
+    "lerp": _lerp,
     "less": np.less,
     "less_equal": np.less_equal,
+    "logaddexp": _on_floats(np.logaddexp),
+    "logaddexp2": _on_floats(np.logaddexp2),
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
@@ -80,5 +114,7 @@ elementwise({
     "subtract": np.subtract,
     "trunc_divide": _trunc_divide,
     "trunc_mod": np.fmod,
+    "xlog1py": _product_with_log(np.log1p),
+    "xlogy": _product_with_log(np.log),
 })  # fmt: skip
-plain({"where": where})
+plain({"nextafter": _nextafter, "where": where})

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from meta.backend.reference.precision import floating
-from meta.op.dialect.reference import elementwise
+from meta.backend.reference.precision import floating, widen
+from meta.dtype import canonical, is_float, largest
+from meta.op.dialect.reference import elementwise, plain
 
 Array = Any
 
@@ -67,6 +68,33 @@ def softplus(x: Array, beta: float, threshold: float | None = None) -> Array:
     return smooth if threshold is None else np.where(z > threshold, x, smooth)
 
 
+def erfc(x: Array) -> Array:
+    return np.vectorize(math.erfc, otypes=[np.float64])(x)
+
+
+def logit(x: Array, eps: float | None) -> Array:
+    limited = x if eps is None else clip(x, eps, 1 - eps)
+    return np.log(limited / (1 - limited))
+
+
+def round_to(x: Array, decimals: int) -> Array:
+    if decimals == 0 or x.dtype.kind != "f":
+        return np.rint(x)
+    power = np.asarray(10.0 ** abs(decimals)).astype(x.dtype)
+    nearest = np.rint(x * power) / power if decimals > 0 else np.rint(x / power) * power
+    return np.where(np.isinf(x), x, nearest)
+
+
+def nan_to_num(x: Array, nan: float, posinf: float | None, neginf: float | None) -> Array:
+    dtype = canonical(x.dtype)
+    if not is_float(dtype):
+        return x
+    limit, value = largest(dtype), widen(x)
+    high, low = limit if posinf is None else posinf, -limit if neginf is None else neginf
+    value = np.where(np.isnan(value), nan, value)
+    return np.where(value == np.inf, high, np.where(value == -np.inf, low, value))
+
+
 def clip(x: Array, low: float | None, high: float | None) -> Array:
     if isinstance(low, float) or isinstance(high, float):
         x = floating(x)
@@ -100,19 +128,24 @@ elementwise({
     "copy": lambda x: x,
     "cos": _on_floats(np.cos),
     "cosh": _on_floats(np.cosh),
+    "deg2rad": _on_floats(lambda x: x * (math.pi / 180)),
     "elu": _on_floats(lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x))),
     "elu_dx": lambda x, dy, alpha: np.where(x > 0, dy, dy * alpha * np.exp(x)),
     "erf": _on_floats(erf),
     "erf_dx": lambda x, dy: dy * (2 / math.sqrt(math.pi)) * np.exp(-x * x),
+    "erfc": _on_floats(erfc),
     "exp": _on_floats(np.exp),
     "exp2": _on_floats(exp2),
     "expm1": _on_floats(np.expm1),
     "floor": np.floor,
+    "frac": lambda x: x - np.trunc(x),
     "gelu": _on_floats(gelu),
     "gelu_dx": gelu_dx,
     "isfinite": np.isfinite,
     "isinf": np.isinf,
     "isnan": np.isnan,
+    "isneginf": np.isneginf,
+    "isposinf": np.isposinf,
     "leaky_relu": _on_floats(lambda x, alpha: np.where(x > 0, x, x * alpha)),
     "leaky_relu_dx": lambda x, dy, alpha: np.where(x > 0, dy, dy * alpha),
     "log": _on_floats(np.log),
@@ -120,20 +153,24 @@ elementwise({
     "log1p": _on_floats(np.log1p),
     "log2": _on_floats(np.log2),
     "logical_not": np.logical_not,
+    "logit": _on_floats(logit),
     "negative": np.negative,
+    "rad2deg": _on_floats(lambda x: x * (180 / math.pi)),
     "reciprocal": _on_floats(lambda x: 1 / x),
     "reciprocal_dx": lambda y, dy: -dy * y * y,
     "relu": lambda x: np.maximum(x, 0),
     "relu_dx": lambda y, dy: np.where(y <= 0, 0, dy),
-    "round": np.rint,
+    "round": round_to,
     "rsqrt": _on_floats(lambda x: 1 / np.sqrt(x)),
     "rsqrt_dx": lambda y, dy: -0.5 * dy * y**3,
     "sigmoid": _on_floats(sigmoid),
     "sigmoid_dx": lambda y, dy: dy * y * (1 - y),
     "sign": lambda x: np.where(x > 0, 1, np.where(x < 0, -1, 0)),
+    "signbit": lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
     "silu": _on_floats(silu),
     "silu_dx": silu_dx,
     "sin": _on_floats(np.sin),
+    "sinc": _on_floats(np.sinc),
     "sinh": _on_floats(np.sinh),
     "softplus": _on_floats(softplus),
     "sqrt": _on_floats(np.sqrt),
@@ -146,3 +183,4 @@ elementwise({
     "threshold_dx": lambda x, dy, threshold: np.where(x <= threshold, 0, dy),
     "trunc": np.trunc,
 })  # fmt: skip
+plain({"frexp": lambda x: np.frexp(widen(x)), "nan_to_num": nan_to_num})

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
+    bits_of,
     cast,
     compute_dtype,
     const,
     element,
     is_float,
     is_nan,
+    is_negative,
     is_number,
     let,
     libm,
@@ -23,7 +27,7 @@ from meta.backend.tvm.te.elementwise import (
     unequal,
 )
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.scan import squarings
+from meta.backend.tvm.te.scan import common_divisors, squarings
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)
@@ -46,6 +50,43 @@ def extremum(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
 def extremum_dx(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, dy: Expr) -> Expr:
     """dy where a is the extremum, half of it for equal operands, else 0; dy where an operand is NaN."""
     return select(tirx.EQ(a, b), dy * const(dy, 0.5), select(is_larger(b, a), const(dy, 0), dy))
+
+
+def extremum_of_numbers(is_larger: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """The larger operand by `is_larger`; the other one if one is NaN."""
+    return select(tirx.Or(is_larger(a, b), is_nan(b)), a, b)
+
+
+def copysign(a: Expr, b: Expr) -> Expr:
+    return let(tirx.abs(a), lambda size: select(is_negative(b), -size, size))
+
+
+def heaviside(a: Expr, b: Expr) -> Expr:
+    if dtype_of(a) == "bool":
+        return tirx.Or(a, b)
+    zero = const(a, 0)
+    return select(tirx.EQ(a, zero), b, select(a > zero, const(a, 1), zero))
+
+
+def log_of_sum(a: Expr, b: Expr, base: float) -> Expr:
+    """log(base**a + base**b) to that base, as max(a, b) + log(1 + base**-|a - b|); equal infinities have no
+    difference."""
+    scale = const(a, math.log(base))
+    tail = te_math.log1p(te_math.exp(-tirx.abs(a - b) * scale)) / scale
+    return select(tirx.EQ(a, b), a + const(a, math.log(2) / math.log(base)), select(a > b, a, b) + tail)
+
+
+def product_with_log(log: Callable[[Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """a * log(b); 0 where a is 0, unless b is NaN."""
+    is_zero = tirx.And(tirx.EQ(a, const(a, 0)), tirx.Not(is_nan(b)))
+    return select(is_zero, const(a, 0), a * log(b))
+
+
+def lerp(a: Expr, b: Expr, weight: Expr) -> Expr:
+    """From the nearer end, so that both ends are exact."""
+    one = const(a, 1)
+    is_near = tirx.abs(weight) < const(a, 0.5)
+    return let(b - a, lambda d: select(is_near, a + weight * d, b - d * (one - weight)))
 
 
 def divide(a: Expr, b: Expr) -> Expr:
@@ -185,20 +226,29 @@ def comparison(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], 
 greater, less = comparison(tirx.GT), comparison(tirx.LT)
 
 elementwise({
+    "addcdiv": lambda x, a, b, value: x + const(x, value) * divide(a, b),
+    "addcmul": lambda x, a, b, value: x + const(x, value) * a * b,
     "add": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a + b,
     "atan2": libm("atan2"),
     "bitwise_and": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a & b,
     "bitwise_or": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a | b,
     "bitwise_xor": lambda a, b: comparison(tirx.NE)(a, b) if dtype_of(a) == "bool" else a ^ b,
+    "copysign": copysign,
     "divide": divide,
     "equal": comparison(tirx.EQ),
+    "fmax": partial(extremum_of_numbers, greater),
+    "fmin": partial(extremum_of_numbers, less),
     "floor_divide": floor_divide,
     "greater": greater,
     "greater_equal": comparison(tirx.GE),
+    "heaviside": heaviside,
     "hypot": libm("hypot"),
     "left_shift": left_shift,
+    "lerp": lerp,
     "less": less,
     "less_equal": comparison(tirx.LE),
+    "logaddexp": partial(log_of_sum, base=math.e),
+    "logaddexp2": partial(log_of_sum, base=2),
     "logical_and": lambda a, b: tirx.And(as_bool(a), as_bool(b)),
     "logical_or": lambda a, b: tirx.Or(as_bool(a), as_bool(b)),
     "logical_xor": lambda a, b: comparison(tirx.NE)(as_bool(a), as_bool(b)),
@@ -213,6 +263,8 @@ elementwise({
     "subtract": lambda a, b: a - b,
     "trunc_divide": trunc_divide,
     "trunc_mod": trunc_mod,
+    "xlog1py": partial(product_with_log, te_math.log1p),
+    "xlogy": partial(product_with_log, te_math.log),
 })  # fmt: skip
 
 
@@ -223,3 +275,64 @@ def where(condition: Any, x: Any, y: Any, *, out: Any) -> Any:
         return select(element(condition, i, "bool"), element(x, i, out[0].dtype), element(y, i, out[0].dtype))
 
     return te.compute(out[0].shape, select_element, "where")
+
+
+_NEXT_BITS = {"bfloat16": 1 << 16, "float16": 1 << 13, "float32": 1, "float64": 1}
+"""The unit in the last place among the bits of the dtype in which neighbours are computed."""
+_DENORMAL = {"float16": (2.0**-24, 2.0**-14)}
+"""Where that dtype has more numbers than the result's: their distance there, and the end of that range."""
+
+
+@compute("nextafter")
+def nextafter(x1: Any, x2: Any, *, out: Any) -> Any:
+    dtype = out[0].dtype
+    wide = dtypes.accumulation_dtype(dtype)
+
+    def stepped(a: Expr, b: Expr) -> Expr:
+        zero, is_up = const(a, 0), b > a
+        is_growing = tirx.Or(tirx.And(is_up, a > zero), tirx.And(a > b, a < zero))
+        bits = bits_of(a)
+        step = const(bits, _NEXT_BITS[dtype])
+        neighbour = tirx.reinterpret(wide, select(is_growing, bits + step, bits - step))
+        least = tirx.reinterpret(wide, step)
+        if dtype in _DENORMAL:
+            distance, end = _DENORMAL[dtype]
+            least, size = const(a, distance), tirx.abs(a)
+            is_small = tirx.Or(size < const(a, end), tirx.And(size <= const(a, end), tirx.Not(is_growing)))
+            near = let(select(is_growing, size + least, size - least), lambda n: select(a < zero, -n, n))
+            neighbour = select(is_small, near, neighbour)
+        moved = select(tirx.EQ(a, zero), select(is_up, least, -least), neighbour)
+        return select(tirx.EQ(a, b), b, select(tirx.Or(is_nan(a), is_nan(b)), a + b, moved)).astype(dtype)
+
+    def step_element(*i: Any) -> Expr:
+        return let(element(x1, i, wide), lambda a: let(element(x2, i, wide), lambda b: stepped(a, b)))
+
+    return te.compute(out[0].shape, step_element, "nextafter")
+
+
+def _divisors(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
+    """The operands in the dtype and shape of the result, and their greatest common divisors."""
+    shape, dtype = out.shape, out.dtype
+    a = te.compute(shape, lambda *i: element(x1, i, dtype), "a")
+    b = te.compute(shape, lambda *i: element(x2, i, dtype), "b")
+    return a, b, common_divisors(a, b)
+
+
+@compute("gcd")
+def gcd(x1: Any, x2: Any, *, out: Any) -> Any:
+    return _divisors(x1, x2, out[0])[2]
+
+
+@compute("lcm")
+def lcm(x1: Any, x2: Any, *, out: Any) -> Any:
+    a, b, divisors = _divisors(x1, x2, out[0])
+
+    def size(x: Expr) -> Expr:
+        return x if dtype_of(x).startswith("u") else select(x < const(x, 0), const(x, 0) - x, x)
+
+    def multiple(*i: Any) -> Expr:
+        divisor = divisors(*i)
+        is_zero = tirx.EQ(divisor, const(divisor, 0))
+        return tirx.truncdiv(size(a(*i)), select(is_zero, const(divisor, 1), divisor)) * size(b(*i))
+
+    return te.compute(out[0].shape, multiple, "lcm")

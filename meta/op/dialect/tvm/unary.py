@@ -6,13 +6,26 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from meta.backend.tvm.adapter import tirx
+from meta import dtype as dtypes
+from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import const, is_float, is_nan, let, libm, select, softplus
+from meta.backend.tvm.te.elementwise import (
+    bits_of,
+    const,
+    element,
+    is_float,
+    is_nan,
+    is_negative,
+    let,
+    libm,
+    select,
+    softplus,
+)
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.op.dialect.tvm import Registrar
 
-elementwise = Registrar(__file__).elementwise
+_registrar = Registrar(__file__)
+compute, elementwise = _registrar.compute, _registrar.elementwise
 
 Expr = Any
 
@@ -69,6 +82,35 @@ def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
     return let(te_math.tanh(scale * (x + cubic * x * x * x)), from_tanh)
 
 
+def logit(x: Expr, eps: float | None) -> Expr:
+    one = const(x, 1)
+    limited = x if eps is None else clip(x, eps, 1 - eps)
+    return let(limited, lambda z: te_math.log(z / (one - z)))
+
+
+def round_to(x: Expr, decimals: int) -> Expr:
+    """The nearest multiple of 10**-decimals; infinities stay."""
+    if decimals == 0 or not is_float(x):
+        return rounding(tirx.nearbyint)(x)
+    power = const(x, 10.0 ** abs(decimals))
+    nearest = tirx.nearbyint(x * power) / power if decimals > 0 else tirx.nearbyint(x / power) * power
+    return select(tirx.abs(x) < const(x, math.inf), nearest, x)
+
+
+def signbit(x: Expr) -> Expr:
+    if not is_float(x):
+        return tirx.const(False, "bool") if dtype_of(x)[0] in "ub" else x < const(x, 0)
+    return is_negative(x)
+
+
+def sinc(x: Expr) -> Expr:
+    def quotient(angle: Expr) -> Expr:
+        is_zero = tirx.EQ(angle, const(x, 0))
+        return select(is_zero, const(x, 1), libm("sin")(angle) / select(is_zero, const(x, 1), angle))
+
+    return let(x * const(x, math.pi), quotient)
+
+
 def clip(x: Expr, low: float | None, high: float | None) -> Expr:
     """min(max(x, low), high). NaN stays NaN: comparisons with it are false."""
     if low is not None:
@@ -109,19 +151,24 @@ elementwise({
     "copy": lambda x: x,
     "cos": libm("cos"),
     "cosh": libm("cosh"),
+    "deg2rad": lambda x: x * const(x, math.pi / 180),
     "elu": elu,
     "elu_dx": elu_dx,
     "erf": te_math.erf,
     "erf_dx": lambda x, dy: dy * const(x, _TWO_OVER_ROOT_PI) * te_math.exp(-x * x),
+    "erfc": libm("erfc"),
     "exp": te_math.exp,
     "exp2": libm("exp2"),
     "expm1": te_math.expm1,
     "floor": rounding(tirx.floor),
+    "frac": lambda x: x - tirx.trunc(x),
     "gelu": gelu,
     "gelu_dx": gelu_dx,
     "isfinite": lambda x: tirx.abs(x) < const(x, math.inf) if is_float(x) else tirx.const(True, "bool"),
     "isinf": lambda x: tirx.EQ(tirx.abs(x), const(x, math.inf)) if is_float(x) else tirx.const(False, "bool"),
     "isnan": is_nan,
+    "isneginf": lambda x: tirx.EQ(x, const(x, -math.inf)) if is_float(x) else tirx.const(False, "bool"),
+    "isposinf": lambda x: tirx.EQ(x, const(x, math.inf)) if is_float(x) else tirx.const(False, "bool"),
     "leaky_relu": lambda x, alpha: select(x > const(x, 0), x, x * const(x, alpha)),
     "leaky_relu_dx": lambda x, dy, alpha: select(x > const(x, 0), dy, dy * const(x, alpha)),
     "log": te_math.log,
@@ -129,20 +176,24 @@ elementwise({
     "log1p": te_math.log1p,
     "log2": libm("log2"),
     "logical_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.EQ(x, const(x, 0)),
+    "logit": logit,
     "negative": lambda x: -x if is_float(x) else const(x, 0) - x,
+    "rad2deg": lambda x: x * const(x, 180 / math.pi),
     "reciprocal": lambda x: const(x, 1) / x,
     "reciprocal_dx": lambda y, dy: -dy * y * y,
     "relu": lambda x: select(x < const(x, 0), const(x, 0), x),
     "relu_dx": lambda y, dy: select(y <= const(y, 0), const(dy, 0), dy),
-    "round": rounding(tirx.nearbyint),
+    "round": round_to,
     "rsqrt": lambda x: const(x, 1) / tirx.sqrt(x),
     "rsqrt_dx": lambda y, dy: const(y, -0.5) * dy * y * y * y,
     "sigmoid": te_math.sigmoid,
     "sigmoid_dx": sigmoid_dx,
     "sign": sign,
+    "signbit": signbit,
     "silu": lambda x: x * te_math.sigmoid(x),
     "silu_dx": silu_dx,
     "sin": libm("sin"),
+    "sinc": sinc,
     "sinh": libm("sinh"),
     "softplus": softplus_above,
     "sqrt": tirx.sqrt,
@@ -155,3 +206,60 @@ elementwise({
     "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
     "trunc": rounding(tirx.trunc),
 })  # fmt: skip
+
+
+@compute("nan_to_num")
+def nan_to_num(x: Any, nan: float, posinf: float | None, neginf: float | None, *, out: Any) -> Any:
+    dtype = out[0].dtype
+    if dtype not in dtypes.FLOATS:
+        return te.compute(out[0].shape, lambda *i: x(*i), "nan_to_num")
+    limit = dtypes.largest(dtype)
+
+    def replaced(value: Expr) -> Expr:
+        infinity = const(value, math.inf)
+        high, low = (const(value, limit if bound is None else bound) for bound in (posinf, neginf))
+        low = -low if neginf is None else low
+        return select(
+            is_nan(value),
+            const(value, nan),
+            select(tirx.EQ(value, infinity), high, select(tirx.EQ(value, -infinity), low, value)),
+        )
+
+    wide = dtypes.accumulation_dtype(dtype)
+    return te.compute(out[0].shape, lambda *i: let(element(x, i, wide), replaced).astype(dtype), "nan_to_num")
+
+
+_FRACTION_BITS = {"float32": 23, "float64": 52}
+
+
+@compute("frexp")
+def frexp(x: Any) -> Any:
+    wide = dtypes.accumulation_dtype(str(x.dtype))
+    digits = _FRACTION_BITS[wide]
+    bias, exponents = (126, 0xFF) if wide == "float32" else (1022, 0x7FF)
+
+    def normal(value: Expr) -> tuple[Expr, Expr, Expr]:
+        """A denormal times 2**digits, that shift of the exponent, and whether the value has an exponent at all."""
+        size = tirx.abs(value)
+        is_small = size < const(value, 2.0 ** (2 - 128 if wide == "float32" else 2 - 1024))
+        scaled = select(is_small, value * const(value, 2.0**digits), value)
+        shift = select(is_small, tirx.const(digits, "int32"), tirx.const(0, "int32"))
+        return scaled, shift, tirx.And(size > const(value, 0), size < const(value, math.inf))
+
+    def mantissa_of(value: Expr) -> Expr:
+        scaled, _, has_exponent = normal(value)
+
+        def replaced(bits: Expr) -> Expr:
+            kept = bits & tirx.bitwise_not(const(bits, exponents << digits))
+            return tirx.reinterpret(wide, kept | const(bits, bias << digits))
+
+        return select(has_exponent, let(bits_of(scaled), replaced), value)
+
+    def exponent_of(value: Expr) -> Expr:
+        scaled, shift, has_exponent = normal(value)
+        bits = bits_of(scaled)
+        exponent = ((bits >> const(bits, digits)) & const(bits, exponents)).astype("int32")
+        return select(has_exponent, exponent - tirx.const(bias, "int32") - shift, tirx.const(0, "int32"))
+
+    mantissa = te.compute(x.shape, lambda *i: let(element(x, i, wide), mantissa_of).astype(x.dtype), "mantissa")
+    return mantissa, te.compute(x.shape, lambda *i: let(element(x, i, wide), exponent_of), "exponent")

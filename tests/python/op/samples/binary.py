@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from meta.errors import TypeInferenceError
@@ -25,9 +26,14 @@ def floor_divide(x1: Any, x2: Any) -> Any:
 ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
     "add": (torch.add, {}, {}),
     "atan2": (torch.atan2, {}, {"avoid": (0,)}),
+    "copysign": (torch.copysign, {"avoid": (0,)}, {"avoid": (0,)}),
     "divide": (torch.div, {}, {"low": -2, "high": 2, "avoid": (0,)}),
     "floor_divide": (floor_divide, {"low": 0.1, "high": 9}, {"low": 10, "high": 11}),
+    "fmax": (torch.fmax, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
+    "fmin": (torch.fmin, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
     "hypot": (lambda x1, x2: torch.hypot(1.0 * x1, 1.0 * x2), {}, {"avoid": (0,)}),
+    "logaddexp": (lambda x1, x2: torch.logaddexp(1.0 * x1, 1.0 * x2), {}, {}),
+    "logaddexp2": (lambda x1, x2: torch.logaddexp2(1.0 * x1, 1.0 * x2), {}, {}),
     "maximum": (torch.maximum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
     "minimum": (torch.minimum, {"low": 0, "high": 2}, {"low": -2, "high": 0}),
     "mod": (torch.remainder, {"low": 1.1, "high": 1.9}, {"low": 2, "high": 3}),
@@ -36,6 +42,8 @@ ARITHMETIC: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]]
     "subtract": (torch.sub, {}, {}),
     "trunc_divide": (trunc_divide, {"low": 0.1, "high": 9}, {"low": 10, "high": 11}),
     "trunc_mod": (torch.fmod, {"low": 1.1, "high": 1.9}, {"low": 2, "high": 3}),
+    "xlog1py": (torch.special.xlog1py, {"avoid": (0,)}, {"low": 0.1, "high": 3}),
+    "xlogy": (torch.xlogy, {"avoid": (0,)}, {"low": 0.1, "high": 3}),
 }
 """Operator -> (reference, ranges of both operands, where the gradient is smooth)."""
 COMPARISONS: dict[str, Callable[..., Any]] = {
@@ -58,6 +66,23 @@ BITS: dict[str, Callable[..., Any]] = {
 
 def _share(better: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x1, x2, dy: torch.where(x1 == x2, dy / 2, torch.where(better(x1, x2), dy, 0))
+
+
+def _addc(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, x1, x2, value: function(x, x1, x2, value=value)
+
+
+def _lerp(x1: Any, x2: Any, weight: Any) -> Any:
+    x1, x2 = 1.0 * x1, 1.0 * x2
+    return torch.lerp(x1, x2, weight if isinstance(weight, float) else 1.0 * weight)
+
+
+def _nextafter(x1: Any, x2: Any) -> Any:
+    """torch.nextafter, for float16 by NumPy, as torch has no kernel."""
+    if x1.dtype == torch.float16:
+        stepped = torch.from_numpy(np.nextafter(x1.detach().numpy(), x2.detach().numpy()))
+        return x1 + (stepped - x1.detach())
+    return torch.nextafter(x1, x2)
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
@@ -128,6 +153,19 @@ SAMPLES = [
         for name, ref in {"left_shift": torch.bitwise_left_shift, "right_shift": torch.bitwise_right_shift}.items()
         for d in INTS
     ),
+    *(
+        Sample(name, T(40, dtype=d, low=0 if d == "uint8" else -99, high=99), T(40, dtype=d, low=0, high=60), ref=ref)
+        for name, ref in {"gcd": torch.gcd, "lcm": torch.lcm}.items()
+        for d in INTS
+    ),
+    Sample("heaviside", T(3, 5), T(3, 5), ref=torch.heaviside),
+    Sample("heaviside", T(9, dtype="int32", low=-2, high=2), T(9, dtype="int32"), ref=torch.heaviside),
+    Sample("nextafter", T(3, 5), T(3, 5), ref=_nextafter),
+    Sample("addcdiv", T(3, 5), T(5), T(3, 1, low=0.5, high=2), 0.5, ref=_addc(torch.addcdiv)),
+    Sample("addcmul", T(3, 5), T(5), T(3, 1), 0.5, ref=_addc(torch.addcmul)),
+    Sample("addcmul", T(5, dtype="int32"), T(5, dtype="int32"), T(5, dtype="int32"), 2, ref=_addc(torch.addcmul)),
+    Sample("lerp", T(3, 5), T(5), T(3, 1), ref=_lerp),
+    Sample("lerp", T(3, 5), T(3, 5), 0.75, ref=_lerp),
     Sample("maximum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.gt)),
     Sample("minimum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.lt)),
     Sample("where", T(3, 5, dtype="bool"), T(3, 5), T(3, 5), ref=_where),
@@ -138,6 +176,10 @@ SAMPLES = [
 ]
 ERRORS = [
     ErrorCase("add", T(3), T(4), error=TypeInferenceError, match="shapes (3,) and (4,) do not broadcast"),
+    ErrorCase("gcd", T(3), T(3), error=TypeInferenceError, match="'x1' has dtype float32"),
+    ErrorCase("nextafter", T(3, dtype="int32"), 1, error=TypeInferenceError, match="'x1' has dtype int32"),
+    ErrorCase("addcdiv", T(3, dtype="int32"), 1, 2, error=TypeInferenceError, match="'x' has dtype int32"),
+    ErrorCase("addcmul", T(3, dtype="int32"), 1, 2, 0.5, error=TypeInferenceError, match="value is 0.5"),
     ErrorCase("bitwise_and", T(3), T(3), error=TypeInferenceError, match="'x1' has dtype float32"),
     ErrorCase("left_shift", T(3), 1, error=TypeInferenceError, match="'x1' has dtype float32"),
     ErrorCase("subtract", T(3, dtype="bool"), T(3, dtype="bool"), error=TypeInferenceError, match="has dtype bool"),

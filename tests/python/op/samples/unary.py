@@ -24,19 +24,25 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "copy": (torch.clone, {}),
     "cos": (torch.cos, {"low": -10, "high": 10}),
     "cosh": (torch.cosh, {"low": -4, "high": 4}),
+    "deg2rad": (torch.deg2rad, {"low": -400, "high": 400}),
     "elu": (F.elu, {"low": -3, "high": 3, "avoid": (0,)}),
     "erf": (torch.erf, {"low": -4, "high": 4}),
+    "erfc": (torch.erfc, {"low": -4, "high": 4}),
     "exp": (torch.exp, {"low": -5, "high": 5}),
     "exp2": (torch.exp2, {"low": -5, "high": 5}),
     "expm1": (torch.expm1, {"low": -5, "high": 5}),
     "floor": (torch.floor, {"low": -5, "high": 5, "avoid": range(-5, 6)}),
+    "frac": (torch.frac, {"low": -5, "high": 5, "avoid": range(-5, 6)}),
     "gelu": (F.gelu, {"low": -4, "high": 4}),
     "leaky_relu": (F.leaky_relu, {"avoid": (0,)}),
     "log": (torch.log, {"low": 0.1, "high": 10}),
     "log10": (torch.log10, {"low": 0.1, "high": 10}),
     "log1p": (torch.log1p, {"low": -0.9, "high": 10}),
     "log2": (torch.log2, {"low": 0.1, "high": 10}),
+    "logit": (torch.logit, {"low": 0.1, "high": 0.9}),
+    "nan_to_num": (torch.nan_to_num, {}),
     "negative": (torch.neg, {}),
+    "rad2deg": (torch.rad2deg, {"low": -7, "high": 7}),
     "reciprocal": (torch.reciprocal, {"low": -3, "high": 3, "avoid": (0,)}),
     "relu": (torch.relu, {"avoid": (0,)}),
     "round": (torch.round, {"low": -5, "high": 5, "avoid": [i + 0.5 for i in range(-6, 6)]}),
@@ -45,6 +51,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "sign": (torch.sign, {"avoid": (0,)}),
     "silu": (F.silu, {"low": -8, "high": 8}),
     "sin": (torch.sin, {"low": -10, "high": 10}),
+    "sinc": (torch.sinc, {"low": 0.1, "high": 3}),
     "sinh": (torch.sinh, {"low": -4, "high": 4}),
     "softplus": (F.softplus, {"low": -8, "high": 8}),
     "sqrt": (torch.sqrt, {"low": 0.1, "high": 10}),
@@ -98,13 +105,19 @@ SAMPLES = [
     Sample("gelu_dx", T(9, low=-4, high=4), T(9), "tanh", ref=_backward(lambda x, a: F.gelu(x, approximate=a))),
     *(
         Sample(name, T(9, dtype=dtype), ref=getattr(torch, name))
-        for name in ("isfinite", "isinf", "isnan", "logical_not")
+        for name in ("isfinite", "isinf", "isnan", "isneginf", "isposinf", "logical_not", "signbit")
         for dtype in ("float32", "int32", "bool")
     ),
+    Sample("logit", T(9, low=-0.5, high=1.5, avoid=(0.25, 0.75)), 0.25, ref=torch.logit),
     Sample("leaky_relu", T(9, avoid=(0,)), 0.3, ref=F.leaky_relu),
+    Sample("frexp", T(3, 5, low=-9, high=9, avoid=(0,)), ref=torch.frexp),
     Sample("leaky_relu_dx", T(9, avoid=(0,)), T(9), 0.3, ref=_backward(F.leaky_relu)),
     Sample("reciprocal_dx", T(9, low=0.5, high=2), T(9), ref=lambda y, dy: -dy * y * y),
     Sample("relu_dx", T(9, avoid=(0,)), T(9), ref=lambda y, dy: dy * (y > 0)),
+    *(
+        Sample("round", T(9, low=-5, high=5), decimals, ref=lambda x, d: torch.round(x, decimals=d), grad=False)
+        for decimals in (2, -1)
+    ),
     Sample("rsqrt_dx", T(9, low=0.5, high=2), T(9), ref=lambda y, dy: dy * y**3 * -0.5),
     Sample("sigmoid_dx", T(9, low=0, high=1), T(9), ref=lambda y, dy: dy * y * (1 - y)),
     Sample("silu_dx", T(9, low=-4, high=4), T(9), ref=_backward(F.silu)),
@@ -117,6 +130,7 @@ SAMPLES = [
 ]
 ERRORS = [
     ErrorCase("clip", T(3, dtype="int8"), -1000, 5, error=TypeInferenceError, match="-1000 does not fit into int8"),
+    ErrorCase("round", T(3, dtype="int32"), 2, error=TypeInferenceError, match="decimals is 2, x is int32"),
     ErrorCase("abs", T(3, dtype="bool"), error=TypeInferenceError, match="'x' has dtype bool"),
     ErrorCase("bitwise_not", T(3), error=TypeInferenceError, match="'x' has dtype float32"),
     ErrorCase("clip", T(3), error=TypeInferenceError, match="both bounds are None"),

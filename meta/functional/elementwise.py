@@ -1,0 +1,62 @@
+"""Elementwise functions that operators make up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta import dtype as dtypes
+from meta.errors import ArgumentError
+from meta.schema._types import TensorLike
+
+__all__ = ["fill", "float_power", "isreal", "ldexp", "positive"]
+
+
+def positive(x: Any) -> Any:
+    """x itself, a number of any dtype but bool (ArgumentError), as numpy.positive and torch.positive."""
+    if x.dtype == "bool":
+        raise ArgumentError("positive", "'x' has dtype bool", "numbers", 'cast it: x.cast("int64")')
+    return x
+
+
+def float_power(x1: Any, x2: Any) -> Any:
+    """x1 ** x2 in float64. x1, x2: tensors or numbers, at least one a tensor; shapes broadcast."""
+    base, exponent = (meta.cast(x, "float64") if _is_tensor(x) else float(x) for x in (x1, x2))
+    return meta.power(base, exponent)
+
+
+def isreal(x: Any) -> Any:
+    """Whether each element has the imaginary part 0: true for every real dtype. A bool tensor of the shape of x."""
+    return meta.equal(meta.imag(x), 0) if dtypes.is_complex(x.dtype) else meta.full(x.shape, True, "bool", x.device)
+
+
+def ldexp(x1: Any, x2: Any) -> Any:
+    """x1 * 2 ** x2: the number with mantissa x1 and exponent x2. Shapes broadcast; integers give float32.
+
+    2 ** x2 is rounded to the dtype of the result, so that exponents beyond its range give 0 or infinity."""
+    floats = [x.dtype for x in (x1, x2) if _is_tensor(x) and dtypes.is_float(x.dtype)]
+    if not _is_tensor(x2):
+        return x1 * 2.0**x2
+    exponent = x2 if dtypes.is_float(x2.dtype) else meta.cast(x2, floats[0] if floats else "float32")
+    return x1 * meta.power(2.0, exponent)
+
+
+def fill(x: Any, value: Any) -> Any:
+    """A tensor of the type of x with every element `value`, a number or a 0-d tensor. Raises ArgumentError for others.
+    Gradients flow to the value only."""
+    return meta.broadcast_to(_held_in(value, x, "fill"), x.shape)
+
+
+def _held_in(value: Any, x: Any, name: str) -> Any:
+    """A number or a 0-d tensor as a 0-d tensor of the dtype of x; integers hold no fractions."""
+    if _is_tensor(value):
+        if value.ndim:
+            raise ArgumentError(name, f"'value' has {value.ndim} axes", "a number or a 0-d tensor")
+        return meta.cast(value, x.dtype)
+    if isinstance(value, float) and not dtypes.is_float(x.dtype) and not value.is_integer():
+        raise ArgumentError(name, f"value is {value}, x is {x.dtype}", "an integer", "cast x to a floating dtype")
+    return meta.full((), value, x.dtype, x.device)
+
+
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, TensorLike)

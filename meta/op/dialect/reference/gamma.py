@@ -1,0 +1,108 @@
+"""The gamma function's relatives, in NumPy: by the standard library and by series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from meta.backend.reference.precision import by_element
+from meta.op.dialect.reference import elementwise
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+
+
+def _lgamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def _zeta(s: float, q: float) -> float:
+    """By the formula of Euler and Maclaurin after 20 terms."""
+    if s == 1 or (s > 1 and q <= 0 and q == math.floor(q)):
+        return math.inf
+    if s < 1 or q <= 0:
+        return math.nan
+    w = q + 20
+    total = sum(float(np.power(q + k, -s)) for k in range(20))
+    last = float(np.power(w, -s))
+    total += last * w / (s - 1) + last / 2
+    factor = s * last / w
+    for j, number in enumerate(_BERNOULLI):
+        total += factor * number / math.factorial(2 * j + 2)
+        factor *= (s + 2 * j + 1) * (s + 2 * j + 2) / (w * w)
+    return total
+
+
+def _digamma(x: float) -> float:
+    if x == 0:
+        return -math.copysign(math.inf, x)
+    if x == -math.inf or (x < 0 and x == math.floor(x)):
+        return math.nan
+    if x < 0:
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
+    total = 0.0
+    while x < 20:
+        total -= 1 / x
+        x += 1
+    tail = sum(number / ((2 * k + 2) * x ** (2 * k + 2)) for k, number in enumerate(_BERNOULLI))
+    return total + math.log(x) - 0.5 / x - tail
+
+
+def _polygamma(n: int) -> Callable[[float], float]:
+    """From 20 on by zeta; below by the recurrence 6.4.6."""
+    if n == 0:
+        return _digamma
+    scale = (-1.0) ** (n + 1) * math.factorial(n)
+
+    def run(x: float) -> float:
+        if x <= 0 and x == math.floor(x):
+            return math.copysign(math.inf, scale) if x == 0 else math.inf
+        total = 0.0
+        while x < 1:
+            total += float(np.power(x, -(n + 1)))
+            x += 1
+        return scale * (total + _zeta(n + 1, x))
+
+    return run
+
+
+def _igamma(a: float, x: float) -> float:
+    """P(a, x) by its series, which converges everywhere."""
+    if a < 0 or x < 0 or (a == x and a in (0, math.inf)):
+        return math.nan
+    if a == 0 or x == math.inf:
+        return 1.0
+    if x == 0 or a == math.inf:
+        return 0.0
+    if x > a + 200 + 20 * math.sqrt(a):
+        return 1.0
+    total = term = 1.0
+    k = a
+    while term > total * 1e-17:
+        k += 1
+        term *= x / k
+        total += term
+    return min(total * math.exp(a * math.log(x) - x - math.lgamma(a + 1)), 1.0)
+
+
+def _igammac(a: float, x: float) -> float:
+    """1 - P, and Q by its continued fraction from a + 1 on, evaluated from its 2000th step."""
+    if not (0 < a < x - 1 < math.inf):
+        return 1.0 - _igamma(a, x)
+    value = 0.0
+    for k in range(2000, 0, -1):
+        value = k * (a - k) / (x + 2 * k + 1 - a + value)
+    return math.exp(a * math.log(x) - x - math.lgamma(a)) / (x + 1 - a + value)
+
+
+elementwise({
+    "digamma": by_element(_digamma),
+    "igamma": by_element(_igamma),
+    "igammac": by_element(_igammac),
+    "lgamma": by_element(_lgamma),
+    "polygamma": lambda x, n: by_element(_polygamma(n))(x),
+    "zeta": by_element(_zeta),
+})  # fmt: skip

@@ -1,0 +1,243 @@
+"""TE computes of the gamma function's relatives.
+
+They are computed in float64 and rounded once. Formulas are of M. Abramowitz and I. Stegun, "Handbook of Mathematical
+Functions" (1964), by number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te import math as te_math
+from meta.backend.tvm.te.elementwise import bound, const, element, is_negative, let, libm, of_float64, select
+from meta.backend.tvm.te.scan import nest
+from meta.op.dialect.tvm import Registrar
+
+_registrar = Registrar(__file__)
+compute, elementwise = _registrar.compute, _registrar.elementwise
+
+Expr = Any
+_WIDE: Final = "float64"
+_INF: Final = math.inf
+
+_BERNOULLI: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+                     -174611 / 330, 854513 / 138, -236364091 / 2730)  # fmt: skip
+"""The Bernoulli numbers of even index, from the second."""
+_SHIFT: Final = 10
+"""Terms that are summed one by one before an asymptotic series takes over."""
+
+
+def digamma(x: Expr) -> Expr:
+    """By the recurrence 6.3.5 up to 10 and the series 6.3.18; below 0 by the reflection 6.3.7."""
+    zero, one, ten = const(x, 0), const(x, 1), const(x, _SHIFT)
+
+    def of_positive(y: Expr) -> Expr:
+        is_small = y < ten
+        first = select(is_small, y, ten)
+        terms = [one / (first + const(x, k)) for k in range(_SHIFT)]
+        shifted = select(is_small, y + ten, y)
+
+        def series(z: Expr) -> Expr:
+            square = one / (z * z)
+            tail = zero
+            for k in reversed(range(8)):
+                tail = (tail + const(x, _BERNOULLI[k] / (2 * k + 2))) * square
+            value = te_math.log(z) - const(x, 0.5) / z - tail
+            return value - select(is_small, sum(terms[1:], terms[0]), zero)
+
+        return let(shifted, series)
+
+    def reflected(value: Expr) -> Expr:
+        is_pole = tirx.EQ(x, tirx.floor(x))
+        angle = (x - tirx.nearbyint(x)) * const(x, math.pi)
+        mirrored = value - const(x, math.pi) / libm("tan")(select(is_pole, one, angle))
+        infinity = const(x, _INF)
+        at_zero = select(is_negative(x), infinity, -infinity)
+        pole = select(tirx.EQ(x, zero), at_zero, const(x, math.nan))
+        return select(x > zero, value, select(is_pole, pole, mirrored))
+
+    return let(let(select(x > zero, x, one - x), of_positive), reflected)
+
+
+def zeta_positive(s: Expr, q: Expr) -> Expr:
+    """The sum of (q + k)**-s over k >= 0 for s > 1 and q > 0, by the formula of Euler and Maclaurin (23.1.30)."""
+    one, power = const(s, 1), libm("pow")
+    total = power(q, -s)
+    for k in range(1, _SHIFT):
+        total = total + power(q + const(s, k), -s)
+
+    def with_tail(w: Expr, last: Expr) -> Expr:
+        value = total + last * w / (s - one) + const(s, 0.5) * last
+        factor, square = s * last / w, w * w
+        for j, number in enumerate(_BERNOULLI):
+            value = value + factor * const(s, number / math.factorial(2 * j + 2))
+            factor = factor * (s + const(s, 2 * j + 1)) * (s + const(s, 2 * j + 2)) / square
+        return value
+
+    shifted = q + const(s, _SHIFT)
+    return bound(with_tail, shifted, power(shifted, -s))
+
+
+def zeta(s: Expr, q: Expr) -> Expr:
+    """inf at s = 1 and at the poles q = 0, -1, ...; NaN for s < 1 and other negative q."""
+    zero, one, nan = const(s, 0), const(s, 1), const(s, math.nan)
+    is_regular = tirx.And(s > one, q > zero)
+    value = bound(zeta_positive, select(is_regular, s, const(s, 2)), select(is_regular, q, one))
+    is_pole = tirx.Or(tirx.EQ(s, one), tirx.And(s > one, tirx.EQ(q, tirx.floor(q))))
+    return select(is_regular, value, select(is_pole, const(s, _INF), nan))
+
+
+def polygamma(x: Expr, n: int) -> Expr:
+    """(-1)**(n + 1) n! zeta(n + 1, x) (6.4.10); below 0 by the reflection 6.4.7."""
+    if n == 0:
+        return digamma(x)
+    zero, one = const(x, 0), const(x, 1)
+    scale = (-1.0) ** (n + 1) * math.factorial(n)
+
+    def reflected(value: Expr) -> Expr:
+        angle = (x - tirx.nearbyint(x)) * const(x, math.pi)
+        is_pole = tirx.EQ(x, tirx.floor(x))
+        cotangent = one / libm("tan")(select(is_pole, one, angle))
+        derivative = let(cotangent, lambda c: _horner(_cotangent_derivative(n), c))
+        mirrored = const(x, (-1.0) ** (n + 1)) * (const(x, (-1.0) ** n * math.pi ** (n + 1)) * derivative - value)
+        pole = select(tirx.EQ(x, zero), const(x, math.copysign(_INF, scale)), const(x, _INF))
+        return select(x > zero, value, select(is_pole, pole, mirrored))
+
+    positive = select(x > zero, x, one - x)
+    return let(const(x, scale) * bound(zeta_positive, const(x, n + 1), positive), reflected)
+
+
+def _cotangent_derivative(n: int) -> tuple[float, ...]:
+    """The n-th derivative of cot as a polynomial in cot, from the constant up: that of cot is -(1 + cot**2)."""
+    out = [0.0, 1.0]
+    for _ in range(n):
+        slope = [k * c for k, c in enumerate(out)][1:]
+        out = [0.0] * (len(slope) + 2)
+        for k, c in enumerate(slope):
+            out[k] -= c
+            out[k + 2] -= c
+    return tuple(out)
+
+
+def _horner(coefficients: tuple[float, ...], x: Expr) -> Expr:
+    value = const(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + const(x, coefficient)
+    return value
+
+
+# --- incomplete gamma functions
+
+
+_MOST_TERMS: Final = 100_000
+"""Where a sum ends that has not converged: near x = a it takes some multiples of sqrt(a) terms."""
+
+
+def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
+    """P(a, x), or Q(a, x) for `upper`: the series 6.5.29 for x < a + 1, else the fraction 6.5.31 by the method of W.
+    Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed."""
+    shape = out.shape
+
+    def operand(value: Any) -> Any:
+        return te.compute(shape, lambda *i: element(value, i, _WIDE), "operand")
+
+    def element_of(index: tuple[Any, ...], buffers: list[Any]) -> None:
+        first, second, result = buffers
+        position = index or 0
+        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((6,), _WIDE, scope="local"))
+        a, x = first[position], second[position]
+        is_regular = tirx.And(tirx.And(a > _number(0), a < _number(_INF)), tirx.And(x > _number(0), x < _number(_INF)))
+        by_series = x < a + _number(1)
+        with script_tirx.If(tirx.And(is_regular, by_series)):
+            with script_tirx.Then():
+                _series(state, a, x)
+                result[position] = _number(1) - state[0] if upper else state[0]
+            with script_tirx.Else(), script_tirx.If(is_regular):
+                with script_tirx.Then():
+                    _fraction(state, a, x)
+                    result[position] = state[0] if upper else _number(1) - state[0]
+                with script_tirx.Else():
+                    result[position] = _limits(a, x, upper)
+
+    sums = te.extern([shape], [operand(a), operand(x)], nest(shape, element_of), dtype=_WIDE, name="incomplete_gamma")
+    return te.compute(shape, lambda *i: sums(*i).astype(out.dtype), "igamma")
+
+
+def _number(value: float) -> Expr:
+    return tirx.const(value, _WIDE)
+
+
+def _series(state: Any, a: Expr, x: Expr) -> None:
+    """state[0] = P(a, x). Elements: sum, term, number of the term."""
+    state[0], state[1], state[2] = _number(1), _number(1), _number(0)
+    with script_tirx.While(tirx.And(state[1] > state[0] * _number(1e-17), state[2] < _number(_MOST_TERMS))):
+        state[2] = state[2] + _number(1)
+        state[1] = state[1] * x / (a + state[2])
+        state[0] = state[0] + state[1]
+    state[0] = state[0] * _power_term(a, x) / a
+
+
+def _fraction(state: Any, a: Expr, x: Expr) -> None:
+    """state[0] = Q(a, x). Elements: value, step - 1, number of the step, b, c, d."""
+    tiny = _number(1e-300)
+    state[3] = x + _number(1) - a
+    state[4] = _number(1e300)
+    state[5] = _number(1) / state[3]
+    state[0], state[1], state[2] = state[5], _number(1), _number(0)
+    with script_tirx.While(tirx.And(tirx.abs(state[1]) > _number(2e-16), state[2] < _number(_MOST_TERMS))):
+        state[2] = state[2] + _number(1)
+        state[3] = state[3] + _number(2)
+        state[5] = _apart_from_zero(state[2] * (a - state[2]) * state[5] + state[3], tiny)
+        state[4] = _apart_from_zero(state[3] + state[2] * (a - state[2]) / state[4], tiny)
+        state[5] = _number(1) / state[5]
+        state[1] = state[4] * state[5]
+        state[0] = state[0] * state[1]
+        state[1] = state[1] - _number(1)
+    state[0] = state[0] * _power_term(a, x)
+
+
+def _apart_from_zero(value: Expr, tiny: Expr) -> Expr:
+    return select(tirx.abs(value) < tiny, tiny, value)
+
+
+def _power_term(a: Expr, x: Expr) -> Expr:
+    """x**a exp(-x) / Gamma(a); for large a, where the logarithms cancel, by Stirling's series 6.1.37."""
+    plain = te_math.exp(a * te_math.log(x) - x - libm("lgamma")(a))
+    difference = (x - a) / a
+    inverse = _number(1) / (a * a)
+    tail = (
+        _number(1 / 12) - (_number(1 / 360) - (_number(1 / 1260) - inverse / _number(1680)) * inverse) * inverse
+    ) / a
+    exponent = a * (te_math.log1p(difference) - difference) - tail
+    scaled = te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi))
+    return select(a < _number(20), plain, scaled)
+
+
+def _limits(a: Expr, x: Expr, upper: bool) -> Expr:
+    """P or Q where a or x is 0, infinite, negative or NaN."""
+    zero, infinity, nan = _number(0), _number(_INF), _number(math.nan)
+    both_zero = tirx.And(tirx.EQ(a, zero), tirx.EQ(x, zero))
+    both_infinite = tirx.And(tirx.EQ(a, infinity), tirx.EQ(x, infinity))
+    is_valid = tirx.And(tirx.And(a >= zero, x >= zero), tirx.Not(tirx.Or(both_zero, both_infinite)))
+    is_one = tirx.Or(tirx.EQ(a, zero), tirx.EQ(x, infinity))
+    return select(is_valid, select(is_one, _number(0 if upper else 1), _number(1 if upper else 0)), nan)
+
+
+@compute("igamma")
+def igamma(x1: Any, x2: Any, *, out: Any) -> Any:
+    return incomplete_gammas(x1, x2, out[0], upper=False)
+
+
+@compute("igammac")
+def igammac(x1: Any, x2: Any, *, out: Any) -> Any:
+    return incomplete_gammas(x1, x2, out[0], upper=True)
+
+
+elementwise({
+    "digamma": of_float64(digamma),
+    "lgamma": of_float64(libm("lgamma")),
+    "polygamma": of_float64(polygamma),
+    "zeta": of_float64(zeta),
+})  # fmt: skip
