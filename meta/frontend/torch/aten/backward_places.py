@@ -1,0 +1,264 @@
+"""Backward operators of ATen that move elements: selections, padding, pooling, resizing and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import meta
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten.backward import forward, pullback
+
+ROWS: Rows = {}
+
+
+def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any) -> Any:
+    """The gradient of a row that only moves elements, which depends on the sizes of its argument alone."""
+    x = meta.zeros(tuple(sizes), dy.dtype, dy.device)
+    return pullback(lambda *v: forward(name)(*v, *args), (x,), dy)[0]
+
+
+@into(ROWS)
+def select_backward(grad_output: Any, input_sizes: Any, dim: int, index: int) -> Any:
+    return _moved("select", grad_output, input_sizes, dim, index)
+
+
+@into(ROWS)
+def slice_backward(grad_output: Any, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+    return _moved("slice", grad_output, input_sizes, dim, start, end, step)
+
+
+@into(ROWS)
+def diagonal_backward(grad_output: Any, input_sizes: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return _moved("diagonal", grad_output, input_sizes, offset, dim1, dim2)
+
+
+@into(ROWS)
+def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: int) -> Any:
+    return _moved("unfold", grad_in, input_sizes, dim, size, step)
+
+
+@into(ROWS)
+def masked_scatter_backward(grad_output: Any, mask: Any, sizes: Any) -> Any:
+    """The gradients at the places of the mask, in order, then zeros."""
+    source = meta.zeros(tuple(sizes), grad_output.dtype, grad_output.device)
+    x = meta.zeros_like(grad_output)
+    return pullback(lambda *v: forward("masked_scatter")(x, mask, *v), (source,), grad_output)[0]
+
+
+def _padding(mode: str) -> Callable[..., Any]:
+    def backward(grad_output: Any, self: Any, padding: Any) -> Any:
+        return _moved("pad", grad_output, self.shape, padding, mode)
+
+    return backward
+
+
+def _average(rank: int) -> Callable[..., Any]:
+    def backward(
+        grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+        count_include_pad: bool, divisor_override: Any,
+    ) -> Any:  # fmt: skip
+        settings = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _moved(f"avg_pool{rank}d", grad_output, self.shape, *settings)
+
+    return backward
+
+
+def _adaptive_average(rank: int) -> Callable[..., Any]:
+    def backward(grad_output: Any, self: Any) -> Any:
+        return _moved(f"adaptive_avg_pool{rank}d", grad_output, self.shape, grad_output.shape[-rank:])
+
+    return backward
+
+
+def _at_indices(rank: int) -> Callable[..., Any]:
+    """Gradients added at the places that pooling picked: positions in the flattened image."""
+
+    def place(grad_output: Any, self: Any, indices: Any) -> Any:
+        lead = grad_output.shape[: grad_output.ndim - rank]
+        flat = meta.zeros((*lead, self.size // _count(lead)), grad_output.dtype, grad_output.device)
+        flat_dy, flat_indices = (meta.reshape(x, (*lead, -1)) for x in (grad_output, indices))
+        return meta.reshape(meta.scatter_add(flat, -1, flat_indices, flat_dy), self.shape)
+
+    return place
+
+
+def _count(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total or 1
+
+
+def _maximum(rank: int) -> Callable[..., Any]:
+    def backward(
+        grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+        indices: Any,
+    ) -> Any:  # fmt: skip
+        return _at_indices(rank)(grad_output, self, indices)
+
+    return backward
+
+
+def _fractional(rank: int) -> Callable[..., Any]:
+    def backward(grad_output: Any, self: Any, kernel_size: Any, output_size: Any, indices: Any) -> Any:
+        return _at_indices(rank)(grad_output, self, indices)
+
+    return backward
+
+
+def _nearest(rank: int, name: str) -> Callable[..., Any]:
+    def scaled(grad_output: Any, output_size: Any, input_size: Any, *scales: Any, **named: Any) -> Any:
+        return _moved(name, grad_output, input_size, output_size, *scales, *named.values())
+
+    def one(grad_output: Any, output_size: Any, input_size: Any, scales: Any = None) -> Any:
+        return scaled(grad_output, output_size, input_size, scales)
+
+    def two(grad_output: Any, output_size: Any, input_size: Any, scales_h: Any = None, scales_w: Any = None) -> Any:
+        return scaled(grad_output, output_size, input_size, scales_h, scales_w)
+
+    def three(
+        grad_output: Any, output_size: Any, input_size: Any, scales_d: Any = None, scales_h: Any = None,
+        scales_w: Any = None,
+    ) -> Any:  # fmt: skip
+        return scaled(grad_output, output_size, input_size, scales_d, scales_h, scales_w)
+
+    return (one, two, three)[rank - 1]
+
+
+def _smooth(rank: int, name: str) -> Callable[..., Any]:
+    def scaled(grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, *scales: Any) -> Any:
+        return _moved(name, grad_output, input_size, output_size, align_corners, *scales)
+
+    def one(grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales: Any = None) -> Any:
+        return scaled(grad_output, output_size, input_size, align_corners, scales)
+
+    def two(
+        grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales_h: Any = None,
+        scales_w: Any = None,
+    ) -> Any:  # fmt: skip
+        return scaled(grad_output, output_size, input_size, align_corners, scales_h, scales_w)
+
+    def three(
+        grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales_d: Any = None,
+        scales_h: Any = None, scales_w: Any = None,
+    ) -> Any:  # fmt: skip
+        return scaled(grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w)
+
+    return (one, two, three)[rank - 1]
+
+
+for _rank in (1, 2, 3):
+    ROWS[f"reflection_pad{_rank}d_backward"] = _padding("reflect")
+    ROWS[f"replication_pad{_rank}d_backward"] = _padding("replicate")
+    ROWS[f"upsample_nearest{_rank}d_backward"] = _nearest(_rank, f"upsample_nearest{_rank}d")
+    ROWS[f"_upsample_nearest_exact{_rank}d_backward"] = _nearest(_rank, f"_upsample_nearest_exact{_rank}d")
+for _rank in (2, 3):
+    ROWS[f"avg_pool{_rank}d_backward"] = _average(_rank)
+    ROWS[f"_adaptive_avg_pool{_rank}d_backward"] = _adaptive_average(_rank)
+    ROWS[f"adaptive_max_pool{_rank}d_backward"] = _at_indices(_rank)
+    ROWS[f"max_pool{_rank}d_with_indices_backward"] = _maximum(_rank)
+    ROWS[f"fractional_max_pool{_rank}d_backward"] = _fractional(_rank)
+for _rank, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d"), (2, "bicubic2d")):
+    ROWS[f"upsample_{_name}_backward"] = _smooth(_rank, f"upsample_{_name}")
+
+
+def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(g if wanted else None for g, wanted in zip(gradients, mask, strict=True))
+
+
+@into(ROWS)
+def convolution_backward(
+    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    def convolve(x: Any, w: Any) -> Any:
+        return forward("convolution")(x, w, None, stride, padding, dilation, transposed, output_padding, groups)
+
+    dx, dw = pullback(convolve, (input, weight), grad_output)
+    return _masked((dx, dw, _channels(grad_output)), output_mask)
+
+
+def _channels(x: Any) -> Any:
+    """The sum over all axes but the second."""
+    return meta.sum(x, tuple(i for i in range(x.ndim) if i != 1))
+
+
+@into(ROWS)
+def native_layer_norm_backward(
+    grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
+    output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    """The deviations carry the forward's eps, so that its moments are used."""
+    axes = tuple(range(-len(normalized_shape), 0))
+    unit = (input - mean) * rstd
+    scaled = grad_out if weight is None else grad_out * weight
+    dx = rstd * (scaled - meta.mean(scaled, axes, True) - unit * meta.mean(scaled * unit, axes, True))
+    lead = tuple(range(input.ndim - len(normalized_shape)))
+    dw = meta.sum(grad_out * unit, lead) if lead else grad_out * unit
+    db = meta.sum(grad_out, lead) if lead else grad_out
+    return _masked((dx, dw, db), output_mask)
+
+
+@into(ROWS)
+def native_group_norm_backward(
+    grad_out: Any, input: Any, mean: Any, rstd: Any, weight: Any, N: int, C: int, HxW: int, group: int,
+    output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    grouped = (N, group, C // group * HxW)
+    moments = [meta.reshape(m, (N, group, 1)) for m in (mean, rstd)]
+    unit = (meta.reshape(input, grouped) - moments[0]) * moments[1]
+    channels = (1, C, *(1,) * (input.ndim - 2))
+    scaled = grad_out if weight is None else grad_out * meta.reshape(weight, channels)
+    dy = meta.reshape(scaled, grouped)
+    dx = moments[1] * (dy - meta.mean(dy, -1, True) - unit * meta.mean(dy * unit, -1, True))
+    unit = meta.reshape(unit, input.shape)
+    gradients = (meta.reshape(dx, input.shape), _channels(grad_out * unit), _channels(grad_out))
+    return _masked(gradients, output_mask)
+
+
+@into(ROWS)
+def native_batch_norm_backward(
+    grad_out: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any, save_invstd: Any,
+    train: bool, eps: float, output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    """By the moments of the batch when training, by the running ones otherwise."""
+    shape = (1, -1, *(1,) * (input.ndim - 2))
+    mean = meta.reshape(save_mean if train else running_mean, shape)
+    inverse = meta.reshape(save_invstd if train else meta.rsqrt(running_var + eps), shape)
+    unit = (input - mean) * inverse
+    dy = grad_out if weight is None else grad_out * meta.reshape(weight, shape)
+    if train:
+        axes = tuple(i for i in range(input.ndim) if i != 1)
+        dy = dy - meta.mean(dy, axes, True) - unit * meta.mean(dy * unit, axes, True)
+    return _masked((dy * inverse, _channels(grad_out * unit), _channels(grad_out)), output_mask)
+
+
+@into(ROWS)
+def batch_norm_backward(
+    grad_out: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any, save_var: Any,
+    update: bool, eps: float, output_mask: Sequence[bool], reserve: Any,
+) -> Any:  # fmt: skip
+    moments = (running_mean, running_var, save_mean, save_var)
+    return native_batch_norm_backward(grad_out, input, weight, *moments, update, eps, output_mask)
+
+
+@into(ROWS, "grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sampler_backward(
+    grad_output: Any, input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool,
+    output_mask: Sequence[bool],
+) -> Any:  # fmt: skip
+    def sample(x: Any, where: Any) -> Any:
+        return forward("grid_sampler")(x, where, interpolation_mode, padding_mode, align_corners)
+
+    return _masked(pullback(sample, (input, grid), grad_output), output_mask)
+
+
+@into(ROWS)
+def _cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
+    return pullback(lambda *x: forward("cdist")(*x, x2, p), (x1,), grad)[0]
+
+
+@into(ROWS)
+def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
+    return pullback(lambda *x: forward("pdist")(*x, p), (self,), grad)[0]

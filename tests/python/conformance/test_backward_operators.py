@@ -1,0 +1,46 @@
+"""ATen's backward operators, called as torch's autograd calls them, eagerly and in a traced function."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import meta
+from meta.frontend.torch import aten
+from tests.python.conformance import backward_operators
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ENTRIES = (
+    "diagonal", "slice", "softmax", "nn.functional.elu", "nn.functional.gelu", "nn.functional.layer_norm",
+    "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.pad.reflect", "nn.functional.threshold", "sigmoid",
+)  # fmt: skip
+
+
+def test_calls_of_autograd() -> None:
+    calls = list(backward_operators.calls(1, 1, ENTRIES))
+    assert {c[0] for c in calls} >= {"diagonal_backward", "elu_backward", "slice_backward", "sigmoid_backward"}
+    assert {c[0]: problem for c in calls if (problem := backward_operators.check(c))} == {}
+
+
+def test_differences_and_missing_operators_are_found() -> None:
+    y, dy = torch.tensor([0.5]), torch.tensor([1.0])
+    assert backward_operators.check(("sigmoid_backward", (dy, y), {}, torch.tensor([0.25]))) == ""
+    assert "values are off" in backward_operators.check(("sigmoid_backward", (dy, y), {}, torch.tensor([0.5])))
+    assert backward_operators.check(("no_backward", (dy, y), {}, y)) == "not implemented"
+
+
+def test_gradients_by_the_forward_row_are_differentiable_and_run_in_traces() -> None:
+    row = aten.find("elu_backward")
+    assert row is not None
+    x, dy = meta.array([-1.0, 2.0]), meta.array([1.0, 3.0])
+    x.requires_grad = True
+
+    def gradient(dy: meta.NDArray, x: meta.NDArray) -> meta.NDArray:
+        return row(dy, 1.0, 1.0, 1.0, False, x)
+
+    expected = torch.ops.aten.elu_backward(torch.tensor([1.0, 3.0]), 1, 1, 1, False, torch.tensor([-1.0, 2.0]))
+    assert gradient(dy, x).tolist() == pytest.approx(expected.tolist())
+    assert meta.vm.compile(meta.trace(gradient))(dy, x).tolist() == pytest.approx(expected.tolist())
+    (second,) = meta.autograd.grad([gradient(dy, x)], [x], [meta.ones((2,))])
+    assert second.tolist() == pytest.approx([0.36787945, 0.0])
