@@ -13,7 +13,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 ENTRIES = (
     "diagonal", "slice", "softmax", "nn.functional.elu", "nn.functional.gelu", "nn.functional.layer_norm",
-    "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.pad.reflect", "nn.functional.threshold", "sigmoid",
+    "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.pad.reflect", "nn.functional.threshold",
+    "sigmoid",
 )  # fmt: skip
 
 

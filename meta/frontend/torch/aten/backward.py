@@ -47,11 +47,6 @@ def _gradient(function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
     return pullback(function, (x,), dy)[0]
 
 
-@into(ROWS)
-def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
-    return grad_output * meta.cast(mask, grad_output.dtype) * scale
-
-
 def _zeros(like: Any, sizes: Sequence[Any]) -> Any:
     return meta.zeros(tuple(sizes), like.dtype, like.device)
 

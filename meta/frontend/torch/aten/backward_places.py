@@ -157,8 +157,8 @@ for _rank in (2, 3):
     ROWS[f"avg_pool{_rank}d_backward"] = _average(_rank)
     ROWS[f"_adaptive_avg_pool{_rank}d_backward"] = _adaptive_average(_rank)
     ROWS[f"adaptive_max_pool{_rank}d_backward"] = _at_indices(_rank)
-    ROWS[f"max_pool{_rank}d_with_indices_backward"] = _maximum(_rank)
     ROWS[f"fractional_max_pool{_rank}d_backward"] = _fractional(_rank)
+ROWS["max_pool3d_with_indices_backward"] = _maximum(3)
 for _rank, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d"), (2, "bicubic2d")):
     ROWS[f"upsample_{_name}_backward"] = _smooth(_rank, f"upsample_{_name}")
 

@@ -121,19 +121,6 @@ def _padded(x: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
     return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)  # type: ignore[arg-type]
 
 
-@into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """The grid's coordinates are its last axis, unlike those of `meta.grid_sample`."""
-    methods, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-    if input.ndim != grid.ndim or grid.shape[-1] != input.ndim - 2 or input.shape[0] != grid.shape[0]:
-        raise ArgumentError("grid_sampler", f"a grid of shape {grid.shape} for x of shape {input.shape}",
-                            "(n, *places, d) for (n, c, *d sizes)")  # fmt: skip
-    if input.dtype != grid.dtype:
-        raise ArgumentError("grid_sampler", f"x is {input.dtype}, the grid {grid.dtype}", "one dtype")
-    where = meta.moveaxis(grid, -1, 1)
-    return meta.grid_sample(input, where, methods[interpolation_mode], paddings[padding_mode], align_corners)  # type: ignore[arg-type]
-
-
 @into(ROWS)
 def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
