@@ -21,6 +21,12 @@ def test_powers(count: int) -> None:
     same(linspace(meta.array(0.5), meta.array(3.0), count), torch.linspace(torch.tensor(0.5), torch.tensor(3.0), count))
 
 
+def test_powers_of_integer_dtypes_in_aten() -> None:
+    logspace = aten.find("logspace")
+    assert logspace is not None
+    same(logspace(-2, 4.3, 2, 2.5, dtype="int64"), torch.logspace(-2, 4.3, 2, 2.5, dtype=torch.int64))
+
+
 def test_empty_tensors_have_a_type_alone() -> None:
     assert (meta.empty((2, 0), "int32").type, meta.empty_like(meta.ones((3,)), "bool").dtype) == (
         meta.zeros((2, 0), "int32").type,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.dtype import canonical
+from meta.dtype import canonical, is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
@@ -94,6 +94,9 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 
 @into(ROWS)
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """For an integer dtype ATen cuts off the fractions of the ends, too."""
+    if dtype is not None and is_int(dtype):
+        start, end = (meta.cast(end, "int64") if is_tensor(end) else int(end) for end in (start, end))
     return meta.logspace(start, end, steps, base, dtype or "float32", device or "cpu")
 
 
