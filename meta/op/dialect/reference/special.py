@@ -35,8 +35,10 @@ def _erfcx(x: float) -> float:
 
 
 def _log_ndtr(x: float) -> float:
-    if x > -5:
+    if x > -1:
         return math.log1p(-0.5 * math.erfc(x / math.sqrt(2)))
+    if x > -30:  # log1p loses digits there: its argument is close to -1
+        return math.log(0.5 * math.erfc(-x / math.sqrt(2)))
     return -math.inf if math.isinf(x) else math.log(_erfcx(-x / math.sqrt(2)) / 2) - x * x / 2
 
 
