@@ -45,7 +45,7 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
 
     promote: whether operands are cast to their common dtype first, as numbers of meta promote."""
     for name, source in table.items():
-        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real)
+        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
 
 
 def _refuse_real(call: CallInfo) -> str | None:
