@@ -141,8 +141,8 @@ class Candidate:
 
 
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
-    """Every implementation of the call's operator, in the order of preference, each with its refusal; without those for complex calls
-    alone, if this is none."""
+    """Every implementation of the call's operator, in the order of preference, each with its refusal; those for complex
+    tensors alone only if the call has one."""
     is_complex = bool(call.complex_dtype())
     ordered = [i for i in _in_order(implementations(call.op)) if is_complex or not i.complex_only]
     return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call), _rank(i, ordered)) for i in ordered]
