@@ -222,6 +222,9 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     broadcast, negative positions count from the end. Raises TypeInferenceError for values that do not broadcast, for
     another dtype than that of x, and for more indices than axes."""
     require_same_dtype("index_put", x=x, values=values)
+    if accumulate and x.dtype == "bool":  # true where any is
+        counts = index_put(in_dtype(x, "int64"), indices, in_dtype(values, "int64"), True)
+        return in_dtype(counts, "bool")
     items = _expanded_masks("index_put", x, indices)
     axes = [n for n, item in enumerate(items) if item is not None]
     if not axes:

@@ -94,6 +94,7 @@ def test_bools_and_integers() -> None:
     for how in ("sum", "prod", "amin", "amax"):
         same(meta.scatter_reduce(x, 1, M_PLACES, x, how), t.scatter_reduce(1, T_PLACES, t, how))
     same(meta.index_add(x, 1, M_TWICE, x), t.index_add(1, T_TWICE, t))
+    same(meta.index_put(x, (None, M_TWICE), x, True), torch.ops.aten.index_put(t, [None, T_TWICE], t, True))
     x, t = both(np.arange(-3, 6, dtype=np.int32).reshape(3, 3))
     for how in ("prod", "mean", "amin", "amax"):
         same(meta.index_reduce(x, 0, M_TWICE, x, how, False), t.index_reduce(0, T_TWICE, t, how, include_self=False))
