@@ -433,7 +433,6 @@ FUNCTIONS: dict[str, str] = {
     "einsum": "meta.functional.einsum",
     "fill": "meta.functional.elementwise",
     "float_power": "meta.functional.elementwise",
-    "isreal": "meta.functional.elementwise",
     "ldexp": "meta.functional.elementwise",
     "positive": "meta.functional.elementwise",
     "embedding_bag": "meta.functional.embedding",

@@ -9,7 +9,7 @@ from meta import dtype as dtypes
 from meta.errors import ArgumentError
 from meta.schema._types import TensorLike
 
-__all__ = ["fill", "float_power", "isreal", "ldexp", "positive"]
+__all__ = ["fill", "float_power", "ldexp", "positive"]
 
 
 def positive(x: Any) -> Any:
@@ -23,11 +23,6 @@ def float_power(x1: Any, x2: Any) -> Any:
     """x1 ** x2 in float64. x1, x2: tensors or numbers, at least one a tensor; shapes broadcast."""
     base, exponent = (meta.cast(x, "float64") if _is_tensor(x) else float(x) for x in (x1, x2))
     return meta.power(base, exponent)
-
-
-def isreal(x: Any) -> Any:
-    """Whether each element has the imaginary part 0: true for every real dtype. A bool tensor of the shape of x."""
-    return meta.equal(meta.imag(x), 0) if dtypes.is_complex(x.dtype) else meta.full(x.shape, True, "bool", x.device)
 
 
 def ldexp(x1: Any, x2: Any) -> Any:

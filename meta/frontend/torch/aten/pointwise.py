@@ -15,7 +15,7 @@ ROWS: Rows = {
     "copysign": "copysign", "deg2rad": "deg2rad", "erfc": "erfc", "fmax": "fmax",
     "fmin": "fmin", "float_power": "float_power",
     "frac": "frac", "frexp": "frexp", "gcd": "gcd", "isneginf": "isneginf", "isposinf": "isposinf",
-    "isreal": "isreal", "lcm": "lcm", "ldexp": "ldexp", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "lcm": "lcm", "ldexp": "ldexp", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
     "logit": "logit", "nan_to_num": "nan_to_num", "nextafter": "nextafter",
     "positive": "positive", "rad2deg": "rad2deg", "signbit": "signbit", "sinc": "sinc", "xlogy": "xlogy",
     "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
