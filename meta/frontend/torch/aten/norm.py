@@ -107,8 +107,8 @@ def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, 
 
 @into(ROWS)
 def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> Any:
-    """The result, and mean and reciprocal deviation of each group, which have no gradient."""
-    wide = meta.cast(_detached(input), accumulation_dtype(input.dtype))
+    """The result, and mean and reciprocal deviation of each group."""
+    wide = meta.cast(input, accumulation_dtype(input.dtype))
     flat = meta.reshape(wide, (N, group, C // group * HxW))
     mean, deviation = meta.mean(flat, 2), meta.rsqrt(meta.var(flat, 2, 0) + eps)
     kind = _statistics(input, weight, bias)
