@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import meta
@@ -93,6 +94,29 @@ class Case:
     def exact_gradients(self, cotangents: dict[int, torch.Tensor], second: bool = False) -> list[torch.Tensor]:
         """`gradients` of the widened sample."""
         return self._wide().gradients(cotangents, second)
+
+    def tangents(self) -> list[torch.Tensor]:
+        """A tangent for each leaf."""
+        torch.manual_seed(2)
+        return [torch.randn_like(self.tensors[i]) for i in self.leaves]
+
+    def derivatives(self, places: Iterable[int]) -> list[torch.Tensor]:
+        """torch's derivatives of the results at `places` along `tangents`, by forward mode."""
+        moves = dict(zip(self.leaves, self.tangents(), strict=True))
+        with forward_ad.dual_level():
+            tensors = [
+                forward_ad.make_dual(t.detach(), moves[i].to(t.dtype)) if i in moves else t.detach().clone()
+                for i, t in enumerate(self.tensors)
+            ]
+            outputs = self.call(self.op, tensors)
+            pairs = [forward_ad.unpack_dual(outputs[i]) for i in places]
+            return [torch.zeros_like(p.primal) if p.tangent is None else p.tangent for p in pairs]
+
+    def exact_derivatives(self, places: Iterable[int]) -> list[torch.Tensor]:
+        """`derivatives` of the widened sample, along the same tangents."""
+        wide, moves = self._wide(), self.tangents()
+        wide.tangents = lambda: moves  # type: ignore[method-assign]
+        return wide.derivatives(places)
 
     def _run(self) -> Any:
         torch.manual_seed(0)

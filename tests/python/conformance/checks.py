@@ -144,6 +144,34 @@ def gradients_of(
     return ADAPTER.grad(paths, leaves, weights)
 
 
+def check_derivatives(expected: Expected, actual: Sequence[Any], dtype: torch.dtype) -> str:
+    """How derivatives of forward mode differ from torch's."""
+    case, places = expected.case, list(expected.cotangents)
+    ours = [ADAPTER.to_torch(t) for t in actual]
+    return differences(ours, case.derivatives(places), dtype, GRADIENT, lambda: case.exact_derivatives(places))
+
+
+def derivatives_of(
+    case: Case, function: Callable[..., Any], arrays: Sequence[Any], tangents: Sequence[Any], places: Sequence[int]
+) -> Gradients:
+    """meta's derivatives of the results at `places` along the leaves' tangents: on arrays, and while tracing."""
+
+    def of_leaves(*leaves: Any) -> list[Any]:
+        values = list(arrays)
+        for i, x in zip(case.leaves, leaves, strict=True):
+            values[i] = x
+        outputs = case.call(function, values)
+        return [outputs[i] for i in places]
+
+    leaves = tuple(arrays[i] for i in case.leaves)
+    return list(meta.autograd.jvp(of_leaves, leaves, tuple(tangents))[1])
+
+
+def _forward_mode(expected: Expected) -> bool:
+    """Whether forward mode of the sample can be compared."""
+    return bool(expected.cotangents) and expected.case.op.supports_forward_ad
+
+
 def check_eager(
     result: Result, function: Callable[..., Any], expected: Expected, dtype: torch.dtype, orders: int, mode: str
 ) -> None:
@@ -172,7 +200,17 @@ def check_eager(
             problem = said(error)
         result.add(check, mode, dtype, problem)
         if problem:
-            return
+            break
+    if orders and _forward_mode(expected):
+        try:
+            with limited():
+                moves = [ADAPTER.from_torch(t, False) for t in expected.case.tangents()]
+                arrays = [ADAPTER.from_torch(t, False) for t in expected.case.tensors]
+                ours = derivatives_of(expected.case, function, arrays, moves, list(expected.cotangents))
+                problem = check_derivatives(expected, ours, dtype)
+        except Exception as error:  # noqa: BLE001
+            problem = said(error)
+        result.add("jvp", mode, dtype, problem)
 
 
 def check_compiled(
@@ -190,45 +228,63 @@ def check_compiled(
             reason = value_dependent(result.entry, error)
             result.add("forward", "compiled", dtype, "" if reason else said(error), reason)
         return
-    for one, (arrays, outputs, first, second) in zip(expected, runs, strict=True):
-        problem = check_forward(one, outputs, arrays, dtype)
-        result.add("forward", "compiled", dtype, problem)
-        for check, gradients in (("backward", first), ("second", second)):
-            if gradients is not None and not problem:
-                problem = check_gradients(one, gradients, dtype, check == "second")
-                result.add(check, "compiled", dtype, problem)
+    for one, (arrays, rows) in zip(expected, runs, strict=True):
+        wrong = check_forward(one, rows["forward"], arrays, dtype)
+        result.add("forward", "compiled", dtype, wrong)
+        for check in rows if not wrong else ():
+            if check in ("backward", "second"):
+                result.add(check, "compiled", dtype, check_gradients(one, rows[check], dtype, check == "second"))
+            elif check == "jvp":
+                result.add(check, "compiled", dtype, check_derivatives(one, rows[check], dtype))
 
 
-def _compiled(function: Callable[..., Any], expected: Sequence[Expected], orders: int) -> list[Any]:
-    """Inputs afterwards, results, gradients and second gradients of each sample by one program."""
+def _compiled(
+    function: Callable[..., Any], expected: Sequence[Expected], orders: int
+) -> list[tuple[list[Any], dict[str, list[Any]]]]:
+    """For each sample its inputs afterwards, and results, gradients, second gradients and derivatives of forward mode,
+    by one program."""
     arrays = [one.case.arrays() for one in expected]
-    seeds = [{i: ADAPTER.from_torch(c, False) for i, c in one.cotangents.items()} for one in expected]
-    kinds: list[Any] = []
+    seeds = [[ADAPTER.from_torch(c, False) for c in one.cotangents.values()] for one in expected]
+    moves = [
+        [ADAPTER.from_torch(t, False) for t in one.case.tangents()] if orders and _forward_mode(one) else []
+        for one in expected
+    ]
+    absent: list[dict[str, list[bool]]] = []
 
     @tracing.trace
-    def program(lists: list[list[Any]], dys: list[list[Any]]) -> list[Any]:
+    def program(lists: list[list[Any]], dys: list[list[Any]], tangents: list[list[Any]]) -> list[Any]:
+        absent.clear()
         results: list[Any] = []
-        kinds.clear()
-        for one, values, seed, given in zip(expected, lists, seeds, dys, strict=True):
-            cotangents = dict(zip(seed, given, strict=True))
-            rows = [one.case.call(function, values)]
-            for order in (1, 2)[: orders if seed else 0]:
-                if order == 1 or one.case.op.supports_gradgrad:
-                    outputs = one.case.call(function, values)
-                    rows.append(gradients_of(one.case, outputs, values, cotangents, order == 2))
-            kinds.append([[y is None for y in row] for row in rows])
-            results.append([[y for y in row if y is not None] for row in rows])
+        for one, values, seed, along in zip(expected, lists, dys, tangents, strict=True):
+            rows = _rows(one, function, values, seed, along, orders)
+            absent.append({check: [y is None for y in row] for check, row in rows.items()})
+            results.append([[y for y in row if y is not None] for row in rows.values()])
         return results
 
-    values = vm.compile(program)(arrays, [list(seed.values()) for seed in seeds])
-    out: list[Any] = []
-    for each, rows, absent in zip(arrays, values, kinds, strict=True):
-        full = []
-        for row, gone in zip(rows, absent, strict=True):
+    values = vm.compile(program)(arrays, seeds, moves)
+    out: list[tuple[list[Any], dict[str, list[Any]]]] = []
+    for each, results, kinds in zip(arrays, values, absent, strict=True):
+        rows: dict[str, list[Any]] = {}
+        for (check, gone), row in zip(kinds.items(), results, strict=True):
             left = iter(row)
-            full.append([None if none else next(left) for none in gone])
-        out.append((each, *full, None, None)[:4])
+            rows[check] = [None if none else next(left) for none in gone]
+        out.append((each, rows))
     return out
+
+
+def _rows(
+    one: Expected, function: Callable[..., Any], values: list[Any], seed: list[Any], along: list[Any], orders: int
+) -> dict[str, list[Any]]:
+    """What a program computes of one sample, by check."""
+    case, cotangents = one.case, dict(zip(one.cotangents, seed, strict=True))
+    rows = {"forward": case.call(function, values)}
+    if orders >= 1 and seed:
+        rows["backward"] = gradients_of(case, case.call(function, values), values, cotangents)
+    if orders >= 2 and seed and case.op.supports_gradgrad:
+        rows["second"] = gradients_of(case, case.call(function, values), values, cotangents, second=True)
+    if along:
+        rows["jvp"] = derivatives_of(case, function, values, along, list(one.cotangents))
+    return rows
 
 
 _VALUES = {

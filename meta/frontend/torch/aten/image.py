@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 
 ROWS: Rows = {
@@ -62,3 +63,17 @@ for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
 into(ROWS, "upsample_bicubic2d")(_upsample("bicubic", aligns=True))
 into(ROWS, "_upsample_bilinear2d_aa")(_upsample("bilinear", aligns=True, antialias=True))
 into(ROWS, "_upsample_bicubic2d_aa")(_upsample("bicubic", aligns=True, antialias=True))
+
+
+_INTERPOLATION = ("bilinear", "nearest", "bicubic")
+_PADDING = ("zeros", "border", "reflection")
+
+
+@into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """The grid's coordinates are its last axis, unlike those of `meta.grid_sample`."""
+    if interpolation_mode not in range(3) or padding_mode not in range(3):
+        problem = f"the modes are {interpolation_mode} and {padding_mode}"
+        raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")
+    method, padding = _INTERPOLATION[interpolation_mode], _PADDING[padding_mode]
+    return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)  # type: ignore[arg-type]
