@@ -28,12 +28,12 @@ OPERATORS: Mapping[str, str] = {
     name: name
     for name in (
         "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
-        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "cos", "cosh", "divide", "equal",
-        "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
-        "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and",
-        "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum", "moveaxis",
-        "multiply", "negative", "not_equal", "real", "reciprocal", "sin", "sinh", "sqrt", "square",
-        "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "ceil", "conj", "copysign", "cos", "cosh", "divide",
+        "equal", "exp", "expand_dims", "expm1", "flip", "floor", "floor_divide", "greater", "greater_equal", "hypot",
+        "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum",
+        "moveaxis", "multiply", "negative", "nextafter", "not_equal", "real", "reciprocal", "signbit", "sin",
+        "sinh", "sqrt", "square", "squeeze", "subtract", "tan", "tanh", "tile", "tril", "triu", "trunc", "where",
     )
 }  # fmt: skip
 """Functions of the standard and the operators that are called in the same way."""
@@ -44,7 +44,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
         "ones", "ones_like", "zeros", "zeros_like",
     ),
     "data_types": ("__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
-    "elementwise": ("clip", "copysign", "logaddexp", "round", "sign", "signbit"),
+    "elementwise": ("clip", "round", "sign"),
     "linear": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "manipulation": (
         "broadcast_arrays", "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take",
@@ -62,11 +62,9 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 
 CONSTANTS: Mapping[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 
-MISSING: Mapping[str, str] = (
-    dict.fromkeys(("uint16", "uint32", "uint64"), "meta has no such dtype; use a wider signed one")
-    | dict.fromkeys(("fft", "linalg"), "meta has no operators of this extension")
-    | {"nextafter": "no operator of meta computes it"}
-)
+MISSING: Mapping[str, str] = dict.fromkeys(
+    ("uint16", "uint32", "uint64"), "meta has no such dtype; use a wider signed one"
+) | {name: f"the functions of meta.{name} have torch's names and arguments" for name in ("fft", "linalg")}
 """Names of the standard that the namespace lacks, and why."""
 
 _files = {name: file for file, names in FUNCTIONS.items() for name in names}

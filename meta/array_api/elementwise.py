@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import meta
 from meta import dtype as dtypes
-from meta.array_api.data_types import result_type
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -33,22 +31,3 @@ def sign(x: Any, /) -> Any:
         return meta.where(meta.equal(x, 0), meta.zeros_like(x), x / meta.abs(x))
     out = meta.sign(x)
     return meta.where(meta.isnan(x), x, out) if dtypes.is_float(x.dtype) else out
-
-
-def signbit(x: Any, /) -> Any:
-    """Whether the sign bit is set: negative numbers and -0.0. NaN counts as positive."""
-    return meta.where(meta.equal(x, 0.0), meta.less(meta.reciprocal(x), 0.0), meta.less(x, 0.0))
-
-
-def copysign(x1: Any, x2: Any, /) -> Any:
-    """The magnitude of x1 with the sign of x2 (see `signbit`)."""
-    size = meta.cast(meta.abs(x1), result_type(x1, x2))
-    return meta.where(signbit(x2), meta.negative(size), size)
-
-
-def logaddexp(x1: Any, x2: Any, /) -> Any:
-    """log(exp(x1) + exp(x2)), without overflow."""
-    distance = meta.negative(meta.abs(meta.subtract(x1, x2)))
-    # The distance of equal infinities is NaN.
-    rest = meta.where(meta.equal(x1, x2), math.log(2.0), meta.log1p(meta.exp(distance)))
-    return meta.maximum(x1, x2) + rest

@@ -72,7 +72,7 @@ CASES: dict[str, list[Case]] = {
     **{name: two(name, F, N32, B) for name in ("equal", "not_equal")},
     **{name: two(name, F) for name in ("atan2", "divide", "hypot")},
     **{name: [*two(name, F), *on(LEFT, RIGHT, calls=[lambda x, a, b, name=name: getattr(x, name)(a, b)])]
-       for name in ("copysign", "logaddexp")},
+       for name in ("copysign", "logaddexp", "nextafter")},
     **{name: [*two(name, F), *two(name, DIVISORS)] for name in ("floor_divide", "remainder")},
     "pow": [*two("pow", POSITIVE), *two("pow", SMALL)],
     **{name: two(name, N32, B) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},

@@ -34,6 +34,14 @@ def test_the_sign_of_nan_is_nan() -> None:
     assert xp.sign(xp.asarray([-2, 0, 3])).tolist() == [-1, 0, 1]
 
 
+def test_the_sign_bit_of_nan_counts() -> None:
+    signs = np.array([-0.0, 0.0, -1.0, -np.nan, np.nan], "float32")
+    ones = meta.ones(signs.shape)
+    assert xp.signbit(meta.array(signs)).tolist() == np.signbit(signs).tolist()
+    assert xp.copysign(ones, meta.array(signs)).tolist() == np.copysign(np.float32(1), signs).tolist()
+    assert xp.nextafter(ones, meta.array(signs)).tolist()[:3] == [np.nextafter(np.float32(1), s) for s in signs[:3]]
+
+
 def test_copysign_promotes() -> None:
     assert xp.copysign(xp.asarray(1.0), xp.asarray(-2.0, dtype="float64")).dtype == "float64"
 
