@@ -42,7 +42,8 @@ def to_numpy(value: Any) -> np.ndarray[Any, Any]:
         if str(host.dtype) == "torch.bfloat16":
             import torch
 
-            return host.view(torch.uint16).numpy().view(dtypes.to_numpy("bfloat16"))
+            host = host.view(torch.uint16)
+            return host.numpy(force=True).view(dtypes.to_numpy("bfloat16"))
         return host.numpy(force=True)  # force: torch represents some zeros without memory
     return np.asarray(value)
 
