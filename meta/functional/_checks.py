@@ -116,9 +116,10 @@ def in_dtype(x: Any, dtype: str) -> Any:
 
 
 def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
-    """Tensors in their common dtype. Raises TypeInferenceError of the function `name` for an empty list, DeviceError
-    for tensors on several devices."""
+    """Tensors and NumPy arrays as tensors of their common dtype. Raises TypeInferenceError of the function `name` for an
+    empty list, DeviceError for tensors on several devices."""
     require(name, len(xs) > 0, "no tensors", "at least one")
+    xs = [x if isinstance(x, TensorLike) else meta.asarray(x) for x in xs]
     require_same_device(name, *xs)
     common = reduce(dtypes.promote, (x.dtype for x in xs))
     return [in_dtype(x, common) for x in xs]

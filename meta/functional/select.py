@@ -33,7 +33,7 @@ def known_number(name: str, value: Any, kind: type = int) -> Any:
 
 def tensor_of(value: Any, like: Any) -> Any:
     """A number as a 0-d tensor of the dtype that it promotes that of `like` to; tensors as they are."""
-    if isinstance(value, TensorLike):
+    if isinstance(value, TensorLike) or hasattr(value, "__array__"):
         return value
     return meta.full((), value, dtypes.promote_scalar(like.dtype, value), like.device)
 
@@ -51,7 +51,7 @@ def searchsorted(
         raise ArgumentError("searchsorted", f"side is {side!r} and right {right}", '"left", "right" or None')
     if dtype not in ("int32", "int64"):
         raise ArgumentError("searchsorted", f"dtype is {dtype!r}", '"int32" or "int64"')
-    if not isinstance(values, TensorLike):
+    if isinstance(values, (bool, int, float)):
         require("searchsorted", sorted_sequence.ndim == 1,
                 f"a number for a sequence of rank {sorted_sequence.ndim}", "a 1-D sequence")  # fmt: skip
     require_rank("searchsorted", sorted_sequence, least=1)
