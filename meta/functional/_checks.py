@@ -116,7 +116,7 @@ def in_dtype(x: Any, dtype: str) -> Any:
 
 
 def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
-    """Tensors and NumPy arrays as tensors of their common dtype. Raises TypeInferenceError of the function `name` for an
+    """Tensors and NumPy arrays as tensors of one dtype. Raises TypeInferenceError of the function `name` for an
     empty list, DeviceError for tensors on several devices."""
     require(name, len(xs) > 0, "no tensors", "at least one")
     xs = [x if isinstance(x, TensorLike) else meta.asarray(x) for x in xs]
