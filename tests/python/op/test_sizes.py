@@ -38,7 +38,7 @@ SIZED: dict[str, Callable[[int], Any]] = {
     "one_hot": lambda n: meta.one_hot(INDICES, n),
     "repeat": lambda n: meta.repeat(ROW, n, 0),
     "tile": lambda n: meta.tile(ROW, (n,)),
-    "pad": lambda n: meta.pad(ROW, ((n, 0),)),
+    "pad": lambda n: meta.pad(ROW, ((n - 1 if n < 0 else n, 0),)),  # -2 takes both elements away
     "argwhere": lambda n: meta.argwhere(ROW, n),
     "uniform": lambda n: meta.uniform(INDICES, (n,)),
     "arange": lambda n: meta.arange(0, n if n > 0 else 2**62),

@@ -9,7 +9,7 @@ import pytest
 import meta
 from meta.dim import sym
 from meta.dtype import is_float
-from meta.errors import TypeInferenceError
+from meta.errors import GradientError, TypeInferenceError
 from meta.interpreter.run import run
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
@@ -40,7 +40,11 @@ def variants(sample: Sample) -> Iterator[tuple[int, Module]]:
             record = trace_call(call).record(types)
         except TypeInferenceError:
             continue
-        yield size, auto_diff([record.inputs[i] for i in inputs])(record.module)
+        try:
+            yield size, auto_diff([record.inputs[i] for i in inputs])(record.module)
+        except GradientError:
+            if sample.op != "qr":  # whether a complete factorization has a gradient depends on the sizes
+                raise
 
 
 def test_every_gradient_is_recorded() -> None:
