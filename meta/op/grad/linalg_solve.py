@@ -72,8 +72,8 @@ def pinv_grad(x: Any, y: Any, dy: Any) -> Any:
 def matrix_exp_grad(x: Any, dy: Any) -> Any:
     """The upper right block of exp([[x^T, dy], [0, x^T]]) (I. Najfeld, T. Havel, "Derivatives of the Matrix Exponential
     and Their Computation", 1995)."""
-    n = x.shape[-1]
     back = _transposed(x)
     top = meta.concatenate([back, dy], -1)
     bottom = meta.concatenate([meta.zeros_like(back), back], -1)
-    return meta.matrix_exp(meta.concatenate([top, bottom], -2))[..., :n, n:]
+    upper, _ = meta.split(meta.matrix_exp(meta.concatenate([top, bottom], -2)), 2, -2)
+    return meta.split(upper, 2, -1)[1]

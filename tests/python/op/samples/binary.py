@@ -190,7 +190,6 @@ ERRORS = [
         error=TypeInferenceError,
         match="the number 300 does not fit into int8; expected -128 to 127",
     ),
-    ErrorCase("less", T(3, dtype="uint8"), -1, error=TypeInferenceError, match="-1 does not fit into uint8"),
     ErrorCase("multiply", 1 << 64, T(3, dtype="int64"), error=TypeInferenceError, match="does not fit into int64"),
     ErrorCase("add", T(3), 1 << 2000, error=TypeInferenceError, match="an integer of 2001 bits does not fit"),
     ErrorCase("where", T(3, dtype="bool"), T(3, dtype="int8"), 128, error=TypeInferenceError, match="128 does not fit"),
