@@ -252,7 +252,7 @@ def test_an_unknown_fact_of_an_operator(facts: dict[str, Any]) -> None:
     ("gradient", "text"),
     [
         ({"x": "dy", "output_diferentiability": [True]}, "'output_diferentiability' is not a tensor argument of halved"
-         r".*; expected x, output_differentiability, .*where; did you mean 'output_differentiability'"),
+         r".*; expected x, forward, output_differentiability, .*where; did you mean 'output_differentiability'"),
         ({"x": "dy", "output_differentiability": [True, False]}, "output_differentiability has 2 values; expected one "
          "for each of 1 results"),
     ],
