@@ -148,7 +148,9 @@ def _operator(name: str) -> Any:
     if name in FAMILIES or name in ALIASES:
         return getattr(import_module("meta._generated.functions"), name)
     if name in FUNCTIONS:
-        return getattr(import_module(FUNCTIONS[name]), name)
+        from meta.functional._numpy import takes_numpy
+
+        return takes_numpy(getattr(import_module(FUNCTIONS[name]), name))
     # `from meta import dtype` asks for the attribute before it imports the module.
     if name.startswith("_") or find_spec(f"meta.{name}") is not None:
         raise AttributeError(f"module 'meta' has no attribute {name!r}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meta.functional._numpy import takes_numpy
 from meta.lazy import exports
 
 if TYPE_CHECKING:
@@ -38,4 +39,4 @@ else:
         "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn", "ifftshift",
         "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
     )  # fmt: skip
-    __getattr__, __dir__ = exports(__name__, {"meta.functional.fft": _NAMES})
+    __getattr__, __dir__ = exports(__name__, {"meta.functional.fft": _NAMES}, takes_numpy)

@@ -21,8 +21,10 @@ Names = tuple[Callable[[str], Any], Callable[[], list[str]]]
 """The `__getattr__` and the `__dir__` of a package."""
 
 
-def exports(package: str, homes: Mapping[str, Sequence[str]]) -> Names:
-    """A package that offers names of other modules: module -> names. The home of a submodule is the package itself."""
+def exports(package: str, homes: Mapping[str, Sequence[str]], adapt: Callable[[Any], Any] | None = None) -> Names:
+    """A package that offers names of other modules: module -> names. The home of a submodule is the package itself.
+
+    adapt: applied to functions of `meta.functional`."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def get(name: str) -> Any:
@@ -30,6 +32,8 @@ def exports(package: str, homes: Mapping[str, Sequence[str]]) -> Names:
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
+        if adapt is not None and home.startswith("meta.functional"):
+            value = adapt(value)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meta.functional._numpy import takes_numpy
 from meta.lazy import exports
 
 if TYPE_CHECKING:
@@ -72,4 +73,4 @@ else:
             "tensorinv", "tensorsolve",
         ),
         "meta.functional.products": ("cross", "outer", "tensordot", "trace"),
-    })  # fmt: skip
+    }, takes_numpy)  # fmt: skip

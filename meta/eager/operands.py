@@ -24,7 +24,14 @@ def _is_array(value: Any) -> bool:
 
 
 def converted(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
-    """`args` with NumPy arrays in place of tensors as arrays, on the device of the first tensor, else on the CPU.
+    """`args` with NumPy arrays in place of tensors as arrays (see `as_arrays`)."""
+    positions = op.schema.tensor_positions
+    arrays = as_arrays([arg if i in positions else None for i, arg in enumerate(args)])
+    return tuple(arrays[i] if i in positions else arg for i, arg in enumerate(args))
+
+
+def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
+    """`args` with NumPy arrays as arrays on the device of the first tensor, else on the CPU.
 
     Their memory is shared if it is compact and writable, and copied if a trace or a gradient keeps it."""
     tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, TensorLike)]
@@ -33,9 +40,8 @@ def converted(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
     kept = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
 
     def convert(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, (tuple, list)) and any(map(_is_array, leaves_of(tuple(value)))):
             return [convert(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return asarray(value, device=device, copy=kept) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
 
-    positions = op.schema.tensor_positions
-    return tuple(convert(arg) if i in positions else arg for i, arg in enumerate(args))
+    return tuple(map(convert, args))
