@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from meta.eager.ndarray import NDArray, asarray
 from meta.modes import modes, scopes
@@ -35,13 +35,14 @@ def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
 
     Their memory is shared if it is compact and writable, and copied if a trace or a gradient keeps it."""
     tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, TensorLike)]
-    device = tensors[0].device if tensors else "cpu"  # type: ignore[attr-defined]
+    device: Any = tensors[0].device if tensors else "cpu"  # type: ignore[attr-defined]
     tracing = scopes.active and modes.trace is not None
     kept = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
 
     def convert(value: Any) -> Any:
-        if isinstance(value, (tuple, list)) and any(map(_is_array, leaves_of(tuple(value)))):
-            return [convert(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, (tuple, list)):
+            items = cast("Sequence[Any]", value)
+            return [convert(item) for item in items] if any(map(_is_array, leaves_of(items))) else items
         return asarray(value, device=device, copy=kept) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
 
     return tuple(map(convert, args))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,8 @@ def limited(seconds: float = SECONDS) -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    text = re.sub(r" \(at [^)]*\)?$", "", str(error))  # where in this package the operator was called
+    return f"{type(error).__name__}: {text}"
 
 
 @dataclass(slots=True)
