@@ -228,6 +228,13 @@ def forget(compute: Callable[..., Any]) -> None:
                 del kernels[key]
 
 
+def make_room(count: int) -> None:
+    """Evict kernels now, unless the next `count` fit without an eviction."""
+    with _building:
+        if len(_kernels) + count > default_max_kernels() // 2:
+            _evict()
+
+
 def clear_memory() -> None:
     """Drop the kernels in memory; the disk cache stays."""
     with _building:
@@ -251,17 +258,22 @@ def _add(kernels: dict[Any, Compiled]) -> None:
     Calls do not record that they use a kernel. When half of the bound is new since the last eviction, runners are
     dropped, so that those in use ask for their kernels again, and so are the kernels that nothing asked for since."""
     if len(_kernels) + len(kernels) > max(default_max_kernels() // 2, 1):
-        dropped = {key: kernel for key, kernel in _older.items() if key not in _kernels}
-        _older.clear()
-        _older.update(_kernels)
-        _kernels.clear()
-        _modules.clear()
-        report_eviction()
-        if any(spec.target == "cuda" for spec, *_ in dropped):
-            from meta.backend.cuda.driver import synchronize_all
-
-            synchronize_all()  # a kernel that is running must stay loaded
+        _evict()
     _kernels.update(kernels)
+
+
+def _evict() -> None:
+    """Start a new half of the bound. The caller holds the lock."""
+    dropped = {key: kernel for key, kernel in _older.items() if key not in _kernels}
+    _older.clear()
+    _older.update(_kernels)
+    _kernels.clear()
+    _modules.clear()
+    report_eviction()
+    if any(spec.target == "cuda" for spec, *_ in dropped):
+        from meta.backend.cuda.driver import synchronize_all
+
+        synchronize_all()  # a kernel that is running must stay loaded
 
 
 def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Compiled]:
