@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from meta.frontend.examination import Examination, OperatorUse
 from meta.frontend.relay.api import FromRelay, examine, from_relay, load
-from meta.frontend.relay.convert.operator_use import OperatorUse
 from meta.frontend.relay.errors import RelayError, RelaySyntaxError, UnsupportedError
 from meta.frontend.relay.model import RelayModel
 
 __all__ = [
-    "FromRelay", "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError", "examine",
-    "from_relay", "load",
+    "Examination", "FromRelay", "OperatorUse", "RelayError", "RelayModel", "RelaySyntaxError", "UnsupportedError",
+    "examine", "from_relay", "load",
 ]  # fmt: skip
 
 

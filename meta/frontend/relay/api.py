@@ -8,8 +8,10 @@ from typing import Any
 
 from meta.device import CPU, Device
 from meta.device import device as parse_device
-from meta.frontend.relay.convert.operator_use import OperatorUse, operators
+from meta.frontend.examination import Examination
+from meta.frontend.relay.convert.operator_use import operators
 from meta.frontend.relay.convert.program import Imported, convert
+from meta.frontend.relay.errors import RelayError, UnsupportedError
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
@@ -39,7 +41,7 @@ def from_relay(
     device: where all of the program runs; devices named in the program are ignored.
 
     Raises RelaySyntaxError for text that does not parse (with line, column and the expected tokens), UnsupportedError
-    for operators and attributes that meta lacks (all operators at once, with their lines), RelayError for invalid
+    for operators, dtypes and attributes that meta lacks (all at once, with their lines), RelayError for invalid
     programs, and ArgumentError for params and shapes that do not fit."""
     return imported(source, params, shapes, device).module
 
@@ -71,9 +73,23 @@ def load(
     return RelayModel(program.module, program.inputs, read_params(params), momentum)
 
 
-def examine(source: Source) -> tuple[OperatorUse, ...]:
-    """The operators that a program calls, by name, each with its support and its lines. Nothing is converted."""
-    return operators(read(source))
+def examine(
+    source: Source, params: Params | None = None, *, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Examination:
+    """The operators that a program calls, each with its support and its lines, and everything else that prevents a
+    conversion with these `params` and `shapes` (see `from_relay`).
+
+    Raises RelaySyntaxError for text that does not parse."""
+    program = read(source)
+    values = None if params is None else read_params(params)
+    problems: tuple[str, ...] = ()
+    try:
+        convert(program, values, shapes, _name(source))
+    except UnsupportedError as error:
+        problems = error.problems
+    except RelayError as error:
+        problems = (error.summary,)
+    return Examination(_name(source), operators(program), problems)
 
 
 def imported(

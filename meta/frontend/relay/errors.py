@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from meta.errors import MetaError, NotSupportedError
 from meta.frontend.relay.ast import Place
@@ -57,11 +57,15 @@ def _excerpt(text: str, line: int, column: int) -> str:
 class UnsupportedError(RelayError, NotSupportedError):
     """A Relay program that can be read but not converted.
 
-    operators: the operators without a converter, with the number of their calls; empty for other reasons."""
+    operators: the operators without a converter, with the number of their calls.
+    problems: what else cannot be converted: each with its place, what is expected, and the remedy."""
 
-    def __init__(self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None) -> None:
-        super().__init__(*parts, remedy=remedy)
+    def __init__(
+        self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = ()
+    ) -> None:
+        super().__init__(*parts, remedy=remedy, details="\n".join(f"    {problem}" for problem in problems))
         self.operators: Mapping[str, int] = operators or {}
+        self.problems = tuple(problems) if problems or self.operators else (self.summary.removeprefix("[relay] "),)
 
 
 def located(place: Place, problem: str) -> str:

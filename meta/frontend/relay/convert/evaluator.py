@@ -20,7 +20,7 @@ from meta.frontend.relay.convert.matching import matches
 from meta.frontend.relay.convert.table import find
 from meta.frontend.relay.convert.traversal import mentions, operands
 from meta.frontend.relay.convert.type_mapping import constant_value
-from meta.frontend.relay.convert.values import Choice, Closure, Data, Frame, Ref, Value, describe
+from meta.frontend.relay.convert.values import UNCONVERTED, Choice, Closure, Data, Frame, Ref, Value, describe
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.span import Span
 
@@ -40,6 +40,7 @@ class Evaluator:
     """Evaluates the expressions of one program.
 
     source: the name of the program, which spans of emitted calls carry.  emission: the program being built.
+    unsupported: the errors of calls that cannot be converted; the evaluation goes on without their values.
     """
 
     def __init__(self, program: ast.Program, source: str) -> None:
@@ -47,6 +48,7 @@ class Evaluator:
         self.emission = Emission()
         self.branches = Branches(self.emission)
         self.functions = Functions(program, self.emission, self.branches, self.evaluate)
+        self.unsupported: dict[str, UnsupportedError] = {}
         self.steps = 0
         self.depth = 0
         self.spans: dict[int, Span] = {}
@@ -99,6 +101,8 @@ class Evaluator:
         if self.steps > MAX_STEPS:
             problem = f"the program has more than {MAX_STEPS} expressions once its functions are inlined"
             raise UnsupportedError("relay", located(node.place, problem))
+        if self.unsupported and any(frame.get(child) is UNCONVERTED for child in operands(node)):
+            return UNCONVERTED
         match node:
             case ast.Call():
                 return self.call(node, frame)
@@ -197,7 +201,14 @@ class Evaluator:
                 raise RelayError("relay", located(place, f"{describe(callee)} is called"), "a function")
 
     def operator(self, name: str, args: tuple[Value, ...], attrs: ast.Attributes, place: ast.Place) -> Value:
-        """Emit a call of a Relay operator."""
+        """Emit a call of a Relay operator. One that is not supported is listed in `unsupported`."""
+        try:
+            return self._emitted(name, args, attrs, place)
+        except UnsupportedError as error:
+            self.unsupported.setdefault(error.problem, error)
+            return UNCONVERTED
+
+    def _emitted(self, name: str, args: tuple[Value, ...], attrs: ast.Attributes, place: ast.Place) -> Value:
         convert = find(name)
         if convert is None:
             problem = located(place, f"the operator {name} is not supported")

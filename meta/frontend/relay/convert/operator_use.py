@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
+from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
 from meta.frontend.relay import ast
-from meta.frontend.relay.convert.table import find
+from meta.frontend.relay.convert.table import supported
 from meta.frontend.relay.convert.traversal import nodes
 from meta.frontend.relay.errors import UnsupportedError
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorUse:
-    """The calls of one operator. lines: of the calls, in order; node numbers for JSON."""
-
-    name: str
-    supported: bool
-    lines: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.lines)
-
-
 def operators(program: ast.Program) -> tuple[OperatorUse, ...]:
     """The operators of the functions that "main" reaches, by name. Nothing is converted."""
-    lines: dict[str, list[int]] = {}
+    places: dict[str, list[ast.Place]] = {}
     for function in _reachable(program):
-        called: dict[ast.Expr, ast.Place] = {}
+        called: set[ast.Expr] = set()
         for node in nodes(function):
             if isinstance(node, ast.Call) and isinstance(node.callee, ast.OpRef):
-                lines.setdefault(node.callee.name, []).append(node.place.line or node.place.column)
-                called[node.callee] = node.place
+                places.setdefault(node.callee.name, []).append(node.place)
+                called.add(node.callee)
             elif isinstance(node, ast.OpRef) and node not in called:
-                lines.setdefault(node.name, []).append(node.place.line or node.place.column)
-    return tuple(
-        OperatorUse(name, find(name) is not None, tuple(sorted(places))) for name, places in sorted(lines.items())
-    )
+                places.setdefault(node.name, []).append(node.place)
+    in_order = {name: sorted(where, key=lambda place: (place.line, place.column)) for name, where in places.items()}
+    return operator_uses({name: map(_position, where) for name, where in in_order.items()}, supported())
+
+
+def _position(place: ast.Place) -> int | str:
+    """The line in text, the number of the node in JSON."""
+    return place.line or str(place.column)
 
 
 def _reachable(program: ast.Program) -> list[ast.RelayFunction]:
@@ -52,18 +44,17 @@ def _reachable(program: ast.Program) -> list[ast.RelayFunction]:
     return list(reached.values())
 
 
-def check_operators(program: ast.Program) -> None:
-    """Raise UnsupportedError with every operator that is not supported."""
+def check_supported(program: ast.Program, errors: Iterable[UnsupportedError]) -> None:
+    """Raise UnsupportedError about everything in a program that is not supported: operators, and the calls and
+    parameters that `errors` are about."""
+    calls = [error for error in errors if not error.operators]
+    problems = [each for error in calls for each in error.problems]
     missing = [use for use in operators(program) if not use.supported]
     if missing:
-        word = "operators are" if len(missing) > 1 else "operator is"
-        problem = f"{len(missing)} {word} not supported: " + ", ".join(map(_summary, missing))
         remedy = "docs/from-relay.md lists the supported ones"
-        raise UnsupportedError("relay", problem, remedy=remedy, operators={use.name: use.count for use in missing})
-
-
-def _summary(use: OperatorUse) -> str:
-    """`nn.foo (3 times: lines 4, 9, 12)`."""
-    shown = ", ".join(map(str, use.lines[:5])) + (", ..." if use.count > 5 else "")
-    times = "once" if use.count == 1 else f"{use.count} times"
-    return f"{use.name} ({times}: {'line' if use.count == 1 else 'lines'} {shown})"
+        counts = {use.name: use.count for use in missing}
+        raise UnsupportedError("relay", missing_operators(missing), remedy=remedy, operators=counts, problems=problems)
+    if len(calls) == 1:
+        raise calls[0]
+    if calls:
+        raise UnsupportedError("relay", f"{len(calls)} calls or parameters are not supported", problems=problems)

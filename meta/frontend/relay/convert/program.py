@@ -14,9 +14,17 @@ from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.evaluator import Evaluator
-from meta.frontend.relay.convert.operator_use import check_operators
+from meta.frontend.relay.convert.operator_use import check_supported
 from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
-from meta.frontend.relay.convert.values import Frame, OpaqueError, Value, check_tensors, identifier, rebuilt
+from meta.frontend.relay.convert.values import (
+    UNCONVERTED,
+    Frame,
+    OpaqueError,
+    Value,
+    check_tensors,
+    identifier,
+    rebuilt,
+)
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.expr import Var
 from meta.ir.module import Module
@@ -57,15 +65,14 @@ def convert(
 
     params: values of parameters of main, which become constants.  shapes: shapes of parameters of main, in place of
     the declared ones.  source: the name of the program.
-    Raises UnsupportedError for what cannot be converted, RelayError for invalid programs, ArgumentError for params and
-    shapes that do not fit main."""
+    Raises UnsupportedError for what cannot be converted, all of it at once, RelayError for invalid programs, and
+    ArgumentError for params and shapes that do not fit main."""
     main = program.functions.get("main")
     if main is None:
         names = ", ".join(f"@{n}" for n in program.functions) or "none"
         raise RelayError("relay", f"there is no function @main; the functions are: {names}", "a function @main")
     request = _Request(program, main, params or {}, shapes or {}, source)
     _check_names(request)
-    check_operators(program)
     try:
         return _converted(request, {})
     except RelayError:
@@ -86,13 +93,19 @@ def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
         if param.name in request.params:
             frame.values[param] = _bound(param, request.params[param.name])
             continue
-        kind = _with_tied_sizes(_param_type(param, request.shapes.get(param.name)), tied)
+        try:
+            kind = _with_tied_sizes(_param_type(param, request.shapes.get(param.name)), tied)
+        except UnsupportedError as error:
+            evaluator.unsupported[error.problem] = error
+            frame.values[param] = UNCONVERTED
+            continue
         variables = _variables(param.name, kind, Counter(v.name for v in inputs))
         inputs += [v for _, v in variables]
         names += [n for n, _ in variables]
         frame.values[param] = rebuilt(_form(kind), iter([Symbol(v) for _, v in variables]))
     with recording(emission.builder), emission.builder.function("main", inputs) as scope:
-        value = _result(evaluator, main, frame)
+        value = _result(request, evaluator, frame)
+        check_supported(request.program, evaluator.unsupported.values())
         check_tensors(value, main.place, "the result of @main")
         if not request.shapes:
             _check_result(main, value)
@@ -101,15 +114,19 @@ def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
     return Imported(module, tuple(names))
 
 
-def _result(evaluator: Evaluator, main: ast.RelayFunction, frame: Frame) -> Value:
-    """The result of main, with conditionals for Choices between tensors."""
+def _result(request: _Request, evaluator: Evaluator, frame: Frame) -> Value:
+    """The result of main, with conditionals for Choices between tensors. Calls that are not supported are an error."""
     try:
-        return evaluator.branches.forced(evaluator.evaluate(main.body, frame), main.place)
+        return evaluator.branches.forced(evaluator.evaluate(request.main.body, frame), request.main.place)
     except OpaqueError as error:
         return error.value
     except RecursionError:
         problem = "the program nests deeper than Python's stack allows here"
         raise UnsupportedError("relay", problem, remedy="convert it from code that is nested less") from None
+    except RelayError:
+        # What follows from a call without a value is no news.
+        check_supported(request.program, evaluator.unsupported.values())
+        raise
 
 
 # --- parameters ------------------------------------------------------------------------------------------------------
@@ -178,7 +195,10 @@ def _check_result(main: ast.RelayFunction, value: Value) -> None:
 
 def _has_open_sizes(request: _Request) -> bool:
     params = [p for p in request.main.params if p.name not in request.shapes]
-    types = [t for p in params for t in leaf_types(convert_type(p.type, p.place, p.name))]
+    try:
+        types = [t for p in params for t in leaf_types(convert_type(p.type, p.place, p.name))]
+    except UnsupportedError:
+        return False
     return any(not t.is_static for t in types if isinstance(t, TensorType))
 
 

@@ -79,6 +79,15 @@ class Choice:
     otherwise: Value
 
 
+class Unconverted:
+    """The value of a call that cannot be converted. Uses of it are skipped, so that one error lists all such calls."""
+
+    name = "a value that cannot be converted"
+
+
+UNCONVERTED = Unconverted()
+
+
 class OpaqueError(Exception):
     """A value that is neither a tensor nor nested tuples of tensors."""
 

@@ -183,6 +183,41 @@ def test_examine_lists_operators() -> None:
     assert found["nn.bitpack"].count == 2
 
 
+PROBLEMS = """
+  %0 = nn.bitpack(%x);
+  %1 = exp(%0);
+  %2 = take(%x, 0, axis=0, mode="raise");
+  %3 = cast(%2, dtype="float8_e4m3");
+  %4 = cast(%x, dtype="float8_e5m2");
+  (%1, %3, %4)"""
+
+
+def test_everything_that_is_not_supported_comes_at_once() -> None:
+    source = program(PROBLEMS, "%x: Tensor[(2), float32], %q: Tensor[(2), custom[posites]32]")
+    report = relay.examine(source)
+    assert not report.supported
+    assert [use.name for use in report.missing] == ["nn.bitpack"]
+    parts = ("custom[posites]32", "line 6, column 8: take: mode is 'raise'", "line 8, column 8: the dtype float8_e5m2")
+    assert all(part in problem for part, problem in zip(parts, report.problems, strict=True))
+    with pytest.raises(relay.UnsupportedError, match=r"1 operator is not supported: nn\.bitpack") as error:
+        relay.from_relay(source)
+    assert error.value.problems == report.problems
+    assert all(problem in str(error.value) for problem in report.problems)
+
+
+def test_calls_that_are_not_supported_come_in_one_error() -> None:
+    body = '\n  %0 = take(%x, 0, axis=0, mode="raise");\n  %1 = cast(%x, dtype="float8_e5m2");\n  (%0, %1)'
+    with pytest.raises(relay.UnsupportedError, match="2 calls or parameters are not supported") as error:
+        relay.from_relay(program(body))
+    assert len(error.value.problems) == 2
+    assert relay.examine(program(body)).problems == error.value.problems
+
+
+def test_examine_reports_invalid_programs() -> None:
+    (problem,) = relay.examine(program("add(%x, %y)", "%x: Tensor[(2), float32], %y: Tensor[(3), float32]")).problems
+    assert "broadcast" in problem
+
+
 def test_mistakes_have_their_place() -> None:
     with pytest.raises(relay.RelayError, match=r"line 3, column 3: add: .*do not broadcast|line 3, column 3: add"):
         relay.from_relay(program("add(%x, %y)", "%x: Tensor[(2), float32], %y: Tensor[(3), float32]"))
