@@ -1,4 +1,4 @@
-"""The command line: `python -m meta codegen | demo | env | op | ops | explain | relay`."""
+"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | relay`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from meta.errors import MetaError, NotSupportedError, install_hint
 
@@ -16,10 +17,17 @@ COMMANDS = {
     "op": "print every part of an operator with file and line, or write the parts of a new one",
     "ops": "list the operators, or print which parts each one has",
     "explain": "print which dialects accept an operator on the given argument types, and why",
-    "relay": "import a Relay program, run it, and print outputs and timings",
+    "import": "read a model of another system: report what is supported, import it, run it, profile it",
+    "relay": "the same as import --run",
 }
 
-EXTRAS = {"sklearn": "demo", "matplotlib": "demo", "rich": "demo", "torch": "torch", "cuda": "cuda"}
+MODULES = {"import": "import_model"}
+"""The modules of commands whose names are keywords of Python."""
+
+EXTRAS = {
+    "sklearn": "demo", "matplotlib": "demo", "rich": "demo", "torch": "torch", "cuda": "cuda", "onnx": "onnx",
+    "onnx_ir": "onnx",
+}  # fmt: skip
 """The extra that installs a package, by the name it is imported by."""
 
 
@@ -31,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         if name == selected:
-            import_module(f"meta.cli.{name}").configure(command)
+            _module(name).configure(command)
     options = parser.parse_args(argv)
     try:
         return _run(options)
@@ -42,10 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _module(command: str) -> Any:
+    return import_module(f"meta.cli.{MODULES.get(command, command)}")
+
+
 def _run(options: argparse.Namespace) -> int:
     """Run the command of `options`. Raises NotSupportedError for a missing package that an extra installs."""
     try:
-        return import_module(f"meta.cli.{options.command}").run(options)
+        return _module(options.command).run(options)
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name not in EXTRAS:

@@ -36,8 +36,8 @@ def test_runs_and_explains(network: Path, capsys: pytest.CaptureFixture[str]) ->
     options = ["--params", str(where / "params.npz"), "--input", f"x={where / 'x.npz'}", "--explain"]
     assert run(network, *options) == 0
     printed = capsys.readouterr().out
-    assert "ok  nn.dense" in printed
-    assert "imported net.relay in" in printed
+    assert "ok       nn.dense      1  line 3" in printed
+    assert "imported net.relay (Relay) in" in printed
     assert "dense(%x, " in printed
     assert "[[6. 6. 6. 6.]" in printed
 

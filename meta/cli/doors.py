@@ -1,0 +1,69 @@
+"""The formats that `python -m meta import` reads, by the suffix of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meta.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from meta.frontend.examination import Examination
+    from meta.ir.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A file to import. params: a file of parameters.  shapes: of inputs, in place of the declared ones."""
+
+    path: Path
+    params: Path | None = None
+    shapes: Mapping[str, Sequence[int]] | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """An imported program. inputs: the names of the parameters of its "main", as its format has them."""
+
+    module: Module
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A format. Both functions import what they need at their first call."""
+
+    name: str
+    examine: Callable[[Request], Examination]
+    load: Callable[[Request], Program]
+
+
+def door(path: Path) -> Door:
+    """The format of a file. Raises ArgumentError for files of other formats, and for files that do not exist."""
+    if not path.exists():
+        raise ArgumentError("import", f"there is no file {path}", "a model")
+    found = DOORS.get(path.suffix.lower())
+    if found is None:
+        raise ArgumentError("import", f"{path.name} is of an unknown format", f"one of {', '.join(DOORS)}")
+    return found
+
+
+def _relay_examine(request: Request) -> Examination:
+    from meta.frontend import relay
+
+    return relay.examine(request.path, request.params, shapes=request.shapes)
+
+
+def _relay_load(request: Request) -> Program:
+    from meta.frontend.relay.api import imported
+
+    program = imported(request.path, request.params, request.shapes, request.device)
+    return Program(program.module, program.inputs)
+
+
+_RELAY = Door("Relay", _relay_examine, _relay_load)
+DOORS = {".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
+"""Formats by suffix."""

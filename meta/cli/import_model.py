@@ -1,0 +1,132 @@
+"""`python -m meta import MODEL [--examine] [--run] [--explain] [--profile]`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meta.cli import model_inputs
+from meta.cli.doors import DOORS, Door, Program, Request, door
+from meta.ir.analysis import op_counts
+from meta.ir.type import TupleType, Type
+from meta.tree import named_leaves
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The program, its parameters and inputs, and what to do with it."""
+    parser.add_argument("model", type=Path, help=f"a file in one of the formats {', '.join(DOORS)}")
+    parser.add_argument("--examine", action="store_true", help="only report its operators, and what is not supported")
+    parser.add_argument("--run", action="store_true", help="run it, and print outputs and times")
+    parser.add_argument(
+        "--explain", action="store_true",
+        help="list its operators, the program that it became, and with --run the kernels that run it",
+    )  # fmt: skip
+    parser.add_argument("--profile", action="store_true", help="run it, and print the time of each kernel")
+    _configure_running(parser)
+
+
+def _configure_running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--params", type=Path, help="Relay: parameters, .params (relay.save_param_dict) or .npz")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
+                        help="an input, from a .npy or .npz; drawn at random when not given (repeatable)")  # fmt: skip
+    parser.add_argument("--size", action="append", default=[], metavar="batch=2",
+                        help="a symbolic size, of the inputs drawn at random (repeatable)")  # fmt: skip
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=2,3,224,224",
+                        help="Relay: another shape for an input than the program's (repeatable)")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help='where it runs: "cpu" (default), "cuda", "cuda:1"')
+    parser.add_argument("--seed", type=int, default=0, help="of inputs drawn at random (default: 0)")
+    parser.add_argument("--repeat", type=int, default=5, help="timed calls (default: 5)")
+    parser.add_argument("--interpreter", action="store_true", help="run operator by operator instead of on the VM")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine, import and run the program, as the options ask; 1 if --examine finds what is not supported."""
+    found = door(options.model)
+    request = Request(options.model, options.params, model_inputs.shapes(options.shape), options.device)
+    if options.examine:
+        report = found.examine(request)
+        print(report)
+        return 0 if report.supported else 1
+    if options.explain:
+        print(found.examine(request))
+    program = _imported(found, request)
+    if options.explain:
+        print(program.module)
+    if options.run or options.profile:
+        _run(program, options)
+    else:
+        _show_types(program)
+    return 0
+
+
+def _imported(found: Door, request: Request) -> Program:
+    start = time.perf_counter()
+    program = found.load(request)
+    seconds = time.perf_counter() - start
+    calls = sum(op_counts(program.module.main).values())
+    print(f"imported {request.path.name} ({found.name}) in {seconds * 1e3:.0f} ms: {calls} operator calls")
+    return program
+
+
+def _show_types(program: Program) -> None:
+    main = program.module.main
+    for name, param in zip(program.inputs, main.params, strict=True):
+        print(f"input {name}: {param.type!r}")
+    for path, kind in _outputs(main.body.type, "output"):
+        print(f"{path}: {kind!r}")
+
+
+def _outputs(kind: Type, name: str) -> Iterator[tuple[str, Type]]:
+    if not isinstance(kind, TupleType):
+        yield name, kind
+        return
+    for i, field in enumerate(kind.fields):
+        yield from _outputs(field, f"{name}.{i}")
+
+
+def _run(program: Program, options: argparse.Namespace) -> None:
+    import meta
+
+    files, known = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)
+    values = model_inputs.arrays(program.module.main, program.inputs, files, known, options.seed)
+    inputs = [meta.array(x, device=options.device) for x in values]
+    executor = meta.vm.compile(program.module, options.device)
+
+    def call() -> Any:
+        out = meta.interpreter.run.run(program.module, *inputs) if options.interpreter else executor(*inputs)
+        meta.synchronize(options.device)
+        return out
+
+    start = time.perf_counter()
+    result = call()
+    print(f"first call (compiles) {(time.perf_counter() - start) * 1e3:.0f} ms")
+    times = [_seconds(call) for _ in range(options.repeat)]
+    if times:
+        print(f"then {float(np.median(times)) * 1e3:.2f} ms a call (median of {len(times)})")
+    _show("output", result)
+    if options.explain and not options.interpreter:
+        print(executor.explain(*inputs))
+    if options.profile:
+        call()  # compiles the program that can be timed
+        with meta.profiler.profile() as profile:
+            call()
+        print(profile)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _show(name: str, value: Any) -> None:
+    """A line for each tensor of the result, and its values."""
+    for path, tensor in named_leaves(value, lambda v: not isinstance(v, tuple), name):
+        values: Any = tensor.numpy()
+        shown = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
+        print(f"{path}: {tensor.type!r}\n{shown}")

@@ -1,0 +1,149 @@
+"""Inputs of imported programs: read from files, or drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from meta.dim import compute, names
+from meta.dtype import is_complex, is_float
+from meta.errors import ArgumentError, NotSupportedError, did_you_mean
+from meta.ir.expr import Call, FunctionExpr, Var
+from meta.ir.type import TensorType
+from meta.ir.visitor import walk
+from meta.op.registry import Op
+
+_NAMED = 8
+"""The most inputs drawn at random that are listed."""
+
+
+def pairs(items: Sequence[str], option: str) -> dict[str, str]:
+    """`NAME=VALUE` options as a dict."""
+    out: dict[str, str] = {}
+    for item in items:
+        name, sign, value = item.partition("=")
+        if not sign:
+            raise ArgumentError("import", f"{option} {item}", f"{option} NAME=VALUE")
+        out[name] = value
+    return out
+
+
+def sizes(items: Sequence[str]) -> dict[str, int]:
+    """`--size batch=2` options: numbers from 0 by the names of symbolic sizes."""
+    given = pairs(items, "--size")
+    for name, value in given.items():
+        if not value.isdecimal():
+            raise ArgumentError("import", f"--size {name}={value}", "a number from 0, as in --size batch=2")
+    return {name: int(value) for name, value in given.items()}
+
+
+def shapes(items: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
+    """`--shape x=1,3,224,224` options; None without any."""
+    try:
+        given = pairs(items, "--shape")
+        return {name: tuple(int(d) for d in value.split(",") if d) for name, value in given.items()} or None
+    except ValueError:
+        raise ArgumentError("import", f"--shape {' '.join(items)}", "--shape NAME=1,3,224,224") from None
+
+
+def arrays(
+    main: FunctionExpr, inputs: tuple[str, ...], files: Mapping[str, str], known: Mapping[str, int], seed: int
+) -> list[Any]:
+    """An array for each parameter of main.
+
+    inputs: their names.  files: of arrays, by name; the other inputs are drawn at random.  known: symbolic sizes."""
+    for name in files:
+        if name not in inputs:
+            expected = f"one of {', '.join(inputs)}"
+            raise ArgumentError("import", f"there is no input '{name}'", expected, did_you_mean(name, inputs))
+    drawn = {name: param for name, param in zip(inputs, main.params, strict=True) if name not in files}
+    _check_sizes(main, drawn, known)
+    rng, roles = np.random.RandomState(seed), _roles(main)
+    out: list[Any] = []
+    for name, param in zip(inputs, main.params, strict=True):
+        if name in files:
+            out.append(_read(files[name], name))
+        else:
+            kind = _tensor(name, param)
+            out.append(_draw(rng, _numbers(kind.shape, known), kind.dtype, roles.get(param, "")))
+    if drawn:
+        more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
+        print(f"drawn at random (seed {seed}): {', '.join(list(drawn)[:_NAMED])}{more}")
+    return out
+
+
+def _tensor(name: str, param: Var) -> TensorType:
+    if not isinstance(param.type, TensorType):
+        raise NotSupportedError("import", f"the input '{name}' is {param.type!r}", "tensors as inputs")
+    return param.type
+
+
+def _check_sizes(main: FunctionExpr, drawn: Mapping[str, Var], known: Mapping[str, int]) -> None:
+    """Raise unless `known` has the symbolic sizes of the inputs to draw, and no others."""
+    kinds = [param.type for param in main.params if isinstance(param.type, TensorType)]
+    symbols = sorted({symbol for kind in kinds for size in kind.shape for symbol in names(size)})
+    unknown = [name for name in known if name not in symbols]
+    if unknown:
+        expected = f"one of {', '.join(symbols)}" if symbols else "none: all sizes are numbers"
+        raise ArgumentError(
+            "import", f"there is no symbolic size '{unknown[0]}'", expected, did_you_mean(unknown[0], symbols)
+        )
+    for name, param in drawn.items():
+        kind = _tensor(name, param)
+        missing = sorted({symbol for size in kind.shape for symbol in names(size)} - known.keys())
+        if missing:
+            options = " ".join(f"--size {symbol}=..." for symbol in missing)
+            remedy = f"pass {options}, or --input {name}=FILE"
+            raise NotSupportedError("import", f"the shape of '{name}' is open: {kind!r}", "known sizes", remedy)
+
+
+def _numbers(shape: Sequence[Any], known: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(d if isinstance(d, int) else compute(d, known.__getitem__, int, int.__floordiv__) for d in shape)
+
+
+def _roles(main: FunctionExpr) -> dict[Var, str]:
+    """The argument name of each parameter in the first operator that computes with it, such as "w" or "running_var".
+    Operators that only move elements do not count."""
+    roles: dict[Var, str] = {}
+    for binding in reversed(list(walk(main))):
+        call = binding.value
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        for name, arg in zip(call.op.schema.names, call.args, strict=True):
+            if isinstance(arg, Var):
+                roles[arg] = roles.get(binding.var, "") if call.op.pattern == "injective" else name
+    return roles
+
+
+def _draw(rng: np.random.RandomState, shape: tuple[int, ...], dtype: str, role: str) -> Any:
+    """Standard normal numbers; parameters are scaled so that values in a deep network stay finite."""
+    if dtype == "bool":
+        return rng.random_sample(shape) < 0.5
+    if not is_float(dtype) and not is_complex(dtype):
+        whole: Any = rng.randint(0, 8, size=shape)  # pyright: ignore[reportUnknownVariableType]
+        return np.asarray(whole, dtype)
+    x: Any = np.asarray(rng.standard_normal(shape))
+    if is_complex(dtype):
+        x = x + 1j * np.asarray(rng.standard_normal(shape))
+    if role == "running_var":
+        x = 1 + np.abs(x) / 20
+    elif role == "w":
+        x = x / np.sqrt(x[0].size) if x.ndim > 1 else 1 + x / 20
+    elif role in ("b", "bias", "running_mean"):
+        x = x / 20
+    return x.astype("float32" if dtype == "bfloat16" else dtype)
+
+
+def _read(path: str, name: str) -> Any:
+    """The array in a .npy, or in an .npz the one called `name` (or the only one)."""
+    from meta.frontend.relay.params import read_npy, read_params
+
+    if not path.endswith(".npz"):
+        return read_npy(path)
+    arrays = read_params(path)
+    for each in (name, f"in_{name}", *(arrays if len(arrays) == 1 else ())):
+        if each in arrays:
+            return arrays[each]
+    raise ArgumentError("import", f"{path} has no array '{name}'", f"one of {', '.join(arrays)}")
