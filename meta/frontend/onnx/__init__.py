@@ -1,0 +1,16 @@
+"""ONNX models as meta programs: `from_onnx` to run one, `examine` to look first."""
+
+from __future__ import annotations
+
+from meta.frontend.onnx.api import examine, from_onnx
+from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
+from meta.frontend.onnx.operator_use import OperatorUse
+from meta.frontend.onnx.program import OnnxProgram
+
+__all__ = [
+    "OnnxError", "OnnxProgram", "OperatorUse", "UndecidedError", "UnsupportedError", "examine", "from_onnx",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,60 @@
+"""The public functions: `from_onnx`, `examine`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meta.device import CPU, Device
+from meta.device import device as parse_device
+from meta.dim import Dim
+from meta.errors import ArgumentError, did_you_mean
+from meta.frontend.onnx.errors import UndecidedError
+from meta.frontend.onnx.operator_use import OperatorUse, check_operators, operators
+from meta.frontend.onnx.program import OnnxProgram
+from meta.frontend.onnx.source import Program, Source, read
+
+
+def from_onnx(
+    source: Source,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    device: Device | str = CPU,
+) -> OnnxProgram:
+    """An ONNX model as a program of meta.
+
+    source: a path, the bytes of a model, an `onnx.ModelProto` or an `onnx_ir.Model`. External data is read from files
+        in the folder of the path.
+    constants: values of inputs and initializers, by name, in place of the model's; the inputs become constants.
+    shapes: shapes of inputs, by name, in place of the declared ones, such as a batch size for an open dimension.
+    device: where the program runs.
+
+    Raises OnnxError for invalid models, with the node's name; UnsupportedError for what meta lacks, all operators at
+    once; ArgumentError for constants and shapes of unknown inputs; NotSupportedError without onnx and onnx-ir."""
+    program = read(source)
+    _check_names(program, constants or {}, shapes or {})
+    check_operators(program)
+    result = OnnxProgram(program, constants or {}, shapes or {}, parse_device(device))
+    try:
+        _ = result.traced
+    except UndecidedError as error:
+        result.undecided = error
+    return result
+
+
+def examine(source: Source) -> tuple[OperatorUse, ...]:
+    """The operators that a model uses, by name, each with its support and its nodes. Nothing is converted."""
+    return operators(read(source))
+
+
+def _check_names(program: Program, constants: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+    inputs = [v.name for v in program.graph.inputs]
+    for argument, mapping, names in (
+        ("constants", constants, [*inputs, *program.graph.initializers]),
+        ("shapes", shapes, inputs),
+    ):
+        unknown = [name for name in mapping if name not in names]
+        if unknown:
+            problem = f"{argument} has '{unknown[0]}', which the model does not have"
+            raise ArgumentError("onnx", problem, f"one of {', '.join(names)}", did_you_mean(unknown[0], names))

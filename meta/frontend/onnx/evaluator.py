@@ -1,0 +1,213 @@
+"""`Evaluator`: runs the nodes of a model, on arrays (eagerly) or on symbols (which converts them)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from meta.device import Device
+from meta.errors import MetaError, NotSupportedError
+from meta.frontend.onnx.attributes import attributes, check_against_definition
+from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.functions import default_attributes, function_body, model_function
+from meta.frontend.onnx.node import NodeView, describe
+from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.table import domain_of, find
+from meta.frontend.onnx.tensors import read_tensor
+from meta.modes import suspended
+from meta.schema._types import TensorLike
+
+MAX_NODES = 10_000_000
+"""Nodes that one call runs, those of loops and functions with each repetition."""
+MAX_CALLS = 64
+"""Nesting of functions and subgraphs."""
+MAX_FOLDED = 1 << 24
+"""Elements of the inputs of a node that conversion computes."""
+
+_MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """The values of a graph that is being run.
+
+    attributes: of the function that the graph is in.  opsets: the version of each domain.  parent: the frame of the
+    graph around a subgraph."""
+
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parent: Frame | None = None
+    depth: int = 0
+    values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+
+    def find(self, value: Any) -> Any:
+        """A value of this graph or of one around it. Raises KeyError for one that is not computed yet."""
+        frame: Frame | None = self
+        while frame is not None:
+            if value in frame.values:
+                return frame.values[value]
+            frame = frame.parent
+        raise KeyError(value.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subgraph:
+    """A graph that is an attribute: a branch, or the body of a loop. It reads the values around it."""
+
+    evaluator: Evaluator
+    graph: Any
+    frame: Frame
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return tuple(self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(self.graph.outputs)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        frame = Frame(self.frame.opsets, self.frame.attributes, self.frame, self.frame.depth + 1)
+        return self.evaluator.graph(self.graph, inputs, frame)
+
+
+class Evaluator:
+    """Runs the nodes of one program.
+
+    initializers: an initializer of the graph -> its value, in place of the file's (None leaves it).
+    """
+
+    def __init__(self, program: Program, device: Device, initializers: Callable[[Any], Any] | None = None) -> None:
+        self.program = program
+        self.device = device
+        self._given = initializers or (lambda _: None)
+        self._constants: dict[Any, Any] = {}
+        self._count = 0
+
+    def main(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of the model's graph."""
+        self._count = 0
+        return self.graph(self.program.graph, inputs, Frame(self.program.opsets))
+
+    def graph(self, graph: Any, inputs: Sequence[Any], frame: Frame) -> tuple[Any, ...]:
+        """The outputs of a graph. inputs: without those that are initializers only."""
+        if frame.depth > MAX_CALLS:
+            raise OnnxError("onnx", f"functions and subgraphs nest {frame.depth} deep", f"at most {MAX_CALLS}")
+        for value in graph.initializers.values():
+            frame.values[value] = self.initializer(value)
+        if len(inputs) != len(graph.inputs):
+            raise OnnxError("onnx", f"graph '{graph.name}' is given {len(inputs)} inputs", f"{len(graph.inputs)}")
+        frame.values.update(zip(graph.inputs, inputs, strict=True))
+        for node in graph:
+            self.node(node, frame)
+        return tuple(
+            self._read(value, frame, f"output '{value.name}' of graph '{graph.name}'") for value in graph.outputs
+        )
+
+    def node(self, node: Any, frame: Frame) -> None:
+        """Run a node and keep its outputs in the frame."""
+        where = describe(node)
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise OnnxError("onnx", f"{where}: more than {MAX_NODES} nodes are run", "a model that ends sooner")
+        inputs = [None if v is None else self._read(v, frame, f"input '{v.name}' of {where}") for v in node.inputs]
+        try:
+            result = self._result(node, where, inputs, frame)
+        except OnnxError:
+            raise
+        except MetaError as error:
+            kind = UnsupportedError if isinstance(error, NotSupportedError) else OnnxError
+            subject = f"[{error.subject}] " if error.subject else ""
+            raise kind("onnx", f"{where}: {subject}{error.problem}", error.expected, remedy=error.remedy) from error
+        except _MISFITS as error:
+            problem = f"{where}: its inputs and attributes do not fit together ({type(error).__name__}: {error})"
+            raise OnnxError("onnx", problem, "operands that ONNX allows") from error
+        outputs: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+        for i, value in enumerate(node.outputs):
+            if i < len(outputs):
+                frame.values[value] = outputs[i]
+            elif value.name:
+                raise UnsupportedError(
+                    "onnx", f"{where}: output {i}, '{value.name}', is used", f"{len(outputs)} outputs"
+                )
+
+    # --- a node ------------------------------------------------------------------------------------------------------
+
+    def _result(self, node: Any, where: str, inputs: list[Any], frame: Frame) -> Any:
+        domain = domain_of(node.domain)
+        function = model_function(self.program, node, domain)
+        if function is not None:
+            return self._call(function, inputs, self._attributes(node, where, frame), frame)
+        version = frame.opsets.get(domain)
+        if version is None:
+            raise OnnxError("onnx", f"{where} is of a domain that the model does not import", "an opset_import of it")
+        check_against_definition(node, where, version, domain)
+        attrs = self._attributes(node, where, frame)
+        row = find(node.op_type, domain, version)
+        if row is None:
+            body = self._body(node, where, version, domain, inputs)
+            return self._call(body, inputs, default_attributes(node, version, domain) | attrs, frame)
+        used = tuple(v.name if v.name and (v.uses() or v.is_graph_output()) else "" for v in node.outputs)
+        names = tuple("" if v is None else v.name or "" for v in node.inputs)
+        view = NodeView(where, node.op_type, domain, node.overload, version, names, used, self.device)
+        if row.folds and row.fold is None and _are_known(inputs):
+            with suspended():
+                return _as_known(row(view, inputs, attrs))
+        return row(view, inputs, attrs)
+
+    def _attributes(self, node: Any, where: str, frame: Frame) -> dict[str, Any]:
+        def graph(value: Any) -> Subgraph:
+            return Subgraph(self, value, frame)
+
+        return attributes(node, where, frame.attributes, graph, self.program.folder)
+
+    def _body(self, node: Any, where: str, version: int, domain: str, inputs: list[Any]) -> Any:
+        body = function_body(node, version, domain, inputs)
+        if body is None:
+            problem = f"{where}: the operator is not supported in opset {version}"
+            raise UnsupportedError("onnx", problem, remedy="docs/from-onnx.md lists the supported ones")
+        return body
+
+    def _call(self, function: Any, inputs: list[Any], attrs: dict[str, Any], frame: Frame) -> tuple[Any, ...]:
+        defaults = attributes(function, function.name, {}, lambda g: Subgraph(self, g, frame), self.program.folder)
+        opsets = {domain_of(d): int(v) for d, v in function.opset_imports.items()} or frame.opsets
+        padded = inputs + [None] * (len(function.inputs) - len(inputs))
+        inner = Frame(opsets, {k: v for k, v in {**defaults, **attrs}.items() if v is not None}, None, frame.depth + 1)
+        return self.graph(function.graph, padded, inner)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def initializer(self, value: Any) -> Any:
+        if value not in self._constants:
+            given = self._given(value)
+            where = f"initializer '{value.name}'"
+            known = read_tensor(value.const_value, where, self.program.folder) if given is None else given
+            self._constants[value] = known
+        return self._constants[value]
+
+    def _read(self, value: Any, frame: Frame, where: str) -> Any:
+        try:
+            return frame.find(value)
+        except KeyError:
+            expected = "nodes in the order in which they are computed, without cycles"
+            raise OnnxError("onnx", f"{where} is not computed before it is read", expected) from None
+
+
+def _are_known(inputs: Sequence[Any]) -> bool:
+    """Whether a node can be computed at conversion: all of its inputs are known, and there is one."""
+    known = [v for v in inputs if isinstance(v, np.ndarray)]
+    if not known or len(known) != sum(v is not None for v in inputs) or any(v.dtype.kind in "OU" for v in known):
+        return False
+    return sum(v.size for v in known) <= MAX_FOLDED
+
+
+def _as_known(result: Any) -> Any:
+    """The result of a node on known inputs, as NumPy arrays."""
+    if isinstance(result, tuple):
+        return tuple(map(_as_known, result))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(result, list):
+        return list(map(_as_known, result))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return result.numpy() if isinstance(result, TensorLike) else result  # type: ignore[attr-defined]

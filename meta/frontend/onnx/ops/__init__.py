@@ -1,0 +1,1 @@
+"""The rows of ONNX's operators, by family (see `_row`)."""

@@ -1,0 +1,122 @@
+"""Rows of the table of operators: functions of a node's inputs and attributes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import numpy as np
+
+from meta.errors import NotSupportedError, TypeInferenceError
+from meta.frontend.onnx.ops._values import is_host, known, tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+Fold = Callable[..., Any]
+
+
+class Node(Protocol):
+    """What rows read of the node that is converted."""
+
+    @property
+    def op_type(self) -> str: ...
+
+    @property
+    def version(self) -> int:
+        """The opset version of the operator's domain that the model imports."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Names of the outputs; "" for those that are left out."""
+        ...
+
+    def constant(self, value: Any, what: str) -> np.ndarray[Any, Any]:
+        """The value of input `what`, a tensor, if it is known at conversion. Raises NotSupportedError otherwise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one operator is converted, from one opset on.
+
+    function: (node, *inputs, **attributes) -> a value, or a tuple of one value an output; absent optional inputs are
+        None. Its keyword-only parameters are the attributes, without defaults if they are required.
+    since: the first opset.  known: names of inputs whose values must be known at conversion: NumPy arrays.
+    raw: whether the inputs are passed as they come, tensors or NumPy arrays; otherwise NumPy arrays become tensors.
+    fold: the operator in NumPy, for inputs that are all known: (*inputs, **attributes).
+    folds: whether a node of known inputs is computed at conversion; False for random operators.
+    """
+
+    name: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+    known: frozenset[str]
+    raw: bool
+    fold: Fold | None
+    folds: bool = True
+
+    def __call__(self, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """The outputs: a value, or a tuple of them.
+
+        Raises NotSupportedError for unknown attributes, TypeInferenceError for missing ones and missing inputs."""
+        parameters = inspect.signature(self.function).parameters
+        values = [p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)][1:]
+        self._check(inputs, values, attributes)
+        variadic = bool(values) and values[-1].kind is inspect.Parameter.VAR_POSITIONAL
+        names = [p.name for p in (*values, *values[-1:] * len(inputs) * variadic)]
+        if self.fold is not None and inputs and all(value is None or is_host(value) for value in inputs):
+            return self.fold(*inputs, **attributes)
+        given = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
+        return self.function(node, *given, **attributes)
+
+    def _operand(self, node: Node, name: str, value: Any) -> Any:
+        if value is None or isinstance(value, (list, tuple)):
+            return value  # pyright: ignore[reportUnknownVariableType]
+        if name in self.known:
+            return known(node, value, name)
+        return value if self.raw else tensor(value)
+
+    def _check(self, inputs: Sequence[Any], values: list[inspect.Parameter], attributes: dict[str, Any]) -> None:
+        parameters = inspect.signature(self.function).parameters
+        names = {p.name: p for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
+        unknown = [name for name in attributes if name not in names]
+        if unknown:
+            raise NotSupportedError(self.name, f"attribute {unknown[0]} is set", f"{', '.join(names) or 'none'}")
+        for name, parameter in names.items():
+            if parameter.default is parameter.empty and name not in attributes:
+                raise TypeInferenceError(self.name, f"attribute {name} is missing", "a value")
+        fixed = [p for p in values if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if len(inputs) > len(fixed) and len(fixed) == len(values):
+            raise TypeInferenceError(self.name, f"{len(inputs)} inputs", f"at most {len(fixed)}")
+        for i, parameter in enumerate(fixed):
+            if parameter.default is parameter.empty and (i >= len(inputs) or inputs[i] is None):
+                raise TypeInferenceError(self.name, f"input {parameter.name} is missing", "a tensor")
+
+
+ROWS: dict[tuple[str, str], list[Row]] = {}
+"""Rows by domain ("" for the standard one) and operator, newest opset first."""
+
+
+def row(
+    *names: str, since: int = 1, domain: str = "", known: Sequence[str] = (), raw: bool = False,
+    fold: Fold | None = None, folds: bool = True,
+) -> Callable[[F], F]:  # fmt: skip
+    """Enter the decorated function as the operators `names`, from opset `since` on (see Row)."""
+
+    def enter(function: F) -> F:
+        for name in names:
+            rows = ROWS.setdefault((domain, name), [])
+            assert all(r.since != since for r in rows), f"{name} has two rows for opset {since}"
+            rows.append(Row(name, domain, since, function, frozenset(known), raw, fold, folds))
+            rows.sort(key=lambda r: -r.since)
+        return function
+
+    return enter
+
+
+def refuse(node: Node, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
+    """Raise NotSupportedError about the node."""
+    raise NotSupportedError(node.op_type, problem, expected, remedy)

@@ -1,0 +1,167 @@
+"""`OnnxProgram`: a model that runs, compiled or node by node."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meta import vm
+from meta.device import Device
+from meta.dim import Dim
+from meta.eager.ndarray import NDArray, asarray
+from meta.errors import ArgumentError, did_you_mean
+from meta.frontend.onnx.errors import UndecidedError
+from meta.frontend.onnx.evaluator import Evaluator
+from meta.frontend.onnx.ops._values import tensor
+from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.tensors import check_dtype
+from meta.frontend.onnx.types import input_type
+from meta.ir.module import Module
+from meta.schema._types import TensorLike
+from meta.tracing import Record, record
+
+SMALL = 1 << 12
+"""Elements of an integer input that is known when a model runs node by node: it may be a shape."""
+
+Shapes = Mapping[str, Sequence[Dim]]
+
+
+class OnnxProgram:
+    """A model read by `from_onnx`. Call it with its inputs, in order or by name: it runs compiled if its shapes follow
+    from those of its inputs, and node by node if they follow from values (see `undecided`).
+
+    inputs, outputs: names, in order; initializers and `constants` are no inputs.
+    undecided: why the model cannot be compiled; None if it can."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    undecided: UndecidedError | None
+
+    def __init__(self, program: Program, constants: Mapping[str, Any], shapes: Shapes, device: Device) -> None:
+        self._program = program
+        self._constants = constants
+        self._shapes = shapes
+        self._device = device
+        self._values = tuple(v for v in program.graph.inputs if v.const_value is None and v.name not in constants)
+        self.inputs = tuple(v.name for v in self._values)
+        self.outputs = tuple(v.name for v in program.graph.outputs)
+        self._evaluator = Evaluator(program, device, self._given)
+        self.undecided = None
+
+    def __repr__(self) -> str:
+        return f"<OnnxProgram {self._program.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """The outputs: a value, or a tuple of them if the model has several.
+
+        Inputs are arrays; those of `interpret` if the model runs node by node."""
+        given = self._bound(inputs, named)
+        if self.undecided is not None:
+            return self.interpret(*given)
+        return self._executor(*given)
+
+    def interpret(self, *inputs: Any, **named: Any) -> Any:
+        """The outputs, node by node, with all values at hand: shapes may depend on them.
+
+        Inputs are arrays, NumPy arrays, lists of those for sequences and None for an empty optional. Results are
+        arrays, lists, None, and NumPy arrays of text."""
+        values = [self._eager(v, x) for v, x in zip(self._values, self._bound(inputs, named), strict=True)]
+        return _single(self._outputs(self._evaluator.main(self._all(values))))
+
+    def record(self, *inputs: Any, **named: Any) -> Record:
+        """The program for inputs of these types, arrays or TensorTypes (`meta.vm.compile` takes this object).
+
+        Raises UndecidedError where a shape depends on values."""
+        return record(self._forward, self._bound(inputs, named), {})
+
+    @cached_property
+    def traced(self) -> Record:
+        """The program for inputs of the declared types, with symbolic sizes for open dimensions."""
+        return self.record(*(input_type(v, self._device, self._shapes.get(v.name)) for v in self._values))
+
+    @property
+    def module(self) -> Module:
+        """The Module of the declared types, which runs on the interpreter and the VM and can be differentiated."""
+        return self.traced.module
+
+    @cached_property
+    def _executor(self) -> Any:
+        whole = not self.traced.random and self.traced.result.kind in ("leaf", "tuple")
+        return vm.compile(self.traced.module if whole else self, device=self._device)
+
+    # --- inputs and outputs ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _forward(self) -> Any:
+        def forward(*inputs: Any) -> Any:
+            return _single(self._outputs(self._evaluator.main(self._all(inputs))))
+
+        names = [f"x{i}" if not name.isidentifier() else name for i, name in enumerate(self.inputs)]
+        kinds = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
+        forward.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+        return forward
+
+    def _all(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs of the graph, with those that are constants."""
+        by_name = dict(zip(self.inputs, inputs, strict=True))
+        graph = self._program.graph
+        return [by_name[v.name] if v.name in by_name else self._evaluator.initializer(v) for v in graph.inputs]
+
+    def _given(self, value: Any) -> Any:
+        given = self._constants.get(value.name)
+        return None if given is None else np.asarray(given)
+
+    def _bound(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The inputs in order. Raises ArgumentError for missing and unknown ones."""
+        if len(inputs) > len(self.inputs):
+            raise ArgumentError("onnx", f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
+        values = dict(zip(self.inputs, inputs, strict=False))
+        for name, value in named.items():
+            if name not in self.inputs or name in values:
+                problem = f"input '{name}' is given twice" if name in values else f"there is no input '{name}'"
+                raise ArgumentError("onnx", problem, ", ".join(self.inputs), did_you_mean(name, self.inputs))
+            values[name] = value
+        missing = [name for name in self.inputs if name not in values]
+        if missing:
+            raise ArgumentError("onnx", f"input '{missing[0]}' is missing", f"values for {', '.join(self.inputs)}")
+        return tuple(values[name] for name in self.inputs)
+
+    def _eager(self, value: Any, given: Any) -> Any:
+        """A value given for an input, as rows are given it: small arrays of integers as NumPy arrays."""
+        if given is None:
+            return None
+        if isinstance(given, (list, tuple)):
+            return [self._eager(value, v) for v in given]  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(given, NDArray):
+            return given.numpy() if _is_small(given.dtype, given.size) else given
+        array = np.asarray(given)
+        if array.dtype.kind in "OSU":
+            return array.astype(np.str_)
+        check_dtype(str(array.dtype), f"input '{value.name}'")
+        return array if _is_small(str(array.dtype), array.size) else asarray(array, device=self._device)
+
+    def _outputs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(self._output(name, v) for name, v in zip(self.outputs, values, strict=True))
+
+    def _output(self, name: str, value: Any) -> Any:
+        if value is None or isinstance(value, TensorLike):
+            return value
+        if isinstance(value, list):
+            return [self._output(name, v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        if value.dtype.kind == "U":
+            return value
+        return tensor(value)
+
+
+def _is_small(dtype: str, size: Any) -> bool:
+    return (dtype.startswith(("int", "uint")) or dtype == "bool") and int(size) <= SMALL
+
+
+def _single(outputs: tuple[Any, ...]) -> Any:
+    return outputs[0] if len(outputs) == 1 else outputs

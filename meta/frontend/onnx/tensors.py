@@ -1,0 +1,110 @@
+"""Tensors and types of an ONNX model as NumPy arrays and types of meta."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from meta import dtype as dtypes
+from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.limits import array_bytes
+
+_NAMES = {"FLOAT": "float32", "DOUBLE": "float64", "STRING": "text"}
+
+MAX_BYTES = 1 << 36
+"""Bytes of one tensor of a model: 64 GiB."""
+
+
+def dtype_name(code: Any, where: str) -> str:
+    """The name of a dtype: meta's, "text", or ONNX's own in lower case. code: of `TensorProto.DataType`.
+
+    Raises OnnxError, about `where`, for a code that ONNX does not define."""
+    import onnx_ir
+
+    try:
+        name = onnx_ir.DataType(int(code)).name
+    except ValueError:
+        raise OnnxError("onnx", f"{where} has dtype {int(code)}", "a dtype that ONNX defines") from None
+    return _NAMES.get(str(name), str(name).lower())
+
+
+def check_dtype(name: str, where: str) -> str:
+    """A dtype of meta. Raises UnsupportedError, about `where`, for others."""
+    if name not in dtypes.ALL:
+        raise UnsupportedError("onnx", f"{where} has dtype {name}", f"one of {', '.join(dtypes.ALL)}")
+    return name
+
+
+def read_tensor(tensor: Any, where: str, folder: str | None) -> npt.NDArray[Any]:
+    """The value of a tensor of `onnx_ir`, in NumPy's dtype for it or that of `ml_dtypes`; text in dtype `U`.
+
+    where: the tensor in words.  folder: of the model's file, which external data must lie in; None without one.
+    Raises OnnxError for sizes, data and external files that do not fit."""
+    import onnx_ir
+
+    shape = _static_shape(tensor, where)
+    name = dtype_name(tensor.dtype, where)
+    if name == "undefined":
+        raise OnnxError("onnx", f"{where} has no dtype", "a dtype that ONNX defines")
+    count = array_bytes(shape, 1)
+    if count is None or count > MAX_BYTES // 8:
+        raise OnnxError("onnx", f"{where} has shape {shape}", f"non-negative sizes, of at most {MAX_BYTES >> 30} GiB")
+    if isinstance(tensor, onnx_ir.ExternalTensor):
+        _check_external(tensor, where, folder)
+    elif not isinstance(tensor, onnx_ir.StringTensor) and count:
+        _check_has_data(tensor, where, shape)
+    try:
+        value = np.asarray(tensor.numpy())
+    except Exception as error:  # onnx-ir raises whatever its parsing trips over
+        problem = f"the data of {where}, of shape {shape} and dtype {name}, cannot be read: {error}"
+        raise OnnxError("onnx", problem, "as many elements as the shape has") from error
+    if name == "text":
+        return np.asarray([_text(v, where) for v in value.ravel().tolist()], dtype=np.str_).reshape(shape)
+    return value.reshape(shape)
+
+
+def _static_shape(tensor: Any, where: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(d) for d in tensor.shape)
+    except (TypeError, ValueError):
+        raise OnnxError("onnx", f"{where} has shape {tensor.shape}", "known sizes") from None
+
+
+def _check_has_data(tensor: Any, where: str, shape: tuple[int, ...]) -> None:
+    """onnx-ir reads a tensor without data as zeros, whatever its size."""
+    proto = getattr(tensor, "raw", None)
+    fields = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
+    if proto is not None and hasattr(proto, "raw_data") and not any(len(getattr(proto, field)) for field in fields):
+        raise OnnxError("onnx", f"{where} has shape {shape} and no data", "as many elements as the shape has")
+
+
+def _text(value: bytes | str, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OnnxError("onnx", f"{where} has text that is not UTF-8", "UTF-8") from None
+
+
+def _check_external(tensor: Any, where: str, folder: str | None) -> None:
+    """Raise OnnxError unless the data lies in a file inside of the model's folder, and is as long as it says."""
+    location = os.fspath(tensor.location)
+    if folder is None:
+        problem = f"the data of {where} lies in the file {location!r}, and the model does not come from a file"
+        raise OnnxError("onnx", problem, "a path to the model")
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, location))
+    inside = not os.path.isabs(location) and os.path.commonpath([root, path]) == root
+    if not inside or "\0" in location:
+        raise OnnxError("onnx", f"the data of {where} lies in {location!r}", "a file inside of the model's folder")
+    if not os.path.isfile(path):
+        raise OnnxError("onnx", f"the data of {where} lies in {location!r}, which does not exist", "a file")
+    start, size = tensor.offset or 0, os.path.getsize(path)
+    if start < 0 or start + int(tensor.nbytes) > size or tensor.length not in (None, int(tensor.nbytes)):
+        problem = f"the data of {where} is {tensor.nbytes} bytes from byte {start} of {location!r}, which has {size}"
+        raise OnnxError("onnx", problem, "data inside of the file")
+    tensor.base_dir = root

@@ -1,0 +1,79 @@
+"""Types of values: those that a model declares, and those that values have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from meta.device import Device
+from meta.dim import Dim, SymDim, is_name, sym
+from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.tensors import check_dtype, dtype_name
+from meta.ir.type import TensorType, tensor_type
+from meta.limits import MAX_DIMENSIONS
+
+
+def input_type(value: Any, device: Device, shape: Sequence[Dim] | None = None) -> TensorType:
+    """The type of an input of the graph. shape: in place of the declared one.
+
+    Named dimensions are symbolic sizes of their names; unnamed ones are named after the input and the axis.
+    Raises UnsupportedError for inputs that are no tensors of meta, OnnxError for shapes that do not fit."""
+    where = f"input '{value.name}'"
+    kind = value.type
+    if kind is None or type(kind).__name__ != "TensorType":
+        declared = "no type" if kind is None else f"the type {type(kind).__name__}"
+        raise UnsupportedError("onnx", f"{where} has {declared}", "a tensor")
+    dtype = check_dtype(dtype_name(kind.dtype, where), where)
+    if value.shape is None and shape is None:
+        raise UnsupportedError("onnx", f"{where} has no declared shape", "a shape", remedy="pass it in `shapes`")
+    sizes = _declared_sizes(value, where) if value.shape is not None else None
+    if shape is not None:
+        if sizes is not None and len(sizes) != len(shape):
+            raise OnnxError("onnx", f"the shape {tuple(shape)} is given for {where}", f"{len(sizes)} dimensions")
+        sizes = tuple(shape)
+    return tensor_type(sizes, dtype, device)  # type: ignore[arg-type]
+
+
+def _declared_sizes(value: Any, where: str) -> tuple[Dim, ...]:
+    if len(value.shape) > MAX_DIMENSIONS:
+        raise OnnxError("onnx", f"{where} has {len(value.shape)} dimensions", f"at most {MAX_DIMENSIONS}")
+    return tuple(_size(d, f"{value.name}_{i}", where) for i, d in enumerate(value.shape))
+
+
+def _size(declared: Any, default: str, where: str) -> Dim:
+    if isinstance(declared, int):
+        if declared < 0:
+            raise OnnxError("onnx", f"{where} has the size {declared}", "0 or more")
+        return declared
+    name = getattr(declared, "value", None)
+    return sym(size_name(str(name) if name else default))
+
+
+def size_name(name: str) -> str:
+    """The name of a size: that of the model, or one that IR text can hold, distinct for distinct names."""
+    if is_name(name):
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "_" for c in name)[:64]
+    return f"{plain if plain[:1].isalpha() or plain[:1] == '_' else 'd' + plain}_{digest}"
+
+
+_ONNX_NAMES: Mapping[str, str] = {"float32": "FLOAT", "float64": "DOUBLE"}
+
+
+def type_proto(value: Any) -> Any:
+    """The `onnx.TypeProto` of a value; symbolic sizes are named by their text."""
+    import onnx
+
+    if isinstance(value, list):
+        elements: list[Any] = value
+        inner = type_proto(elements[0]) if elements else onnx.TypeProto()
+        return onnx.helper.make_sequence_type_proto(inner)
+    dtype = "int64" if isinstance(value, np.ndarray) and value.dtype == object else str(value.dtype)
+    text = isinstance(value, np.ndarray) and value.dtype.kind == "U"
+    name = "STRING" if text else _ONNX_NAMES.get(dtype, dtype.upper())
+    shape = [str(d) if isinstance(d, SymDim) else int(d) for d in value.shape]
+    return onnx.helper.make_tensor_type_proto(onnx.TensorProto.DataType.Value(name), shape)
