@@ -1,0 +1,31 @@
+"""Errors of reading and converting PyTorch programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meta.errors import MetaError, NotSupportedError
+
+
+class TorchProgramError(MetaError, ValueError):
+    """A PyTorch program that cannot be read or converted."""
+
+
+class UnsupportedError(TorchProgramError, NotSupportedError):
+    """A PyTorch program that can be read but not converted.
+
+    operators: the operators that meta lacks, with the number of their calls; empty for other reasons."""
+
+    def __init__(
+        self,
+        subject: str,
+        problem: str,
+        expected: str = "",
+        remedy: str = "",
+        *,
+        location: str | None = None,
+        details: str = "",
+        operators: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__(subject, problem, expected, remedy, location=location, details=details)
+        self.operators: Mapping[str, int] = operators or {}

@@ -1,0 +1,252 @@
+"""What the calls of a graph compute: rows of the ATen table, arithmetic of sizes, operators of a user's package."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import meta
+from meta.dim import Dim, SymDim, product
+from meta.errors import RegistryError
+from meta.frontend.torch import aten
+from meta.frontend.torch.errors import UnsupportedError
+from meta.frontend.torch.nodes import Graph, Node, subgraphs
+from meta.frontend.torch.sizes import modulo, power
+
+Function = Callable[..., Any]
+Fallback = Callable[[Node], Function | None]
+"""Node -> a function of its arguments for an operator that the table lacks, None if there is none."""
+
+CHECKS = frozenset({
+    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_functional_assert_async",
+    "_functional_assert_scalar", "_functional_sym_constrain_range", "_functional_sym_constrain_range_for_size",
+    "sym_constrain_range", "sym_constrain_range_for_size",
+})  # fmt: skip
+"""Operators of ATen that compute nothing: the types of the program's inputs decide what they check."""
+
+_SPELLINGS = {"__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
+              "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift"}  # fmt: skip
+
+_METADATA = frozenset({
+    "as_strided_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
+    "unsqueeze_",
+})  # fmt: skip
+"""Operators that change the shape of a tensor in place, which other names of it would see."""
+
+INLINED = frozenset({"higher_order.wrap_with_set_grad_enabled"})
+
+
+def is_check(node: Node) -> bool:
+    """Whether a node only checks its arguments."""
+    return node.namespace == "aten" and node.base in CHECKS
+
+
+def is_write(node: Node) -> bool:
+    """Whether a node writes its first argument in place: `add_`, `copy_`."""
+    return node.namespace == "aten" and node.base.endswith("_") and not node.base.endswith("__")
+
+
+def find(node: Node, fallback: Fallback | None = None) -> Function | None:
+    """The function of a node's arguments; for a write, the function that computes the new value. None if meta lacks
+    the operator."""
+    function = _known(node)
+    return fallback(node) if function is None and fallback is not None else function
+
+
+def _known(node: Node) -> Function | None:
+    if node.namespace == "aten":
+        return _of_aten(node)
+    if node.operator in PYTHON:
+        return PYTHON[node.operator]
+    if node.overload:
+        return _of_package(node.namespace, node.base)
+    return None
+
+
+def _of_aten(node: Node) -> Function | None:
+    name = node.base
+    if node.overload == "out" or node.overload.endswith("_out") or name in _METADATA:
+        return None
+    if name in SIZES:
+        return SIZES[name]
+    if f"{name}.{node.overload}" in OVERLOADS:
+        return OVERLOADS[f"{name}.{node.overload}"]
+    if is_write(node):
+        name = name[:-1]
+        if name in WRITES:
+            return WRITES[name]
+    return aten.find(name) or aten.find(_SPELLINGS.get(name, name))
+
+
+def _of_package(package: str, name: str) -> Function | None:
+    """The operator `package::name` of meta, which a custom operator of torch has as its twin."""
+    from meta.op.registry import get
+
+    try:
+        get(f"{package}::{name}")
+    except RegistryError:
+        return None
+    return getattr(getattr(meta.ops, package), name)
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def _stride(x: Any, dim: int) -> Dim:
+    return product(x.shape[dim % x.ndim + 1 :])
+
+
+SIZES: Mapping[str, Function] = {
+    "sym_size": lambda x, dim=None: tuple(x.shape) if dim is None else x.shape[dim],
+    "sym_numel": lambda x: product(x.shape),
+    "sym_stride": lambda x, dim=None: tuple(_stride(x, d) for d in range(x.ndim)) if dim is None else _stride(x, dim),
+    "sym_storage_offset": lambda _: 0,
+    "sym_is_contiguous": lambda *_, **__: True,
+}
+"""Operators of ATen with sizes as results. Tensors are compact."""
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    return modulo(a, b) if isinstance(a, SymDim) or isinstance(b, SymDim) else a % b
+
+
+def _power(a: Any, b: Any) -> Any:
+    result = power(a, b) if isinstance(a, SymDim) else a**b
+    if result is None:
+        raise UnsupportedError("torch", f"the size {a} to the power {b}", "small non-negative ints")
+    return result
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    """A quotient of sizes; a symbolic one where it has no remainder."""
+    if not isinstance(a, SymDim) and not isinstance(b, SymDim):
+        return a / b
+    quotient = a // b
+    if quotient * b != a:
+        raise UnsupportedError("torch", f"the quotient of the sizes {a} and {b} is no integer", "sizes that divide",
+                               remedy="export with static sizes there")  # fmt: skip
+    return quotient
+
+
+def _truncated(a: Any) -> Any:
+    return a if isinstance(a, SymDim) else math.trunc(a)
+
+
+PYTHON: Mapping[str, Function] = {
+    **{f"operator.{name}": getattr(operator, name) for name in (
+        "add", "and_", "eq", "floordiv", "ge", "getitem", "gt", "le", "lt", "mul", "ne", "neg", "not_", "or_", "sub",
+    )},
+    "operator.mod": _modulo, "operator.pow": _power, "operator.truediv": _ratio,
+    "math.trunc": _truncated, "math.floor": lambda a: a if isinstance(a, SymDim) else math.floor(a),
+    "math.ceil": lambda a: a if isinstance(a, SymDim) else math.ceil(a),
+    "torch.sym_float": lambda a: a if isinstance(a, SymDim) else float(a), "torch.sym_int": _truncated,
+    "torch.sym_max": max, "torch.sym_min": min, "torch.sym_not": operator.not_,
+    "torch.sym_sum": lambda terms: sum(terms),
+}  # fmt: skip
+"""Functions of Python and torch on sizes, and `getitem` on tuples."""
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+def _copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    del non_blocking
+    value = src.to(device=self.device, dtype=self.dtype)
+    return value if value.shape == self.shape else meta.broadcast_to(value, self.shape)
+
+
+WRITES: Mapping[str, Function] = {"copy": _copied}
+"""Operators in place whose row computes something else out of place."""
+
+
+# --- overloads -------------------------------------------------------------------------------------------------------
+
+
+def _to_dtype(self: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
+    del non_blocking, memory_format
+    return _converted(self, dtype=dtype, copy=copy)
+
+
+def _to_device(
+    self: Any, device: Any, dtype: Any = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Any:
+    del non_blocking, memory_format
+    return _converted(self, dtype=dtype, device=device, copy=copy)
+
+
+def _to_other(self: Any, other: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
+    del non_blocking, memory_format
+    return _converted(self, dtype=other.dtype, device=other.device, copy=copy)
+
+
+def _converted(x: Any, **wanted: Any) -> Any:
+    convert = aten.find("to")
+    assert convert is not None
+    return convert(x, **wanted)
+
+
+OVERLOADS: Mapping[str, Function] = {"to.device": _to_device, "to.dtype": _to_dtype, "to.other": _to_other}
+"""Overloads whose positions mean different arguments, so that a row for all of them cannot tell."""
+
+
+# --- support ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorUse:
+    """The calls of one operator. lines: of the user's code, as `file:line`; names of nodes where there is none."""
+
+    name: str
+    supported: bool
+    lines: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.lines)
+
+
+def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorUse, ...]:
+    """The operators that a graph and its subgraphs call, by name. Nothing is converted."""
+    lines: dict[str, list[str]] = {}
+    missing: set[str] = set()
+    for node in _all_nodes(graph):
+        if is_check(node) or node.operator == "operator.getitem":
+            continue
+        lines.setdefault(node.operator, []).append(str(node.span or node.name))
+        if node.operator not in INLINED and find(node, fallback) is None:
+            missing.add(node.operator)
+    return tuple(OperatorUse(name, name not in missing, tuple(places)) for name, places in sorted(lines.items()))
+
+
+def _all_nodes(graph: Graph) -> Sequence[Node]:
+    found: list[Node] = []
+    pending = [graph]
+    while pending:
+        for node in pending.pop().nodes:
+            found.append(node)
+            pending += subgraphs(node)
+    return found
+
+
+def check_operators(graph: Graph, fallback: Fallback | None = None) -> None:
+    """Raise UnsupportedError with every operator of a graph that meta lacks."""
+    missing = [use for use in operators(graph, fallback) if not use.supported]
+    if not missing:
+        return
+    word = "operators are" if len(missing) > 1 else "operator is"
+    raise UnsupportedError(
+        "torch",
+        f"{len(missing)} {word} not supported: " + ", ".join(map(_summary, missing)),
+        remedy="meta.define an operator of that name for a custom operator of torch",
+        operators={use.name: use.count for use in missing},
+        location=missing[0].lines[0] if ":" in missing[0].lines[0] else None,
+    )
+
+
+def _summary(use: OperatorUse) -> str:
+    """`aten.foo.default (twice: model.py:4, model.py:9)`."""
+    shown = ", ".join(line.rsplit("/", 1)[-1] for line in use.lines[:5]) + (", ..." if use.count > 5 else "")
+    return f"{use.name} ({'once' if use.count == 1 else f'{use.count} times'}: {shown})"
