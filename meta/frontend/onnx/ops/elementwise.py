@@ -1,0 +1,234 @@
+"""Elementwise arithmetic, comparisons, logic and bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dtype import is_float, itemsize
+from meta.errors import TypeInferenceError
+from meta.frontend.onnx.ops._row import Node, row
+from meta.frontend.onnx.ops._values import as_dtype, number, row_shape, wide
+
+_UNARY: dict[str, str] = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
+    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "negative", "Not": "logical_not",
+    "Reciprocal": "reciprocal", "Round": "round", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt",
+    "Tan": "tan",
+}  # fmt: skip
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Not": np.logical_not, "Sqrt": np.sqrt,
+    "Round": np.round,
+}  # fmt: skip
+
+
+def _unary(name: str, function: Callable[..., Any]) -> None:
+    def convert(node: Node, X: Any) -> Any:
+        return function(X)
+
+    row(name, fold=_FOLDED.get(name))(convert)
+
+
+for _name, _function in _UNARY.items():
+    _unary(_name, getattr(meta, _function))
+
+
+# --- two operands ----------------------------------------------------------------------------------------------------
+
+
+def _same_dtype(op: str, a: Any, b: Any) -> None:
+    if a.dtype != b.dtype:
+        raise TypeInferenceError(op, f"the operands are {a.dtype} and {b.dtype}", "equal dtypes")
+
+
+def _aligned(a: Any, b: Any, broadcast: int, axis: int | None) -> Any:
+    """The second operand of an operator before opset 7, whose axes begin at `axis` of the first."""
+    if not broadcast or axis is None or not b.ndim:
+        return b
+    trailing = a.ndim - axis % a.ndim - b.ndim
+    return meta.reshape(b, (*b.shape, *(1,) * trailing)) if trailing > 0 else b
+
+
+def _binary(name: str, function: Callable[[Any, Any], Any], fold: Callable[..., Any] | None = None) -> None:
+    def convert(node: Node, A: Any, B: Any) -> Any:
+        _same_dtype(node.op_type, A, B)
+        return function(A, B)
+
+    def convert_old(node: Node, A: Any, B: Any, *, broadcast: int = 0, axis: int | None = None) -> Any:
+        return convert(node, A, _aligned(A, B, broadcast, axis))
+
+    row(name, since=7, fold=fold)(convert)
+    row(name)(convert_old)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    return meta.divide(a, b) if is_float(a.dtype) else meta.trunc_divide(a, b)
+
+
+def _divided(a: Any, b: Any) -> Any:
+    if a.dtype == object or b.dtype == object:
+        return np.floor_divide(a, b)  # sizes are not negative
+    if a.dtype.kind not in "iu":
+        return np.divide(a, b)
+    if not np.all(b):
+        raise TypeInferenceError("Div", "a known divisor is 0", "another number")
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A comparison of sizes, whose results are bools and not objects."""
+    return lambda a, b: np.asarray(function(a, b)).astype(bool)
+
+
+_binary("Add", meta.add, np.add)
+_binary("Sub", meta.subtract, np.subtract)
+_binary("Mul", meta.multiply, np.multiply)
+_binary("Div", _divide, _divided)
+_binary("Equal", meta.equal, _compared(np.equal))
+_binary("Greater", meta.greater, _compared(np.greater))
+_binary("Less", meta.less, _compared(np.less))
+_binary("GreaterOrEqual", meta.greater_equal, _compared(np.greater_equal))
+_binary("LessOrEqual", meta.less_equal, _compared(np.less_equal))
+_binary("And", meta.logical_and, np.logical_and)
+_binary("Or", meta.logical_or, np.logical_or)
+_binary("Xor", meta.logical_xor, np.logical_xor)
+_binary("BitwiseAnd", meta.bitwise_and)
+_binary("BitwiseOr", meta.bitwise_or)
+_binary("BitwiseXor", meta.bitwise_xor)
+
+
+@row("Pow", since=7)
+def power(node: Node, X: Any, Y: Any) -> Any:
+    """The result has the dtype of the base."""
+    if is_float(X.dtype):
+        return meta.power(X, as_dtype(Y, X.dtype))
+    if is_float(Y.dtype):
+        return meta.cast(meta.power(meta.cast(X, "float64"), meta.cast(Y, "float64")), X.dtype)
+    return as_dtype(meta.power(X, Y), X.dtype)
+
+
+@row("Pow")
+def power_1(node: Node, X: Any, Y: Any, *, broadcast: int = 0, axis: int | None = None) -> Any:
+    return power(node, X, _aligned(X, Y, broadcast, axis))
+
+
+@row("Mod", since=10, fold=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
+def mod(node: Node, A: Any, B: Any, *, fmod: int = 0) -> Any:
+    """The remainder with the sign of the divisor; with fmod, that of the dividend, as in C."""
+    _same_dtype("Mod", A, B)
+    if not fmod:
+        return meta.mod(A, B)
+    return meta.fmod(A, B) if is_float(A.dtype) else meta.trunc_mod(A, B)
+
+
+@row("BitShift", since=11)
+def bit_shift(node: Node, X: Any, Y: Any, *, direction: str) -> Any:
+    """Shifts by the number of bits or more give 0; right shifts fill with the sign."""
+    _same_dtype("BitShift", X, Y)
+    if direction not in ("LEFT", "RIGHT"):
+        raise TypeInferenceError("BitShift", f"direction is {direction!r}", "LEFT or RIGHT")
+    bits = 8 * itemsize(X.dtype)
+    in_range = (
+        meta.less(Y, bits)
+        if X.dtype.startswith("u")
+        else meta.logical_and(meta.less(Y, bits), meta.greater_equal(Y, 0))
+    )
+    amount = meta.where(in_range, Y, meta.full_like(Y, bits - 1))
+    if direction == "LEFT":
+        return meta.where(in_range, meta.left_shift(X, amount), meta.zeros_like(X))
+    shifted = meta.right_shift(X, amount)
+    return meta.where(in_range, shifted, meta.zeros_like(X)) if X.dtype.startswith("u") else shifted
+
+
+@row("Where", since=9, fold=lambda c, x, y: np.where(c.astype(bool), x, y))
+def where(node: Node, condition: Any, X: Any, Y: Any) -> Any:
+    _same_dtype("Where", X, Y)
+    return meta.where(condition, X, Y)
+
+
+@row("PRelu")
+def prelu(node: Node, X: Any, slope: Any) -> Any:
+    """Before opset 7 a slope of one axis belongs to the channels."""
+    _same_dtype("PRelu", X, slope)
+    if node.version < 7 and slope.ndim == 1 and slope.shape[0] != 1 and X.ndim > 1:
+        slope = meta.reshape(slope, row_shape(slope.shape[0], 1, X.ndim))
+    return meta.where(meta.less(X, 0), meta.multiply(X, slope), X)
+
+
+# --- several operands ------------------------------------------------------------------------------------------------
+
+
+def _chain(name: str, function: Callable[[Any, Any], Any], fold: Callable[[Any, Any], Any]) -> None:
+    def convert(node: Node, *inputs: Any) -> Any:
+        if not inputs:
+            raise TypeInferenceError(node.op_type, "there are no inputs", "at least one")
+        for x in inputs[1:]:
+            _same_dtype(node.op_type, inputs[0], x)
+        return reduce(function, inputs)
+
+    row(name, fold=lambda *inputs: np.asarray(reduce(fold, inputs)))(convert)
+
+
+_chain("Max", meta.maximum, np.maximum)
+_chain("Min", meta.minimum, np.minimum)
+_chain("Sum", meta.add, np.add)
+
+
+@row("Mean")
+def mean(node: Node, *inputs: Any) -> Any:
+    return meta.divide(reduce(meta.add, inputs), float(len(inputs)))
+
+
+# --- limits and infinities -------------------------------------------------------------------------------------------
+
+
+@row("Clip", since=11, raw=True)
+def clip(node: Node, input: Any, min: Any = None, max: Any = None) -> Any:  # ONNX's names
+    """A lower limit above the upper one gives the upper one."""
+    x: Any = meta.array(input) if isinstance(input, np.ndarray) else input
+    if is_float(x.dtype) and all(v is None or isinstance(v, np.ndarray) for v in (min, max)):
+        low, high = (None if v is None else float(number(v, "a limit")) for v in (min, max))
+        return meta.clip(x, low, high) if (low, high) != (None, None) else x
+    for function, limit in ((meta.maximum, min), (meta.minimum, max)):
+        if limit is not None:
+            bound: Any = meta.array(limit) if isinstance(limit, np.ndarray) else limit
+            x = function(x, meta.reshape(bound, ()))
+    return x
+
+
+@row("Clip")
+def clip_1(node: Node, input: Any, *, min: float | None = None, max: float | None = None) -> Any:
+    return meta.clip(input, min, max) if (min, max) != (None, None) else input
+
+
+@row("IsInf", since=10)
+def isinf(node: Node, X: Any, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
+    if detect_negative and detect_positive:
+        return meta.isinf(X)
+    if detect_negative:
+        return meta.isneginf(X)
+    return meta.isposinf(X) if detect_positive else meta.zeros_like(X, "bool")
+
+
+@row("Shrink", since=9)
+def shrink(node: Node, input: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
+    if is_float(input.dtype) and bias in (0.0, lambd):
+        return (meta.softshrink if bias else meta.hardshrink)(input, lambd)
+    x = wide(input) if is_float(input.dtype) else meta.cast(input, "float32")
+    y = meta.where(meta.greater(x, lambd), meta.subtract(x, bias), meta.zeros_like(x))
+    return as_dtype(meta.where(meta.less(x, -lambd), meta.add(x, bias), y), input.dtype)
+
+
+# --- dtypes ----------------------------------------------------------------------------------------------------------
+
+
+def saturated(x: Any, dtype: str) -> Any:
+    """Integers limited to the range of an integer dtype."""
+    info = np.iinfo(dtype)
+    low, high = (np.array(v, x.dtype) for v in (info.min, info.max))
+    return meta.cast(meta.minimum(meta.maximum(x, meta.array(low)), meta.array(high)), dtype)

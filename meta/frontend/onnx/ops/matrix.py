@@ -1,0 +1,99 @@
+"""Matrix products and functions of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dtype import is_float
+from meta.frontend.onnx.ops._row import Node, row
+from meta.frontend.onnx.ops._values import as_dtype
+
+
+@row("MatMul")
+def matmul(node: Node, A: Any, B: Any) -> Any:
+    return meta.matmul(A, B)
+
+
+@row("Gemm")
+def gemm(
+    node: Node, A: Any, B: Any, C: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
+    transB: int = 0, broadcast: int = 1,
+) -> Any:  # fmt: skip
+    """alpha * A @ B + beta * C. broadcast: an attribute before opset 7, when C had to have the result's shape."""
+    if transB and not transA and alpha == 1.0 and A.ndim == 2 and is_float(A.dtype):
+        if C is None or beta == 0.0:
+            return meta.dense(A, B)
+        if C.ndim == 1 and beta == 1.0 and C.shape[0] == B.shape[0]:
+            return meta.dense(A, B, C)
+    y = _scaled(meta.matmul(A, B, bool(transA), bool(transB)), alpha)
+    return y if C is None or beta == 0.0 else meta.add(y, _scaled(C, beta))
+
+
+def _scaled(x: Any, factor: float) -> Any:
+    if factor == 1.0:
+        return x
+    if is_float(x.dtype):
+        return meta.multiply(x, factor)
+    return as_dtype(meta.multiply(meta.cast(x, "float64"), factor), x.dtype)
+
+
+@row("Einsum", since=12)
+def einsum(node: Node, *Inputs: Any, equation: str) -> Any:
+    return meta.einsum(equation.replace(" ", ""), *Inputs)
+
+
+@row("Det", since=11)
+def det(node: Node, X: Any) -> Any:
+    return meta.linalg.det(X)
+
+
+@row("MatMulInteger", since=10)
+def matmul_integer(node: Node, A: Any, B: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
+    """Zero points belong to all elements, to the rows of A or to the columns of B."""
+    return meta.matmul(shifted(A, _per_row(a_zero_point, A)), shifted(B, b_zero_point))
+
+
+def _per_row(zero: Any, x: Any) -> Any:
+    """A zero point of each row of x as a column."""
+    is_row = zero is not None and zero.ndim == 1 and zero.shape[0] != 1 and x.ndim > 1
+    return meta.expand_dims(zero, 1) if is_row else zero
+
+
+def shifted(x: Any, zero: Any) -> Any:
+    """x minus its zero point, in 32 bits."""
+    wide = as_dtype(x, "int32")
+    return wide if zero is None else meta.subtract(wide, as_dtype(zero, "int32"))
+
+
+# --- linear operators of ai.onnx.ml ----------------------------------------------------------------------------------
+
+
+@row("LinearRegressor", domain="ai.onnx.ml")
+def linear_regressor(
+    node: Node, X: Any, *, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
+) -> Any:
+    w = np.asarray(coefficients, "float32").reshape(targets, -1)
+    x = as_dtype(X, "float32")
+    y = meta.dense(x, meta.array(w), meta.array(np.asarray(intercepts, "float32")) if len(intercepts) else None)
+    return post_transformed(y, post_transform)
+
+
+def post_transformed(y: Any, name: str) -> Any:
+    """Scores after a transformation of ai.onnx.ml."""
+    functions = {
+        "NONE": lambda s: s,
+        "LOGISTIC": meta.sigmoid,
+        "SOFTMAX": lambda s: meta.softmax(s, -1),
+        "SOFTMAX_ZERO": _softmax_of_nonzero,
+        "PROBIT": meta.special.ndtri,
+    }
+    return functions[name](y)
+
+
+def _softmax_of_nonzero(y: Any) -> Any:
+    zero = meta.equal(y, 0.0)
+    e = meta.where(zero, meta.zeros_like(y), meta.exp(meta.subtract(y, meta.max(y, -1, True))))
+    return meta.divide(e, meta.sum(e, -1, True))

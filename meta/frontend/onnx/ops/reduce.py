@@ -1,0 +1,152 @@
+"""Reductions and scans along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dtype import is_float
+from meta.frontend.onnx.ops._row import Node, row
+from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, ints, known, number
+
+Reduction = Callable[[Any, Any, bool], Any]
+
+
+def _kept(function: Callable[..., Any]) -> Reduction:
+    """A reduction whose result has the dtype of its operand."""
+    return lambda x, axes, keep: as_dtype(function(x, axes, keep), x.dtype)
+
+
+def _in_floats(function: Callable[..., Any]) -> Reduction:
+    """A reduction that is computed in float64 for integers."""
+
+    def reduce(x: Any, axes: Any, keep: bool) -> Any:
+        y = x if is_float(x.dtype) else meta.cast(x, "float64")
+        return as_dtype(function(y, axes, keep), x.dtype)
+
+    return reduce
+
+
+def _extreme(function: Callable[..., Any], largest: bool) -> Reduction:
+    """An extreme, which is an infinity, or the end of the range, where there is nothing."""
+
+    def reduce(x: Any, axes: Any, keep: bool) -> Any:
+        if x.dtype == "bool":
+            return (meta.any if largest else meta.all)(x, axes, keep)
+        if not any(isinstance(n, int) and n == 0 for n in x.shape):
+            return function(x, axes, keep)
+        limit = float("inf") if is_float(x.dtype) else np.iinfo(x.dtype).max
+        lowest = -limit if is_float(x.dtype) else np.iinfo(x.dtype).min
+        return meta.full_like(meta.sum(x, axes, keep), lowest if largest else limit, x.dtype)
+
+    return reduce
+
+
+def _integer_mean(x: Any, axes: Any, keep: bool) -> Any:
+    return as_dtype(meta.trunc(meta.mean(meta.cast(x, "float64"), axes, keep)), x.dtype)
+
+
+def _mean(x: Any, axes: Any, keep: bool) -> Any:
+    return meta.mean(x, axes, keep) if is_float(x.dtype) else _integer_mean(x, axes, keep)
+
+
+_REDUCTIONS: dict[str, Reduction] = {
+    "ReduceSum": _kept(meta.sum),
+    "ReduceProd": _kept(meta.prod),
+    "ReduceMean": _mean,
+    "ReduceMax": _extreme(meta.max, largest=True),
+    "ReduceMin": _extreme(meta.min, largest=False),
+    "ReduceL1": _kept(lambda x, axes, keep: meta.sum(meta.abs(x), axes, keep)),
+    "ReduceSumSquare": _kept(lambda x, axes, keep: meta.sum(meta.multiply(x, x), axes, keep)),
+    "ReduceL2": _in_floats(lambda x, axes, keep: meta.sqrt(meta.sum(meta.multiply(x, x), axes, keep))),
+    "ReduceLogSum": _in_floats(lambda x, axes, keep: meta.log(meta.sum(x, axes, keep))),
+    "ReduceLogSumExp": _in_floats(meta.logsumexp),
+}
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "ReduceSum": np.sum,
+    "ReduceProd": np.prod,
+    "ReduceMax": np.max,
+    "ReduceMin": np.min,
+}
+_INPUT_SINCE = {"ReduceSum": 13}
+"""The opset from which the axes are an input; 18 for the others."""
+_ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
+    "ReduceLogSum": meta.log,
+    "ReduceL1": meta.abs,
+    "ReduceL2": meta.abs,
+    "ReduceSumSquare": meta.square,
+}
+"""What a reduction along no axes does to each element, where that is not nothing."""
+
+
+def _reduced(name: str, x: Any, axes: tuple[int, ...] | None, keep: bool) -> Any:
+    if axes == ():
+        return _ELEMENTWISE[name](x) if name in _ELEMENTWISE else x
+    return _REDUCTIONS[name](x, axes, keep)
+
+
+def _fold(name: str) -> Callable[..., Any] | None:
+    function = _FOLDED.get(name)
+    if function is None:
+        return None
+
+    def fold(data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+        chosen = None if axes is None else ints(axes)
+        if not chosen and noop_with_empty_axes:
+            return data
+        return np.asarray(function(data, axis=chosen or None, keepdims=bool(keepdims)), dtype=data.dtype)
+
+    return fold
+
+
+def _register(name: str) -> None:
+    def convert(node: Node, data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+        wanted = None if axes is None else axes_of(name, known(node, axes, "axes"), data.ndim)
+        chosen = wanted or (() if noop_with_empty_axes else None)
+        return _reduced(name, data, chosen, bool(keepdims))
+
+    def convert_old(node: Node, data: Any, *, axes: Any = None, keepdims: int = 1) -> Any:
+        return _reduced(name, data, axes_of(name, axes, data.ndim) if axes else None, bool(keepdims))
+
+    row(name, since=_INPUT_SINCE.get(name, 18), known=("axes",), fold=_fold(name))(convert)
+    row(name)(convert_old)
+
+
+for _name in _REDUCTIONS:
+    _register(_name)
+
+
+# --- positions of extremes -------------------------------------------------------------------------------------------
+
+
+def _position(name: str, function: Callable[..., Any]) -> None:
+    def convert(node: Node, data: Any, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
+        axis = axis_of(name, axis, data.ndim)
+        if not select_last_index:
+            return as_dtype(function(data, axis, bool(keepdims)), "int64")
+        from_end = as_dtype(function(meta.flip(data, axis), axis, bool(keepdims)), "int64")
+        return meta.subtract(data.shape[axis] - 1, from_end)
+
+    row(name)(convert)
+
+
+_position("ArgMax", meta.argmax)
+_position("ArgMin", meta.argmin)
+
+
+# --- running sums and products ---------------------------------------------------------------------------------------
+
+
+@row("CumSum", since=11, known=("axis",))
+def cumsum(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+    place = axis_of("CumSum", number(axis, "axis"), x.ndim)
+    return as_dtype(meta.cumsum(x, place, bool(exclusive), bool(reverse)), x.dtype)
+
+
+@row("CumProd", since=26, known=("axis",))
+def cumprod(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+    place = axis_of("CumProd", number(axis, "axis"), x.ndim)
+    return as_dtype(meta.cumprod(x, place, bool(exclusive), bool(reverse)), x.dtype)

@@ -1,0 +1,399 @@
+"""Shapes: reading, changing, joining and splitting them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dim import Dim, product
+from meta.errors import TypeInferenceError
+from meta.frontend.onnx.ops._row import Node, row
+from meta.frontend.onnx.ops._values import (
+    MAX_FOLDED,
+    axes_of,
+    axis_of,
+    dtype_of,
+    host_dtype,
+    ints,
+    is_host,
+    known,
+    number,
+    sizes,
+    tensor,
+)  # fmt: skip
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@row("Shape", raw=True)
+def shape(node: Node, data: Any, *, start: int = 0, end: int | None = None) -> Any:
+    return sizes(tuple(data.shape)[slice(start, end)])
+
+
+@row("Size", raw=True)
+def size(node: Node, data: Any) -> Any:
+    return sizes([product(data.shape)]).reshape(())
+
+
+@row("Identity", raw=True)
+def identity(node: Node, input: Any) -> Any:  # ONNX's name
+    return input
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+def _new_shape(old: tuple[Dim, ...], wanted: Any, allowzero: int) -> tuple[Dim, ...]:
+    """The shape that Reshape asks for: 0 keeps a size (unless allowzero), one -1 is computed."""
+    new: list[Dim] = []
+    for i, n in enumerate(ints(wanted)):
+        if isinstance(n, int) and n == 0 and not allowzero:
+            if i >= len(old):
+                raise TypeInferenceError("Reshape", f"shape {tuple(wanted)} keeps axis {i} of {old}", "an axis of it")
+            n = old[i]
+        new.append(n)
+    return _without_unknown(old, new)
+
+
+def _without_unknown(old: tuple[Dim, ...], new: list[Dim]) -> tuple[Dim, ...]:
+    places = [i for i, n in enumerate(new) if isinstance(n, int) and n == -1]
+    if len(places) != 1:
+        return tuple(new)
+    rest = product([n for i, n in enumerate(new) if i != places[0]])
+    total = product(old)
+    if isinstance(rest, int) and rest == 0:
+        raise TypeInferenceError("Reshape", f"-1 in {tuple(new)} is undetermined beside 0", "a size")
+    if isinstance(total, int) and isinstance(rest, int) and total % rest:
+        raise TypeInferenceError("Reshape", f"shape {tuple(new)} for {total} elements", f"a divisor of {total}")
+    new[places[0]] = total // rest
+    return tuple(new)
+
+
+def _fold_reshape(data: Any, shape: Any, *, allowzero: int = 0) -> Any:
+    new = _new_shape(data.shape, shape, allowzero)
+    if product(new) != data.size:
+        raise TypeInferenceError("Reshape", f"shape {new} for {data.size} elements", "as many elements")
+    return data.reshape(tuple(int(n) for n in new))
+
+
+@row("Reshape", since=5, known=("shape",), fold=_fold_reshape)
+def reshape(node: Node, data: Any, shape: Any, *, allowzero: int = 0) -> Any:
+    return meta.reshape(data, _new_shape(data.shape, shape, allowzero))
+
+
+@row("Reshape")
+def reshape_1(node: Node, data: Any, *, shape: Any = ()) -> Any:
+    return meta.reshape(data, _new_shape(data.shape, shape, 0))
+
+
+@row(
+    "Flatten", fold=lambda x, axis=1: x.reshape(math.prod(x.shape[:axis]), -1 if x.size else math.prod(x.shape[axis:]))
+)
+def flatten(node: Node, input: Any, *, axis: int = 1) -> Any:
+    if not -input.ndim <= axis <= input.ndim:
+        axis_of("Flatten", axis, input.ndim)
+    place = axis + input.ndim if axis < 0 else axis
+    return meta.reshape(input, (product(input.shape[:place]), product(input.shape[place:])))
+
+
+def _squeezed(x: Any, axes: Any) -> tuple[int, ...]:
+    if axes is None:
+        return tuple(i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1)
+    return axes_of("Squeeze", axes, x.ndim)
+
+
+@row("Squeeze", since=13, known=("axes",), fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
+def squeeze(node: Node, data: Any, axes: Any = None) -> Any:
+    chosen = _squeezed(data, axes)
+    return meta.squeeze(data, chosen) if chosen else data
+
+
+@row("Squeeze", fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
+def squeeze_1(node: Node, data: Any, *, axes: Any = None) -> Any:
+    return squeeze(node, data, axes)
+
+
+def _unsqueezed(x: Any, axes: Any) -> tuple[int, ...]:
+    wanted = ints(axes)
+    return tuple(sorted(axes_of("Unsqueeze", wanted, x.ndim + len(wanted))))
+
+
+@row("Unsqueeze", since=13, known=("axes",), fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
+def unsqueeze(node: Node, data: Any, axes: Any) -> Any:
+    chosen = _unsqueezed(data, axes)
+    return meta.expand_dims(data, chosen) if chosen else data
+
+
+@row("Unsqueeze", fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
+def unsqueeze_1(node: Node, data: Any, *, axes: Any) -> Any:
+    return unsqueeze(node, data, axes)
+
+
+@row("Transpose", fold=lambda x, perm=None: np.transpose(x, perm))
+def transpose(node: Node, data: Any, *, perm: Any = None) -> Any:
+    order = tuple(perm) if perm is not None else tuple(reversed(range(data.ndim)))
+    return data if order == tuple(range(data.ndim)) else meta.transpose(data, order)
+
+
+def _expanded(old: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The joint shape of both; a 1 yields, and so does what is equal."""
+    rank = max(len(old), len(wanted))
+    pairs = zip((1,) * (rank - len(old)) + tuple(old), (1,) * (rank - len(wanted)) + wanted, strict=True)
+    return tuple(a if isinstance(b, int) and b == 1 else b for a, b in pairs)
+
+
+def _fold_expand(x: Any, shape: Any) -> Any:
+    new = _expanded(x.shape, ints(shape))
+    _check_folded("Expand", new)
+    return np.broadcast_to(x, new)
+
+
+def _check_folded(op: str, shape: tuple[Any, ...]) -> None:
+    count = product(shape)
+    if not isinstance(count, int) or count > MAX_FOLDED:
+        raise TypeInferenceError(op, f"a known value of shape {shape}", f"at most {MAX_FOLDED} elements")
+
+
+@row("Expand", since=8, known=("shape",), raw=True)
+def expand(node: Node, input: Any, shape: Any) -> Any:
+    new = _expanded(tuple(input.shape), ints(known(node, shape, "shape")))
+    count = product(new)
+    if is_host(input) and isinstance(count, int) and count <= MAX_FOLDED:
+        return np.broadcast_to(input, new)
+    x = tensor(input)
+    return x if new == tuple(x.shape) else meta.broadcast_to(x, new)
+
+
+def _fold_tile(x: Any, repeats: Any) -> Any:
+    reps = ints(repeats)
+    _check_folded("Tile", tuple(n * r for n, r in zip(x.shape, reps, strict=True)))
+    return np.tile(x, reps)
+
+
+@row("Tile", since=6, known=("repeats",), fold=_fold_tile)
+def tile(node: Node, input: Any, repeats: Any) -> Any:
+    return meta.tile(input, ints(repeats))
+
+
+# --- joining and splitting -------------------------------------------------------------------------------------------
+
+
+@row("Concat", fold=lambda *xs, axis=1: np.concatenate(xs, axis))
+def concat(node: Node, *inputs: Any, axis: int = 1) -> Any:
+    """Before opset 4 the axis is 1 by default."""
+    if not inputs:
+        raise TypeInferenceError("Concat", "there are no inputs", "at least one")
+    place = axis_of("Concat", axis, inputs[0].ndim)
+    return meta.concatenate(list(inputs), place) if len(inputs) > 1 else inputs[0]
+
+
+def _even(size: Any, parts: int) -> list[Any]:
+    """Sizes of `parts` equal parts; the last one is smaller if they do not fit."""
+    if not isinstance(size, int):
+        return [size // parts] * parts
+    each = -(-size // parts)
+    return [max(0, min(each, size - i * each)) for i in range(parts)]
+
+
+def _split(node: Node, x: Any, axis: int, wanted: Any, parts: int) -> tuple[Any, ...]:
+    axis = axis_of("Split", axis, x.ndim)
+    lengths = list(ints(wanted)) if wanted is not None else _even(x.shape[axis], parts)
+    if sum(lengths[1:], start=lengths[0]) != x.shape[axis]:
+        raise TypeInferenceError("Split", f"parts {tuple(lengths)} of {x.shape[axis]} elements", "their sum")
+    ends = np.cumsum(np.array(lengths, object))[:-1]
+    if is_host(x):
+        return tuple(np.split(x, [int(e) for e in ends], axis))
+    if len(lengths) == 1:
+        return (x,)
+    if all(isinstance(e, int) for e in ends):
+        return tuple(meta.split(x, tuple(int(e) for e in ends), axis))
+    return tuple(_range(x, axis, end - n, end) for n, end in zip(lengths, (*ends, x.shape[axis]), strict=True))
+
+
+def _range(x: Any, axis: int, start: Any, end: Any) -> Any:
+    begin = tuple(start if i == axis else 0 for i in range(x.ndim))
+    return meta.strided_slice(x, begin, tuple(end if i == axis else n for i, n in enumerate(x.shape)))
+
+
+@row("Split", since=13, known=("split",), raw=True)
+def split(node: Node, input: Any, split: Any = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
+    wanted = None if split is None else known(node, split, "split")
+    return _split(node, input, axis, wanted, num_outputs or len(node.outputs))
+
+
+@row("Split", since=2, raw=True)
+def split_2(node: Node, input: Any, *, axis: int = 0, split: Any = None) -> Any:
+    return _split(node, input, axis, split, len(node.outputs))
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+_FAR = 2**31 - 1
+"""Ends of this size or more reach to the end of an axis of symbolic size."""
+
+
+def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[Any, Any]:
+    """Begin and end of a slice, counted from the front and limited to the axis; an end of -1 - size is before it."""
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        begin, stop, _ = slice(start, end, step).indices(size)
+        return begin, stop if step > 0 or stop >= 0 else -1 - size
+    if step < 0:
+        last = isinstance(start, int) and (start == -1 or start >= _FAR)
+        begin = size - 1 if last else start
+        return begin, (-1 - size if isinstance(end, int) and end <= -_FAR else end)
+    stop = size if isinstance(end, int) and end >= _FAR else end
+    return _from_front(size, start), _from_front(size, stop)
+
+
+def _from_front(size: Any, place: Any) -> Any:
+    return size + place if isinstance(place, int) and place < 0 else place
+
+
+def _sliced(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
+    begins, stops = list(ints(starts)), list(ints(ends))
+    chosen = axes_of("Slice", range(len(begins)) if axes is None else axes, x.ndim)
+    strides = [1] * len(begins) if steps is None else list(ints(steps))
+    if len({len(begins), len(stops), len(chosen), len(strides)}) > 1 or 0 in strides:
+        raise TypeInferenceError("Slice", f"starts {begins}, ends {stops}, axes {chosen}, steps {strides}",
+                                 "as many of each, and steps other than 0")  # fmt: skip
+    if is_host(x):
+        index = [slice(None)] * x.ndim
+        for axis, begin, stop, step in zip(chosen, begins, stops, strides, strict=True):
+            index[axis] = slice(begin, stop, step)
+        return x[tuple(index)]
+    begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    for axis, *bounds, step in zip(chosen, begins, stops, strides, strict=True):
+        begin[axis], end[axis] = _bounds(x.shape[axis], *bounds, step)
+        stride[axis] = step
+    return meta.strided_slice(x, tuple(begin), tuple(end), tuple(stride))
+
+
+@row("Slice", since=10, known=("starts", "ends", "axes", "steps"), raw=True)
+def slice_10(node: Node, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    given = (None if v is None else known(node, v, w) for v, w in ((axes, "axes"), (steps, "steps")))
+    return _sliced(data, known(node, starts, "starts"), known(node, ends, "ends"), *given)
+
+
+@row("Slice", raw=True)
+def slice_1(node: Node, data: Any, *, starts: Any, ends: Any, axes: Any = None) -> Any:
+    return _sliced(data, starts, ends, axes, None)
+
+
+# --- padding ---------------------------------------------------------------------------------------------------------
+
+
+def _padded(x: Any, pads: tuple[int, ...], value: float, mode: str) -> Any:
+    """Negative pads cut off, which comes first, as in the definition by indices."""
+    before, after = pads[: x.ndim], pads[x.ndim :]
+    if any(p < 0 for p in pads):
+        begin = tuple(max(0, -p) for p in before)
+        end = tuple(n - max(0, -p) for n, p in zip(x.shape, after, strict=True))
+        x = meta.strided_slice(x, begin, end)
+    width = tuple((max(0, a), max(0, b)) for a, b in zip(before, after, strict=True))
+    return meta.pad(x, width, value, mode) if any(map(any, width)) else x
+
+
+def _checked_mode(mode: str) -> str:
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise TypeInferenceError("Pad", f"mode is {mode!r}", "constant, reflect, edge or wrap")
+    return mode
+
+
+@row("Pad", since=11, known=("pads", "constant_value", "axes"))
+def pad(
+    node: Node, data: Any, pads: Any, constant_value: Any = None, axes: Any = None, *, mode: str = "constant"
+) -> Any:
+    chosen = axes_of("Pad", range(data.ndim) if axes is None else axes, data.ndim)
+    given = ints(pads)
+    if len(given) != 2 * len(chosen):
+        raise TypeInferenceError("Pad", f"{len(given)} pads for {len(chosen)} axes", f"{2 * len(chosen)}")
+    full = [0] * (2 * data.ndim)
+    for i, axis in enumerate(chosen):
+        full[axis], full[data.ndim + axis] = given[i], given[len(chosen) + i]
+    value = number(constant_value, "constant_value") if constant_value is not None and constant_value.size else 0.0
+    return _padded(data, tuple(full), value, _checked_mode(mode))
+
+
+@row("Pad")
+def pad_1(
+    node: Node, data: Any, *, pads: Any = (), paddings: Any = (), mode: str = "constant", value: float = 0.0
+) -> Any:
+    return _padded(data, tuple(pads or paddings), value, _checked_mode(mode))
+
+
+@row("CenterCropPad", since=18, known=("shape",))
+def center_crop_pad(node: Node, input_data: Any, shape: Any, *, axes: Any = None) -> Any:
+    """Cut or padded with zeros at both ends alike; of an odd difference the end has more."""
+    chosen = axes_of("CenterCropPad", range(input_data.ndim) if axes is None else axes, input_data.ndim)
+    pads = [0] * (2 * input_data.ndim)
+    for axis, size in zip(chosen, ints(shape), strict=True):
+        more = size - input_data.shape[axis]
+        before = more // 2 if more >= 0 else -(-more // 2)
+        pads[axis], pads[input_data.ndim + axis] = before, more - before
+    return _padded(input_data, tuple(pads), 0.0, "constant")
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+@row("DepthToSpace")
+def depth_to_space(node: Node, input: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+    b = blocksize
+    n, c, h, w = input.shape
+    if mode == "CRD":
+        parts = meta.transpose(meta.reshape(input, (n, c // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
+    else:
+        parts = meta.transpose(meta.reshape(input, (n, b, b, c // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
+    return meta.reshape(parts, (n, c // (b * b), h * b, w * b))
+
+
+@row("SpaceToDepth")
+def space_to_depth(node: Node, input: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+    b = blocksize
+    n, c, h, w = input.shape
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    parts = meta.transpose(meta.reshape(input, (n, c, h // b, b, w // b, b)), order)
+    return meta.reshape(parts, (n, c * b * b, h // b, w // b))
+
+
+# --- new tensors -----------------------------------------------------------------------------------------------------
+
+
+@row("ConstantOfShape", since=9, known=("input",), raw=True)
+def constant_of_shape(node: Node, input: Any, *, value: Any = None) -> Any:
+    shape = ints(known(node, input, "the shape"))
+    fill = np.zeros((1,), np.float32) if value is None else np.asarray(value)
+    count = product(shape)
+    if isinstance(count, int) and count <= 4096:
+        return np.full(shape, fill.reshape(-1)[0], fill.dtype)
+    return meta.full(shape, fill.reshape(-1)[0].item(), str(fill.dtype))
+
+
+@row("Range", since=11, raw=True)
+def range_11(node: Node, start: Any, limit: Any, delta: Any, *, stash_type: int = 1) -> Any:
+    """A float16 or bfloat16 range is computed in stash_type."""
+    first, last, step = (
+        number(known(node, v, w), w) for v, w in ((start, "start"), (limit, "limit"), (delta, "delta"))
+    )
+    dtype = start.dtype
+    if any(not isinstance(v, (int, float)) for v in (first, last, step)):
+        return meta.arange(first, last, step, "int64")
+    if step == 0:
+        raise TypeInferenceError("Range", "delta is 0", "another number")
+    count = max(math.ceil((last - first) / step), 0)
+    if count > MAX_FOLDED:
+        return meta.arange(first, last, step, str(dtype))
+    exact = "int64" if isinstance(first, int) else "float64"
+    values = first + np.arange(count, dtype=exact) * step
+    return values.astype(host_dtype(str(dtype)))
+
+
+@row("EyeLike", since=9, raw=True)
+def eye_like(node: Node, input: Any, *, dtype: int | None = None, k: int = 0) -> Any:
+    rows, columns = input.shape
+    kind = str(input.dtype) if dtype is None else dtype_of("EyeLike", dtype)
+    band = meta.subtract(meta.arange(0, columns), meta.expand_dims(meta.arange(0, rows), 1))
+    return meta.cast(meta.equal(band, k), kind)
