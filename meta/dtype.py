@@ -1,7 +1,8 @@
 """Data types: names, sizes, categories, promotion and conversion to NumPy.
 
-A dtype is a string, its name ("float32"), so dtypes hash and compare as fast as strings. Promotion follows torch: a
-Python scalar changes the category of a tensor only if its category is higher; a 0-d tensor counts as a tensor.
+A dtype is a string, its name ("float32"), so dtypes hash and compare as fast as strings. Promotion follows torch, and
+NumPy for pairs of integer dtypes that torch refuses: a Python scalar changes the category of a tensor only if its
+category is higher; a 0-d tensor counts as a tensor.
 Categories are ordered bool < integer < float < complex.
 """
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _BITS: dict[str, int] = {
-    "bool": 8, "uint8": 8, "int8": 8, "int16": 16, "int32": 32, "int64": 64,
+    "bool": 8, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, "int8": 8, "int16": 16, "int32": 32, "int64": 64,
     "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128,
 }  # fmt: skip
 ALL: tuple[str, ...] = tuple(_BITS)
@@ -26,7 +27,8 @@ FLOATS: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
 COMPLEX: tuple[str, ...] = ("complex64", "complex128")
 INEXACT: tuple[str, ...] = (*FLOATS, *COMPLEX)
 """The dtypes that have gradients."""
-INTS: tuple[str, ...] = ("uint8", "int8", "int16", "int32", "int64")
+UNSIGNED: tuple[str, ...] = ("uint8", "uint16", "uint32", "uint64")
+INTS: tuple[str, ...] = (*UNSIGNED, "int8", "int16", "int32", "int64")
 HALVES: tuple[str, ...] = ("float16", "bfloat16")
 _ALIASES = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int64", "long": "int64",
@@ -100,6 +102,11 @@ def is_int(dtype: str) -> bool:
     return _CATEGORY[dtype] == 1
 
 
+def is_unsigned(dtype: str) -> bool:
+    """Whether a dtype is an unsigned integer dtype."""
+    return dtype in UNSIGNED
+
+
 def category(dtype: str) -> int:
     """The category of a dtype: 0 for bool, 1 for integers, 2 for floats, 3 for complex dtypes."""
     return _CATEGORY[dtype]
@@ -107,10 +114,12 @@ def category(dtype: str) -> int:
 
 @cache
 def promote(a: str, b: str) -> str:
-    """The common dtype of two tensors of dtypes `a` and `b`, as in torch.promote_types.
+    """The common dtype of two tensors of dtypes `a` and `b`, as in torch.promote_types, or as in numpy.promote_types
+    where torch has none.
 
-    uint8 and a signed dtype give a signed dtype that holds both; float16 and bfloat16 give float32; an integer or bool
-    and a float give the float; a complex dtype and any other one give the complex dtype that holds both."""
+    An unsigned and a signed dtype give the smallest signed dtype that holds both, uint64 and a signed dtype float64;
+    float16 and bfloat16 give float32; an integer or bool and a float give the float; a complex dtype and any other one
+    give the complex dtype that holds both."""
     if a == b:
         return a
     if 3 in (_CATEGORY[a], _CATEGORY[b]):
@@ -119,9 +128,12 @@ def promote(a: str, b: str) -> str:
         return a if _CATEGORY[a] > _CATEGORY[b] else b
     if {a, b} == {"float16", "bfloat16"}:
         return "float32"
-    if {a, b} == {"uint8", "int8"}:
-        return "int16"
-    return a if _BITS[a] >= _BITS[b] and a != "uint8" else b
+    if is_unsigned(a) == is_unsigned(b):
+        return a if _BITS[a] >= _BITS[b] else b
+    unsigned, signed = (a, b) if is_unsigned(a) else (b, a)
+    if _BITS[unsigned] < _BITS[signed]:
+        return signed
+    return {"uint8": "int16", "uint16": "int32", "uint32": "int64", "uint64": "float64"}[unsigned]
 
 
 Number = bool | int | float | complex
@@ -188,4 +200,4 @@ def int_range(dtype: str) -> tuple[int, int]:
     if dtype == "bool":
         return 0, 1
     bits = _BITS[dtype]
-    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (0, 2**bits - 1) if is_unsigned(dtype) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

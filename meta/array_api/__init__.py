@@ -62,9 +62,9 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 
 CONSTANTS: Mapping[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 
-MISSING: Mapping[str, str] = dict.fromkeys(
-    ("uint16", "uint32", "uint64"), "meta has no such dtype; use a wider signed one"
-) | {name: f"the functions of meta.{name} have torch's names and arguments" for name in ("fft", "linalg")}
+MISSING: Mapping[str, str] = {
+    name: f"the functions of meta.{name} have torch's names and arguments" for name in ("fft", "linalg")
+}
 """Names of the standard that the namespace lacks, and why."""
 
 _files = {name: file for file, names in FUNCTIONS.items() for name in names}

@@ -1,4 +1,4 @@
-"""Statistical functions. Sums and products of integers are int64, also those of uint8."""
+"""Statistical functions. Sums and products of signed integers are int64, those of unsigned ones uint64."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from meta.functional._checks import axes_of, axis_of
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum along axes, computed in `dtype` if it is given."""
+    dtype = _wide(x, dtype)
     return _typed(meta.sum(_typed(x, dtype), axis, keepdims), dtype)
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The product along axes, computed in `dtype` if it is given."""
+    dtype = _wide(x, dtype)
     x = _typed(x, dtype)
     return (
         _complex_product(x, axis, keepdims)
@@ -60,12 +62,17 @@ def _cumulative(
 ) -> Any:
     if axis is None and x.ndim != 1:
         raise TypeInferenceError(name, f"no axis for shape {x.shape}", "an axis", "pass axis=0")
-    along = axis_of(name, axis or 0, x.ndim)
+    along, dtype = axis_of(name, axis or 0, x.ndim), _wide(x, dtype)
     out = _typed(operator(_typed(x, dtype), along), dtype)
     if initial is None:
         return out
     first = meta.full((*out.shape[:along], 1, *out.shape[along + 1 :]), initial, out.dtype, out.device)
     return meta.concatenate([first, out], along)
+
+
+def _wide(x: Any, dtype: Any) -> Any:
+    """The dtype of sums and products where none is given; None for that of meta's operators."""
+    return "uint64" if dtype is None and dtypes.is_unsigned(x.dtype) else dtype
 
 
 def _running_sum(x: Any, axis: int) -> Any:

@@ -105,9 +105,14 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
 
 def value_for(x: Any, value: Any) -> Any:
     """What is assigned into x as a tensor of its dtype. Raises TypeInferenceError for one of a higher category."""
-    tensor = value if _is_tensor(value) else meta.array(value, device=x.device)
+    tensor = value if _is_tensor(value) else meta.array(value, assigned_dtype(value), device=x.device)
     check_dtype(tensor.dtype, x.dtype)
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
+
+
+def assigned_dtype(value: Any) -> str | None:
+    """The dtype of an assigned value if it is a number beyond int64, None for that of its numbers."""
+    return "uint64" if isinstance(value, int) and value > _LARGEST else None
 
 
 @attributed("setitem")
@@ -193,7 +198,7 @@ def _array_item(item: Any) -> Any:
         raise PositionError("index", "a ragged list", f"{_ALLOWED}") from None
     if array.dtype.kind not in "iub":
         raise PositionError("index", f"an array of {array.dtype}", f"{_ALLOWED}")
-    return array if array.dtype == bool else array.astype(np.int64)
+    return array if array.dtype == bool else _host_int64(array)
 
 
 def _tensor_item(item: Any) -> Any:
@@ -310,10 +315,10 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "ra
         return item, "raise"
     index = np.asarray(item)
     if not isinstance(size, int):
-        return index.astype(np.int64), "raise"
+        return _host_int64(index), "raise"
     if index.size and index.min() >= 0 and index.max() < size:
         return item if _is_tensor(item) else index.astype(np.int64), "clip"
-    index = index.astype(np.int64)
+    index = _host_int64(index)
     wrong: Any = index[(index < -size) | (index >= size)]
     if wrong.size:
         raise PositionError(
@@ -321,7 +326,22 @@ def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "ra
             f"{wrong.flat[0]} is out of range for axis {axis} of size {size}",
             f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
         )
-    return np.where(index < 0, index + size, index), "clip"
+    return index + size * (index < 0), "clip"
+
+
+_LARGEST = dtypes.int_range("int64")[1]
+
+
+def _host_int64(index: Any) -> Any:
+    """Positions as int64; those of uint64 beyond it as the largest, which is outside of every axis."""
+    import numpy as np
+
+    return (np.minimum(index, np.uint64(_LARGEST)) if index.dtype == np.uint64 else index).astype(np.int64)
+
+
+def int64_positions(index: Any) -> Any:
+    """A tensor of positions as int64; those of uint64 beyond it as the largest, which is outside of every axis."""
+    return (meta.clip(index, None, _LARGEST) if index.dtype == "uint64" else index).cast("int64")
 
 
 def _at_hand(item: Any) -> bool:
@@ -355,7 +375,7 @@ def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
     if all(mode == "clip" for _, mode in positions):
         host = [np.broadcast_to(np.asarray(index, np.int64), shape) for index, _ in positions]
         return meta.array(np.stack(host), device=x.device)
-    parts = [_as_tensor(index, x).cast("int64") for index, _ in positions]
+    parts = [int64_positions(_as_tensor(index, x)) for index, _ in positions]
     counted = [meta.where(part < 0, part + size, part) for part, size in zip(parts, sizes, strict=True)]
     return meta.stack([meta.broadcast_to(part, shape) for part in counted])
 

@@ -12,7 +12,7 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.graph import Leaf, register_hook, set_requires_grad, written
 from meta.eager.host import HostValues
-from meta.eager.indexing import Index, check_dtype, check_value, getitem, host_index, setitem
+from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
@@ -267,7 +267,9 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     if isinstance(value, NDArray):
         with attributed("setitem"):
             rules.same_device(x.type, value.type)
-    source = value._host("setitem") if isinstance(value, NDArray) else numpy_arrays.host_array(value, None)
+        source = value._host("setitem")
+    else:
+        source = numpy_arrays.host_array(value, assigned_dtype(value))
     check_dtype(dtypes.canonical(source.dtype), x.dtype)
     target = numpy_arrays.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)

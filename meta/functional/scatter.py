@@ -8,6 +8,7 @@ from typing import Any, Literal
 import meta
 from meta import dtype as dtypes
 from meta.dim import product
+from meta.eager.indexing import int64_positions
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 from meta.functional._checks import (
@@ -233,7 +234,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     shape = broadcast_shape("index_put", *(items[n] for n in axes))
     order = (*axes, *(n for n in range(x.ndim) if n not in axes))
     moved = meta.transpose(x, order)
-    places = [meta.broadcast_to(_from_start(in_dtype(items[n], "int64"), x.shape[n]), shape) for n in axes]
+    places = [meta.broadcast_to(_from_start(int64_positions(items[n]), x.shape[n]), shape) for n in axes]
     rest = tuple(moved.shape[len(axes) :])
     # The axes of the positions are where the first index is if the indices are neighbours, else in front.
     lead = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0

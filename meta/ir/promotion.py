@@ -24,9 +24,12 @@ def promoted_dtype(*args: ScalarOrType) -> str:
 
 def operand_dtype(*args: ScalarOrType) -> str:
     """The dtype in which operands are compared: their common one, or int64 if that is an integer dtype that does not
-    hold one of the Python numbers."""
+    hold one of the Python numbers. uint64 and a negative number are compared in float64, which rounds no value below
+    0."""
     out = promoted_dtype(*args)
     if not dtypes.is_int(out):
         return out
     low, high = dtypes.int_range(out)
-    return out if all(low <= a <= high for a in args if isinstance(a, int)) else "int64"
+    if all(low <= a <= high for a in args if isinstance(a, int)):
+        return out
+    return "float64" if out == "uint64" else "int64"

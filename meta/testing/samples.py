@@ -47,7 +47,7 @@ class T:
         self.shape = shape
         self.dtype = dtypes.canonical(dtype)
         is_float = dtypes.is_inexact(self.dtype)
-        self.low = low if low is not None else -1.0 if is_float else 0 if self.dtype == "uint8" else -5
+        self.low = low if low is not None else -1.0 if is_float else 0 if dtypes.is_unsigned(self.dtype) else -5
         self.high = high if high is not None else 1.0 if is_float else 5
         self.avoid = tuple(avoid)
         self.distinct = distinct
@@ -111,7 +111,7 @@ class T:
             out = np.maximum(out, 1)
         if 0 in self.avoid:
             out = np.where(out == 0, 1, out)
-        return np.abs(out) if dtype.startswith("u") else out
+        return np.abs(out) if dtypes.is_unsigned(dtype) else out
 
 
 def _count(shape: Sequence[int]) -> int:

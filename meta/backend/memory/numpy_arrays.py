@@ -73,6 +73,9 @@ def host_array(data: Any, dtype: Any) -> Any:
             "array", f"{type(data).__name__} holds {content}", "numbers in equal-length lists of a supported dtype"
         )
     is_array = hasattr(data, "dtype")
+    if not is_array and source.name in ("float64", "uint64"):
+        host = _with_large_integers(data, host, dtype)
+        source = host.dtype
     if dtype is None and not is_array:
         dtype = {"float64": "float32", "complex128": "complex64"}.get(source.name)
     name = dtypes.canonical(source.name if dtype is None else dtype, "array")
@@ -84,6 +87,22 @@ def host_array(data: Any, dtype: Any) -> Any:
     if not is_array:
         check_range(host, name)
     return host.astype(target)
+
+
+def _with_large_integers(data: Any, host: Any, dtype: Any) -> Any:
+    """`data`, which NumPy reads as `host`, with Python integers beyond int64: of uint64 if that is `dtype`; NumPy reads
+    them as floats beside others. Raises ArgumentError for such integers without a dtype."""
+    import numpy as np
+
+    if dtype is None and host.dtype.kind == "u" and _is_int(np.asarray(data, object)):
+        check_range(host, "int64")
+    if dtype is None or host.dtype.kind == "u" or dtypes.canonical(dtype, "array") != "uint64":
+        return host
+    integers = np.asarray(data, object)
+    if not _is_int(integers):
+        return host
+    check_range(integers, "uint64")
+    return integers.astype(np.uint64)
 
 
 def _require_complex(dtype: str, where: str) -> None:
@@ -102,7 +121,8 @@ def check_range(host: Any, dtype: str) -> None:
     if not dtypes.is_int(dtype) or host.dtype == bool:
         return
     low, high = dtypes.int_range(dtype)
-    outside = host[~((host >= low) & (host <= high))]
+    is_inside = (host >= low) & (host <= high)
+    outside = host[~is_inside.astype(bool)]
     if outside.size:
         raise ArgumentError(
             "array", f"the number {outside[0]} does not fit into {dtype}", f"{low} to {high}", "use a wider dtype"

@@ -54,10 +54,11 @@ class Parameter:
     dtype: str
 
     def value(self, args: Sequence[Any]) -> float:
-        """The parameter for these arguments.
+        """The parameter for these arguments; of uint64 the int64 of the same bits.
 
         Raises ArithmeticError or ValueError for values without one, such as the logarithm of a negative number."""
-        return rounded(_evaluate(self.expression, args), self.dtype)
+        value = rounded(_evaluate(self.expression, args), self.dtype)
+        return value - (1 << 64) if self.dtype == "uint64" and value >= 1 << 63 else value
 
 
 class NeedsValueError(Exception):

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te.indexing import as_int64
 
 if TYPE_CHECKING:
     from meta.backend.tvm.kernel import KernelSpec
@@ -59,7 +60,7 @@ def _check(positions: _Operand, accepted: Any) -> Any:
             with ExitStack() as nest:
                 shape = positions.shape[1:] if several else positions.shape
                 i = tuple(nest.enter_context(tvm.script_tirx.serial(0, d)) for d in shape)
-                value = values[(n, *i) if several else i or 0].astype("int64")
+                value = as_int64(values[(n, *i) if several else i or 0])
                 is_wrong = _is_wrong(value, size, accepted)
                 wrong[0] = tvm.tirx.bitwise_or(wrong[0], is_wrong.astype("int32"))
         with tvm.script_tirx.Assert(tvm.tirx.EQ(wrong[0], 0), "a position is out of range", "IndexError"):

@@ -150,10 +150,11 @@ def _operand_dtype(result: Result, x1: rules.ScalarOrType, x2: rules.ScalarOrTyp
     compare `uint8 < 300` as it is, and divide by it."""
     if result == "same":
         return rules.held_dtype(x1, x2)
+    dtype = promoted_dtype(x1, x2)
     for value in (x1, x2):
         if isinstance(value, int):
-            rules.require_held(value, "int64")
-    return promoted_dtype(x1, x2)
+            rules.require_held(value, "uint64" if dtype == "uint64" and value > 0 else "int64")
+    return dtype
 
 
 def standard_broadcast(

@@ -51,14 +51,15 @@ def _call(sample: Sample, convert: Convert) -> Call:
 
 
 def _converted(number: int, dtype: str) -> Convert:
-    """Tensor `number` in another dtype; floats become larger ones first, of which integers keep something."""
+    """Tensor `number` in another dtype; floats become larger ones first, of which integers keep something, and values
+    for unsigned dtypes positive."""
 
     def convert(i: int, values: Any) -> Any:
         if i != number:
             return values
         is_scaled = dtypes.is_float(str(values.dtype)) and not dtypes.is_float(dtype)
         scaled = np.abs(np.rint(values.astype(np.float64) * 8)) if is_scaled else values
-        return scaled.astype(dtypes.to_numpy(dtype))
+        return (np.abs(scaled) if dtypes.is_unsigned(dtype) else scaled).astype(dtypes.to_numpy(dtype))
 
     return convert
 

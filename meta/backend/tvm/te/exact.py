@@ -32,11 +32,13 @@ _LLVM_WRAPS: Final = ("Add", "Sub", "Mul")
 """Those of integers whose results LLVM may assume to fit."""
 _C_WRAPS: Final = (*_LLVM_WRAPS, "LShift", "BitwiseNot")
 """Those of integers whose results C++ computes in int or may assume to fit."""
-_WRAPPED: Final = (*dtypes.INTS, "uint32")
-"""Integer dtypes of values; random bits are of uint32."""
-_LLVM_WIDTH: Final = {"int32": "int64", "int64": "int128", "uint32": "uint64"}
-"""The dtypes of such results, and the one that holds every sum, difference and product of two."""
-_C_WIDTH: Final = {"uint8": "int32", "int8": "int32", "int16": "int32", "int32": "uint32", "int64": "uint64"}
+_LLVM_WIDTH: Final = {"int32": "int64", "int64": "int128", "uint32": "uint64", "uint64": "uint128"}
+"""The dtypes of such results, and the one that holds every sum and product of two."""
+_LLVM_DIFFERENCE_WIDTH: Final = _LLVM_WIDTH | {"uint32": "int64", "uint64": "int128"}
+"""The same for differences, which unsigned dtypes hold none of below 0."""
+_C_WIDTH: Final = {
+    "uint8": "int32", "int8": "int32", "uint16": "uint32", "int16": "int32", "int32": "uint32", "int64": "uint64"
+}  # fmt: skip
 """The dtypes in which C++ has results that wrap around when they are cast back: it promotes narrow ones to int."""
 EXACT: Final = "meta.exact_"
 """Prefix of the operators of this module."""
@@ -115,7 +117,7 @@ def _wrapping(store: Any) -> Any:
 
     def replace(x: Any) -> Any:
         dtype, operands = dtype_of(x), [x.a] if isinstance(x, tvm.tirx.BitwiseNot) else [x.a, x.b]
-        if dtype not in _WRAPPED or not any(_is_data(operand, variables) for operand in operands):
+        if dtype not in dtypes.INTS or not any(_is_data(operand, variables) for operand in operands):
             return x
         return tvm.tirx.call_intrin(dtype, _operators()[names[type(x)]], *operands)
 
@@ -250,9 +252,12 @@ def register_operators() -> None:
 @cache
 def _operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""
-    llvm, c = partial(_wrap, _LLVM_WRAPS, _LLVM_WIDTH), partial(_wrap, _C_WRAPS, _C_WIDTH)
+    c = partial(_wrap, _C_WRAPS, _C_WIDTH)
     inputs = dict.fromkeys((*_BINARY, *_INTEGER), 2) | {"BitwiseNot": 1}
-    return {name: operator(f"exact_{name}", count, llvm=llvm, default=c) for name, count in inputs.items()}
+    llvm = {
+        name: partial(_wrap, _LLVM_WRAPS, _LLVM_DIFFERENCE_WIDTH if name == "Sub" else _LLVM_WIDTH) for name in inputs
+    }
+    return {name: operator(f"exact_{name}", count, llvm=llvm[name], default=c) for name, count in inputs.items()}
 
 
 @cache

@@ -30,6 +30,13 @@ def is_zero(extent: Any) -> bool:
     return getattr(extent, "value", extent) == 0
 
 
+def as_int64(position: Any) -> Any:
+    """A position as int64; one of uint64 beyond it as the largest, which is outside of every axis."""
+    if dtype_of(position) == "uint64":
+        position = tirx.min(position, tirx.const(dtypes.int_range("int64")[1], "uint64"))
+    return position.astype("int64")
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """An index, and the condition under which it may be read or written; None if it always may."""
@@ -44,8 +51,10 @@ def locate(position: Any, size: Any, checked: bool, mode: str = "") -> Located:
 
     checked: the kernel has checked the positions. They are clipped all the same, as they may be in memory that another
     thread writes, which costs less than a condition."""
-    unsigned = dtype_of(position) == "uint8"
-    position, zero = position.astype("int64"), tirx.const(0, "int64")
+    unsigned = dtypes.is_unsigned(dtype_of(position))
+    if mode == "wrap" and dtype_of(position) == "uint64":
+        return Located((modulo(position, size.astype("uint64")).astype("int64"),))
+    position, zero = as_int64(position), tirx.const(0, "int64")
     if mode == "wrap":
         return Located((modulo(position, size),))
     if mode == "raise" and not unsigned:

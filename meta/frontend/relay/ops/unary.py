@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
-from meta.dtype import is_float
+from meta.dtype import int_range, is_float
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
@@ -68,11 +68,8 @@ def clipped(x: Any, low: float, high: float) -> Any:
     """x between two bounds, which are rounded towards zero and limited to its range if it is an integer tensor."""
     if is_float(x.dtype):
         return meta.clip(x, low, high)
-    limits = {"uint8": (0, 255), "bool": (0, 1)}.get(x.dtype)
-    if limits is None:
-        bits = int(x.dtype.removeprefix("int"))
-        limits = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    return meta.clip(x, int(max(low, limits[0])), int(min(high, limits[1])))
+    lowest, highest = int_range(x.dtype)
+    return meta.clip(x, int(max(low, lowest)), int(min(high, highest)))
 
 
 @converter("bitwise_not")

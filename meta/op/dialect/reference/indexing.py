@@ -38,9 +38,10 @@ def strided_set(x: Any, v: Any, begin: _Ints, end: _Ints, strides: _Ints) -> Any
 def _locate(indices: Any, size: int, mode: str = "") -> tuple[Any, Any]:
     """Positions moved into [0, size), and which of them were inside: all for mode "clip" and "wrap". With mode "raise",
     negative positions count from the end."""
-    positions = indices.astype(np.int64)
     if mode == "wrap":
-        return positions % max(size, 1), np.ones(positions.shape, bool)
+        return (indices % max(size, 1)).astype(np.int64), np.ones(indices.shape, bool)
+    largest = np.iinfo(np.int64).max  # outside of every axis
+    positions = (np.minimum(indices, np.uint64(largest)) if indices.dtype == np.uint64 else indices).astype(np.int64)
     clipped = np.clip(positions, 0, max(size - 1, 0))
     if mode == "clip":
         return clipped, np.ones(positions.shape, bool)

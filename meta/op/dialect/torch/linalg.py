@@ -16,6 +16,8 @@ from meta.op.dispatch import CallInfo
 
 def _unsupported(call: CallInfo) -> str | None:
     dtype = call.outputs()[0].dtype
+    if dtypes.is_unsigned(dtype) and dtype != "uint8":
+        return f"ATen has no product of {dtype}"
     return f"cuBLAS has no {dtype}" if call.device.kind != "cpu" and not dtypes.is_float(dtype) else None
 
 

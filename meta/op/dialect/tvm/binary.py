@@ -26,6 +26,7 @@ from meta.backend.tvm.te.elementwise import (
     select,
     unequal,
 )
+from meta.backend.tvm.te.exact import opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.scan import common_divisors, squarings
 from meta.op.dialect.tvm import Registrar
@@ -213,9 +214,9 @@ def right_shift(a: Expr, b: Expr) -> Expr:
 
 def _is_defined_shift(a: Expr, b: Expr) -> Expr:
     """Whether 0 <= b < width of a: processors leave other shifts undefined."""
-    is_small = b < const(b, dtypes.itemsize(dtype_of(a)) * 8)
-    # TVM has no negative unsigned literals, and looks for one when an unsigned number is compared with 0.
-    return is_small if dtype_of(b).startswith("u") else tirx.And(b >= const(b, 0), is_small)
+    bits = const(b, dtypes.itemsize(dtype_of(a)) * 8)
+    # TVM has no negative unsigned literals, and looks for one when an unsigned number is compared with a literal.
+    return b < opaque(bits) if dtypes.is_unsigned(dtype_of(b)) else tirx.And(b >= const(b, 0), b < bits)
 
 
 def comparison(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least, is_float
 from meta.backend.tvm.te.elementwise import cast, element, is_number, select
 from meta.backend.tvm.te.exact import constant, fill
+from meta.backend.tvm.te.indexing import as_int64
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
@@ -64,6 +66,8 @@ def full_like(x: Any, fill_value: Any, dtype: str | None, *, out: Any) -> Any:
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Any) -> Any:
     first = 0 if stop is None else start
     value_dtype = _arange_dtype(out[0].dtype, first, step)
+    if out[0].dtype == "uint64" and max(first, stop or 0) > dtypes.int_range("int64")[1]:
+        value_dtype, step = "uint64", step % (1 << 64)
     return te.compute(
         out[0].shape,
         lambda i: cast(
@@ -105,7 +109,7 @@ def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any
     one, zero = tirx.const(1, accumulation_dtype(out[0].dtype)), tirx.const(0, accumulation_dtype(out[0].dtype))
 
     def value(*i: Any) -> Expr:
-        index = indices(*i[:axis], *i[axis + 1 :]).astype("int64")
+        index = as_int64(indices(*i[:axis], *i[axis + 1 :]))
         return cast(select(tirx.EQ(index, i[axis].astype("int64")), one, zero), out[0].dtype)
 
     return te.compute(out[0].shape, value, "one_hot")
