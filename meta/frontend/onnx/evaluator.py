@@ -69,6 +69,19 @@ class Subgraph:
     def outputs(self) -> tuple[Any, ...]:
         return tuple(self.graph.outputs)
 
+    def keeps_going(self) -> bool:
+        """Whether output 0 of the body of a loop is the condition that it is given, or a constant true."""
+        value = self.graph.outputs[0] if self.graph.outputs else None
+        while value is not None and value.producer() is not None and value.producer().op_type in ("Identity", "Cast"):
+            value = value.producer().inputs[0]
+        if value is None or (len(self.graph.inputs) > 1 and value is self.graph.inputs[1]):
+            return value is not None
+        try:
+            constant = self.evaluator.constant(value, self.frame)
+        except OnnxError:
+            return False
+        return isinstance(constant, np.ndarray) and constant.size == 1 and bool(constant.reshape(()).item())
+
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         frame = Frame(self.frame.opsets, self.frame.attributes, self.frame, self.frame.depth + 1)
         return self.evaluator.graph(self.graph, inputs, frame)
@@ -128,7 +141,7 @@ class Evaluator:
         outputs: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
         for i, value in enumerate(node.outputs):
             if i < len(outputs):
-                frame.values[value] = outputs[i]
+                frame.values[value] = np.asarray(outputs[i]) if isinstance(outputs[i], np.generic) else outputs[i]
             elif value.name:
                 raise UnsupportedError(
                     "onnx", f"{where}: output {i}, '{value.name}', is used", f"{len(outputs)} outputs"
@@ -179,6 +192,17 @@ class Evaluator:
         return self.graph(function.graph, padded, inner)
 
     # --- values ------------------------------------------------------------------------------------------------------
+
+    def constant(self, value: Any, frame: Frame) -> Any:
+        """The value of an initializer, of a node Constant, or of a value around a subgraph; None for others."""
+        node = value.producer()
+        if node is not None and node.op_type == "Constant":
+            inner = Frame(frame.opsets, frame.attributes, frame, frame.depth)
+            self.node(node, inner)
+            return inner.values[value]
+        if value.const_value is not None:
+            return self.initializer(value)
+        return self._read(value, frame, f"'{value.name}'")
 
     def initializer(self, value: Any) -> Any:
         if value not in self._constants:

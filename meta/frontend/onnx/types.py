@@ -10,7 +10,7 @@ import numpy as np
 
 from meta.device import Device
 from meta.dim import Dim, SymDim, is_name, sym
-from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.tensors import check_dtype, dtype_name
 from meta.ir.type import TensorType, tensor_type
 from meta.limits import MAX_DIMENSIONS
@@ -20,15 +20,17 @@ def input_type(value: Any, device: Device, shape: Sequence[Dim] | None = None) -
     """The type of an input of the graph. shape: in place of the declared one.
 
     Named dimensions are symbolic sizes of their names; unnamed ones are named after the input and the axis.
-    Raises UnsupportedError for inputs that are no tensors of meta, OnnxError for shapes that do not fit."""
+    Raises UndecidedError for inputs without a shape and those that are no tensors, UnsupportedError for dtypes that
+    meta lacks, OnnxError for shapes that do not fit."""
     where = f"input '{value.name}'"
     kind = value.type
     if kind is None or type(kind).__name__ != "TensorType":
         declared = "no type" if kind is None else f"the type {type(kind).__name__}"
-        raise UnsupportedError("onnx", f"{where} has {declared}", "a tensor")
+        raise UndecidedError("onnx", f"{where} has {declared}", "a tensor", remedy="call `interpret`")
     dtype = check_dtype(dtype_name(kind.dtype, where), where)
     if value.shape is None and shape is None:
-        raise UnsupportedError("onnx", f"{where} has no declared shape", "a shape", remedy="pass it in `shapes`")
+        problem = f"{where} has no declared shape"
+        raise UndecidedError("onnx", problem, "a shape", remedy="pass it in `shapes`, or call `interpret`")
     sizes = _declared_sizes(value, where) if value.shape is not None else None
     if shape is not None:
         if sizes is not None and len(sizes) != len(shape):
@@ -77,3 +79,12 @@ def type_proto(value: Any) -> Any:
     name = "STRING" if text else _ONNX_NAMES.get(dtype, dtype.upper())
     shape = [str(d) if isinstance(d, SymDim) else int(d) for d in value.shape]
     return onnx.helper.make_tensor_type_proto(onnx.TensorProto.DataType.Value(name), shape)
+
+
+def empty_stack(value: Any, where: str) -> np.ndarray[Any, Any]:
+    """The stack of no values of the type that a value declares. Raises UnsupportedError where it declares none."""
+    kind = value.type
+    if kind is None or type(kind).__name__ != "TensorType" or value.shape is None:
+        raise UnsupportedError("onnx", f"{where} stacks no values of '{value.name}', which declares no type", "a type")
+    shape = [d if isinstance(d, int) else 0 for d in value.shape]
+    return np.zeros((0, *shape), kind.dtype.numpy())
