@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meta.errors import ArgumentError
 
@@ -64,6 +64,26 @@ def _relay_load(request: Request) -> Program:
     return Program(program.module, program.inputs)
 
 
+def _onnx_examine(request: Request) -> Examination:
+    from meta.frontend import onnx
+
+    return onnx.examine(request.path, _onnx_params(request), shapes=request.shapes)
+
+
+def _onnx_load(request: Request) -> Program:
+    from meta.frontend import onnx
+
+    program = onnx.from_onnx(request.path, _onnx_params(request), shapes=request.shapes, device=request.device)
+    return Program(program.module, program.inputs)
+
+
+def _onnx_params(request: Request) -> Mapping[str, Any]:
+    from meta.frontend.relay.params import read_params
+
+    return {} if request.params is None else read_params(request.params)
+
+
 _RELAY = Door("Relay", _relay_examine, _relay_load)
-DOORS = {".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
+_ONNX = Door("ONNX", _onnx_examine, _onnx_load)
+DOORS = {".onnx": _ONNX, ".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
 """Formats by suffix."""

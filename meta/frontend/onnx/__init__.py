@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from meta.frontend.examination import Examination, OperatorUse
 from meta.frontend.onnx.api import examine, from_onnx
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
-from meta.frontend.onnx.operator_use import OperatorUse
 from meta.frontend.onnx.program import OnnxProgram
 
 __all__ = [
-    "OnnxError", "OnnxProgram", "OperatorUse", "UndecidedError", "UnsupportedError", "examine", "from_onnx",
+    "Examination", "OnnxError", "OnnxProgram", "OperatorUse", "UndecidedError", "UnsupportedError", "examine",
+    "from_onnx",
 ]  # fmt: skip
 
 

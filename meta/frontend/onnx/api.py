@@ -9,8 +9,9 @@ from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.dim import Dim
 from meta.errors import ArgumentError, did_you_mean
-from meta.frontend.onnx.errors import UndecidedError
-from meta.frontend.onnx.operator_use import OperatorUse, check_operators, operators
+from meta.frontend.examination import Examination
+from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
+from meta.frontend.onnx.operator_use import check_supported, examined
 from meta.frontend.onnx.program import OnnxProgram
 from meta.frontend.onnx.source import Program, Source, read
 
@@ -33,19 +34,42 @@ def from_onnx(
     Raises OnnxError for invalid models, with the node's name; UnsupportedError for what meta lacks, all operators at
     once; ArgumentError for constants and shapes of unknown inputs; NotSupportedError without onnx and onnx-ir."""
     program = read(source)
+    check_supported(program)
+    return _converted(program, constants, shapes, device)
+
+
+def examine(
+    source: Source,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+) -> Examination:
+    """The operators that a model uses, each with its support and its nodes, and everything else that prevents a
+    conversion with these `constants` and `shapes` (see `from_onnx`).
+
+    Raises OnnxError for what is no model."""
+    program = read(source)
+    uses, problems = examined(program)
+    if not problems and all(use.supported for use in uses):
+        try:
+            _converted(program, constants, shapes, CPU)
+        except UnsupportedError as error:
+            problems = error.problems
+        except OnnxError as error:
+            problems = (error.summary.removeprefix("[onnx] "),)
+    return Examination(program.name, uses, problems)
+
+
+def _converted(
+    program: Program, constants: Mapping[str, Any] | None, shapes: Mapping[str, Any] | None, device: Device | str
+) -> OnnxProgram:
     _check_names(program, constants or {}, shapes or {})
-    check_operators(program)
     result = OnnxProgram(program, constants or {}, shapes or {}, parse_device(device))
     try:
         _ = result.traced
     except UndecidedError as error:
         result.undecided = error
     return result
-
-
-def examine(source: Source) -> tuple[OperatorUse, ...]:
-    """The operators that a model uses, by name, each with its support and its nodes. Nothing is converted."""
-    return operators(read(source))
 
 
 def _check_names(program: Program, constants: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:

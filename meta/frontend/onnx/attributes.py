@@ -19,6 +19,8 @@ def attributes(node: Any, where: str, given: Mapping[str, Any], graph: MakeGraph
     A reference to an attribute that its function was not given is left out: the operator has its default then."""
     out: dict[str, Any] = {}
     for name, attribute in node.attributes.items():
+        if attribute.type.name == "UNDEFINED" and not attribute.is_ref():
+            continue  # a function declares an attribute without a default
         if not attribute.is_ref():
             out[name] = _value(attribute, f"{where}: attribute {name}", graph, folder)
         elif attribute.ref_attr_name in given:

@@ -14,11 +14,15 @@ class OnnxError(MetaError, ValueError):
 class UnsupportedError(OnnxError, NotSupportedError):
     """A model that can be read but not converted.
 
-    operators: the operators without a row, with the names of their nodes; empty for other reasons."""
+    operators: the operators that are not supported, with the number of their nodes.
+    problems: what else cannot be converted, each with its place."""
 
-    def __init__(self, *parts: str, remedy: str = "", operators: Mapping[str, Sequence[str]] | None = None) -> None:
-        super().__init__(*parts, remedy=remedy)
-        self.operators: Mapping[str, Sequence[str]] = operators or {}
+    def __init__(
+        self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = ()
+    ) -> None:
+        super().__init__(*parts, remedy=remedy, details="\n".join(f"    {problem}" for problem in problems))
+        self.operators: Mapping[str, int] = operators or {}
+        self.problems = tuple(problems) if problems or self.operators else (self.summary.removeprefix("[onnx] "),)
 
 
 class UndecidedError(UnsupportedError):

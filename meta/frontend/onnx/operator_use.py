@@ -1,80 +1,106 @@
-"""The operators that a model uses, and whether they are supported."""
+"""The operators that a model uses, and what of it is not supported: all of it at once, before anything is converted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from meta.frontend.onnx.errors import UnsupportedError
+from meta import dtype as dtypes
+from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
+from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
+from meta.frontend.onnx.ops._row import Row
 from meta.frontend.onnx.source import Program
-from meta.frontend.onnx.table import domain_of, find
+from meta.frontend.onnx.table import domain_of, find, first_opset
+from meta.frontend.onnx.tensors import dtype_name
+
+_GUIDE = "docs/from-onnx.md lists the supported ones"
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorUse:
-    """The nodes of one operator. nodes: in words, in order."""
-
-    name: str
-    supported: bool
-    nodes: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.nodes)
+@dataclass(slots=True, eq=False)
+class _Survey:
+    places: dict[str, list[int | str]] = field(default_factory=dict[str, "list[int | str]"])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the operators that are not supported."""
+    problems: list[str] = field(default_factory=list[str])
 
 
-def operators(program: Program) -> tuple[OperatorUse, ...]:
-    """The operators of the graph, its subgraphs and the functions that it calls, by name."""
-    nodes: dict[str, list[str]] = {}
-    supported: dict[str, bool] = {}
+def examined(program: Program) -> tuple[tuple[OperatorUse, ...], tuple[str, ...]]:
+    """The operators of the graph, its subgraphs and the functions that it calls, by name; and the attributes and dtypes
+    that are not supported, each with its place."""
+    survey = _Survey()
     seen: set[int] = set()
     stack: list[tuple[Any, Mapping[str, int]]] = [(program.graph, program.opsets)]
     while stack:
         graph, opsets = stack.pop()
-        for node in _nodes(graph):
+        _tensors(graph, survey)
+        for node in _nodes(graph, survey):
             domain = domain_of(node.domain)
             function = model_function(program, node, domain)
-            if function is not None:
-                if id(function) not in seen:
-                    seen.add(id(function))
-                    stack.append((function.graph, {domain_of(d): int(v) for d, v in function.opset_imports.items()}))
-                continue
-            name = f"{domain}::{node.op_type}" if domain else node.op_type
-            version = opsets.get(domain, 0)
-            nodes.setdefault(name, []).append(describe(node))
-            known = find(node.op_type, domain, version) is not None or has_body(node.op_type, domain, version)
-            supported[name] = supported.get(name, True) and known
-    return tuple(OperatorUse(name, supported[name], tuple(found)) for name, found in sorted(nodes.items()))
+            if function is None:
+                _operator(node, domain, opsets, survey)
+            elif id(function) not in seen:
+                seen.add(id(function))
+                stack.append((function.graph, {domain_of(d): int(v) for d, v in function.opset_imports.items()}))
+    supported = [name for name in survey.places if name not in survey.reasons]
+    return operator_uses(survey.places, supported, survey.reasons), tuple(survey.problems)
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
+def check_supported(program: Program) -> None:
+    """Raise UnsupportedError about everything in a model that is known not to be supported."""
+    uses, problems = examined(program)
+    missing = [use for use in uses if not use.supported]
+    if missing:
+        counts = {use.name: use.count for use in missing}
+        raise UnsupportedError("onnx", missing_operators(missing), remedy=_GUIDE, operators=counts, problems=problems)
+    if len(problems) == 1:
+        raise UnsupportedError("onnx", problems[0])
+    if problems:
+        problem = f"{len(problems)} tensors or attributes are not supported"
+        raise UnsupportedError("onnx", problem, remedy=_GUIDE, problems=problems)
+
+
+def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey) -> None:
+    name = f"{domain}::{node.op_type}" if domain else node.op_type
+    survey.places.setdefault(name, []).append(node.name or next((f"<{v.name}>" for v in node.outputs if v.name), "<>"))
+    version = opsets.get(domain, 0)
+    row = find(node.op_type, domain, version)
+    if row is not None:
+        survey.problems += _unknown_attributes(node, row)
+    elif not has_body(node.op_type, domain, version):
+        first = first_opset(node.op_type, domain)
+        late = first is not None and 0 < version < first
+        survey.reasons.setdefault(
+            name, f"opset {version} is imported, and {first} is the first supported" if late else ""
+        )
+
+
+def _unknown_attributes(node: Any, row: Row) -> list[str]:
+    return [f"{describe(node)}: the attribute {name}" for name in node.attributes if name not in row.attributes]
+
+
+def _tensors(graph: Any, survey: _Survey) -> None:
+    """Add the dtypes of inputs and initializers that meta lacks; text is known at conversion only."""
+    kinds = [(f"input '{v.name}'", v.type.dtype) for v in graph.inputs if type(v.type).__name__ == "TensorType"]
+    kinds += [(f"initializer '{name}'", v.const_value.dtype) for name, v in graph.initializers.items()]
+    for where, code in dict(kinds).items():
+        try:
+            name = dtype_name(code, where)
+        except OnnxError as error:
+            survey.problems.append(error.summary.removeprefix("[onnx] "))
+            continue
+        if name != "text" and name not in dtypes.ALL:
+            survey.problems.append(f"{where} has dtype {name}")
+
+
+def _nodes(graph: Any, survey: _Survey) -> Iterator[Any]:
     """The nodes of a graph and of its subgraphs, in order."""
     for node in graph:
         yield node
         for attribute in node.attributes.values():
-            if attribute.is_ref():
-                continue
-            if attribute.type.name == "GRAPH":
-                yield from _nodes(attribute.value)
-            elif attribute.type.name == "GRAPHS":
-                for inner in attribute.value:
-                    yield from _nodes(inner)
-
-
-def check_operators(program: Program) -> None:
-    """Raise UnsupportedError with every operator that is not supported."""
-    missing = [use for use in operators(program) if not use.supported]
-    if missing:
-        word = "operators are" if len(missing) > 1 else "operator is"
-        problem = f"{len(missing)} {word} not supported: " + ", ".join(map(_summary, missing))
-        remedy = "docs/from-onnx.md lists the supported ones"
-        raise UnsupportedError("onnx", problem, remedy=remedy, operators={use.name: use.nodes for use in missing})
-
-
-def _summary(use: OperatorUse) -> str:
-    """`Foo (3 times: node 'a' (Foo), ...)`."""
-    shown = ", ".join(use.nodes[:5]) + (", ..." if use.count > 5 else "")
-    return f"{use.name} ({'once' if use.count == 1 else f'{use.count} times'}: {shown})"
+            if not attribute.is_ref() and attribute.type.name in ("GRAPH", "GRAPHS"):
+                for inner in attribute.value if attribute.type.name == "GRAPHS" else (attribute.value,):
+                    _tensors(inner, survey)
+                    yield from _nodes(inner, survey)

@@ -64,7 +64,10 @@ class OnnxProgram:
         given = self._bound(inputs, named)
         if self.undecided is not None:
             return self.interpret(*given)
-        return self._executor(*given)
+        if self.traced.random:
+            return self._executor(*given)
+        outputs = self._executor(*given)
+        return self.traced.result.build(iter(outputs if isinstance(outputs, tuple) else (outputs,)))
 
     def interpret(self, *inputs: Any, **named: Any) -> Any:
         """The outputs, node by node, with all values at hand: shapes may depend on them.
@@ -92,8 +95,8 @@ class OnnxProgram:
 
     @cached_property
     def _executor(self) -> Any:
-        whole = not self.traced.random and self.traced.result.kind in ("leaf", "tuple")
-        return vm.compile(self.traced.module if whole else self, device=self._device)
+        """The compiled program: one for all sizes, unless it draws random numbers, whose keys each call makes."""
+        return vm.compile(self if self.traced.random else self.traced.module, device=self._device)
 
     # --- inputs and outputs ------------------------------------------------------------------------------------------
 

@@ -58,6 +58,12 @@ class Row:
     fold: Fold | None
     folds: bool = True
 
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that the row reads."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
     def __call__(self, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """The outputs: a value, or a tuple of them.
 

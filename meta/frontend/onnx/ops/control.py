@@ -37,7 +37,7 @@ def if_(node: Node, cond: Any, *, then_branch: Any, else_branch: Any) -> Any:
 
 
 @row("Loop", raw=True, folds=False)
-def loop(node: Node, M: Any = None, cond: Any = None, *carried: Any, body: Any) -> Any:  # noqa: N803  # ONNX's name
+def loop(node: Node, M: Any = None, cond: Any = None, *carried: Any, body: Any) -> Any:  # ONNX's name
     limit = _limit(node, M)
     starts = cond is None or (_is_known(cond) and _flag(node, cond))
     if cond is not None and _is_known(cond) and not starts:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.errors import PositionError
 from meta.frontend.onnx.errors import OnnxError
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import axis_of, known, tensor
@@ -101,7 +100,7 @@ def sequence_map(node: Node, input_sequence: Any, *others: Any, body: Any) -> An
 
 
 @row("Optional", raw=True, folds=False)
-def optional(node: Node, input: Any = None, *, type: Any = None) -> Any:  # noqa: A002
+def optional(node: Node, input: Any = None, *, type: Any = None) -> Any:
     return input
 
 
@@ -127,8 +126,8 @@ def _items(node: Node, sequence: Any) -> list[Any]:
 
 
 def _position(node: Node, position: Any, last: int, count: int) -> int:
-    """A position counted from the front. Raises PositionError for one that the sequence does not have."""
+    """A position counted from the front. Raises OnnxError for one that the sequence does not have."""
     place = int(known(node, position, "position").reshape(()).item())
     if not -count <= place <= last:
-        raise PositionError("onnx", f"{node.name}: position {place} of {count} values", f"{-count} to {last}")
+        raise OnnxError("onnx", f"{node.name}: position {place} of {count} values", f"{-count} to {last}")
     return place + count if place < 0 else place
