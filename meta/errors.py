@@ -117,6 +117,10 @@ class LinAlgError(MetaError, ValueError):
     """A matrix without the wanted inverse or factorization, such as a singular one."""
 
 
+class CommunicationError(MetaError, RuntimeError):
+    """A collective that fails: no group, ranks that run other programs, a rank that stopped or does not answer."""
+
+
 class GradientError(MetaError, RuntimeError):
     """A gradient that does not exist or cannot be computed."""
 

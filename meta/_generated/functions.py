@@ -1243,6 +1243,231 @@ def xlogy(x1: T | Number, x2: T | Number) -> T:
     return _y
 
 
+# --- collective -------------------------------------------------------------------------------------------------------
+
+_s_all_gather = state(get("all_gather"))
+_r_all_gather = _s_all_gather.fast
+
+
+def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1) -> T:
+    """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank.
+    x: This rank's tensor, of one type on all ranks.
+    axis: Axis along which the ranks' tensors are concatenated.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_all_gather[x._type, axis, axis.__class__, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_all_gather, x, axis, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("all_gather", _y, (x, axis, group, ranks))
+    return _y
+
+
+_s_all_reduce = state(get("all_reduce"))
+_r_all_reduce = _s_all_reduce.fast
+
+
+def all_reduce(
+    x: T,
+    reduction: Literal['sum', 'mean', 'max', 'min'] = 'sum',
+    group: str = 'world',
+    ranks: int = 1,
+) -> T:
+    """The sum, mean, maximum or minimum of the ranks' tensors, on every rank.
+    x: This rank's tensor, of one type on all ranks.
+    reduction: What is computed of the ranks' elements.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_all_reduce[x._type, reduction, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_all_reduce, x, reduction, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("all_reduce", _y, (x, reduction, group, ranks))
+    return _y
+
+
+_s_all_to_all = state(get("all_to_all"))
+_r_all_to_all = _s_all_to_all.fast
+
+
+def all_to_all(x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'world', ranks: int = 1) -> T:
+    """Part i of every rank's tensor, divided along `split_axis`, on rank i, concatenated along `concat_axis`.
+    x: This rank's tensor, of one type on all ranks.
+    split_axis: Axis that is divided among the ranks; its size is a multiple of `ranks`.
+    concat_axis: Axis along which the parts from the ranks are concatenated.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_all_to_all[x._type, split_axis, split_axis.__class__, concat_axis, concat_axis.__class__, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_all_to_all, x, split_axis, concat_axis, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("all_to_all", _y, (x, split_axis, concat_axis, group, ranks))
+    return _y
+
+
+_s_barrier = state(get("barrier"))
+_r_barrier = _s_barrier.fast
+
+
+def barrier(x: T, group: str = 'world', ranks: int = 1) -> T:
+    """x, after all ranks have come to this call.
+    x: This rank's tensor, of one type on all ranks.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_barrier[x._type, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_barrier, x, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("barrier", _y, (x, group, ranks))
+    return _y
+
+
+_s_broadcast_from = state(get("broadcast_from"))
+_r_broadcast_from = _s_broadcast_from.fast
+
+
+def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1) -> T:
+    """The tensor of one rank, on every rank.
+    x: This rank's tensor, of one type on all ranks.
+    source: Rank in the group whose tensor is the result.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_broadcast_from[x._type, source, source.__class__, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_broadcast_from, x, source, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("broadcast_from", _y, (x, source, group, ranks))
+    return _y
+
+
+_s_group_rank = state(get("group_rank"))
+_r_group_rank = _s_group_rank.fast
+
+
+def group_rank(group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu') -> NDArray:
+    """The number of this rank in the group, a 0-d int64 tensor. Programs of all ranks are equal; this tells them
+    apart at run time.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    device: Device of the result.
+    """
+    try:
+        run = _r_group_rank[group, ranks, ranks.__class__, device]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_group_rank, group, ranks, device)
+    return run()
+
+
+_s_reduce_scatter = state(get("reduce_scatter"))
+_r_reduce_scatter = _s_reduce_scatter.fast
+
+
+def reduce_scatter(
+    x: T,
+    axis: int = 0,
+    reduction: Literal['sum', 'mean'] = 'sum',
+    group: str = 'world',
+    ranks: int = 1,
+) -> T:
+    """This rank's part of the sum or mean of the ranks' tensors, which is divided along an axis.
+    x: This rank's tensor, of one type on all ranks.
+    axis: Axis that is divided among the ranks; its size is a multiple of `ranks`.
+    reduction: What is computed of the ranks' elements.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_reduce_scatter[x._type, axis, axis.__class__, reduction, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reduce_scatter, x, axis, reduction, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("reduce_scatter", _y, (x, axis, reduction, group, ranks))
+    return _y
+
+
+_s_reduce_to = state(get("reduce_to"))
+_r_reduce_to = _s_reduce_to.fast
+
+
+def reduce_to(
+    x: T,
+    destination: int = 0,
+    reduction: Literal['sum', 'mean'] = 'sum',
+    group: str = 'world',
+    ranks: int = 1,
+) -> T:
+    """The sum or mean of the ranks' tensors on one rank, zeros on the others.
+    x: This rank's tensor, of one type on all ranks.
+    destination: Rank in the group that has the result.
+    reduction: What is computed of the ranks' elements.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_reduce_to[x._type, destination, destination.__class__, reduction, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_reduce_to, x, destination, reduction, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("reduce_to", _y, (x, destination, reduction, group, ranks))
+    return _y
+
+
+_s_send_receive = state(get("send_receive"))
+_r_send_receive = _s_send_receive.fast
+
+
+def send_receive(x: T, pairs: Sequence[int] | Sequence[Sequence[int]], group: str = 'world', ranks: int = 1) -> T:
+    """The tensor that another rank sent; zeros where none did.
+    x: This rank's tensor, of one type on all ranks.
+    pairs: Pairs (sender, receiver) of ranks; each rank sends and receives at most once.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_send_receive[x._type, dumps(pairs, 2), group, ranks, ranks.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_send_receive, x, pairs, group, ranks)
+    _y = run(x)
+    if x._node is not None:
+        return record("send_receive", _y, (x, pairs, group, ranks))
+    return _y
+
+
 # --- complex ----------------------------------------------------------------------------------------------------------
 
 _s_angle = state(get("angle"))

@@ -13,6 +13,7 @@ from typing import Any
 import meta
 from meta.op.grad import attention as grad_attention
 from meta.op.grad import binary as grad_binary
+from meta.op.grad import collective as grad_collective
 from meta.op.grad import complex as grad_complex
 from meta.op.grad import conv as grad_conv
 from meta.op.grad import fft as grad_fft
@@ -193,6 +194,38 @@ def _xlog1py(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 def _xlogy(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.multiply(dy, meta.xlogy(meta.abs(meta.sign(x1)), x2)), x1) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), x2), x2) if needs[1] else None)
+
+
+def _all_gather(needs: Any, x: Any, axis: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_collective.all_gather_grad(axis, group, ranks, dy),)
+
+
+def _all_reduce(needs: Any, x: Any, reduction: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_collective.all_reduce_grad(x, y, reduction, group, ranks, dy),)
+
+
+def _all_to_all(needs: Any, x: Any, split_axis: Any, concat_axis: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.all_to_all(dy, concat_axis, split_axis, group, ranks),)
+
+
+def _barrier(needs: Any, x: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy,)
+
+
+def _broadcast_from(needs: Any, x: Any, source: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.reduce_to(dy, source, 'sum', group, ranks),)
+
+
+def _reduce_scatter(needs: Any, x: Any, axis: Any, reduction: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_collective.reduce_scatter_grad(axis, reduction, group, ranks, dy),)
+
+
+def _reduce_to(needs: Any, x: Any, destination: Any, reduction: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_collective.reduce_to_grad(destination, reduction, group, ranks, dy),)
+
+
+def _send_receive(needs: Any, x: Any, pairs: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_collective.send_receive_grad(pairs, group, ranks, dy),)
 
 
 def _angle(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1247,6 +1280,14 @@ add_rules([
     GradRule("where", _where, (1, 2), saved_args=frozenset({0})),
     GradRule("xlog1py", _xlog1py, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("xlogy", _xlogy, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("all_gather", _all_gather, (0,), forward="linear"),
+    GradRule("all_reduce", _all_reduce, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("all_to_all", _all_to_all, (0,), forward="linear"),
+    GradRule("barrier", _barrier, (0,), forward="linear"),
+    GradRule("broadcast_from", _broadcast_from, (0,), forward="linear"),
+    GradRule("reduce_scatter", _reduce_scatter, (0,), forward="linear"),
+    GradRule("reduce_to", _reduce_to, (0,), forward="linear"),
+    GradRule("send_receive", _send_receive, (0,), forward="linear"),
     GradRule("angle", _angle, (0,), saved_args=frozenset({0})),
     GradRule("complex", _complex, (0, 1)),
     GradRule("conj", _conj, (0,)),

@@ -22,7 +22,12 @@ _EPS = 1e-6
 
 
 def clip_grad_norm(
-    parameters: Clipped, max_norm: Any, norm_type: float = 2.0, *, error_if_nonfinite: bool = False
+    parameters: Clipped,
+    max_norm: Any,
+    norm_type: float = 2.0,
+    *,
+    error_if_nonfinite: bool = False,
+    group: tuple[str, int] | None = None,
 ) -> Any:
     """Scale the gradients of all parameters by min(1, max_norm / (norm + 1e-6)). Returns the norm before, that of the
     vector of all gradients: a 0-d tensor, float64 if a gradient is, else float32. Runs in traced steps, too.
@@ -31,7 +36,9 @@ def clip_grad_norm(
     max_norm: a number or, for values that change between calls of a program, a 0-d tensor.
     norm_type: the order of the norm, above 0; math.inf is the largest magnitude.
     error_if_nonfinite: raise GradientError for a norm that is infinite or NaN, which waits for the device; in a trace
-    TraceError. Otherwise an infinite norm makes gradients 0 or NaN, as in torch."""
+    TraceError. Otherwise an infinite norm makes gradients 0 or NaN, as in torch.
+    group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm is that of all of
+    them. None for gradients that this process has all of."""
     order = nonnegative("clip_grad_norm", "norm_type", norm_type, finite=False)
     if order == 0:
         raise ArgumentError("clip_grad_norm", "norm_type is 0", "a number above 0, or math.inf")
@@ -41,7 +48,7 @@ def clip_grad_norm(
         arrays = _with_gradients("clip_grad_norm", parameters)
         if not arrays:
             return meta.zeros(())
-        norm = _norm([x.grad for x in arrays], order)
+        norm = _norm([x.grad for x in arrays], order, group)
         if error_if_nonfinite and not meta.isfinite(norm):
             raise GradientError(
                 "clip_grad_norm", f"the norm of the gradients is {norm.item()}", "a finite one",
@@ -64,14 +71,19 @@ def clip_grad_value(parameters: Clipped, clip_value: float) -> None:
             x.grad = meta.clip(x.grad, -bound, bound)
 
 
-def _norm(gradients: list[Any], order: float) -> Any:
+def _norm(gradients: list[Any], order: float, group: tuple[str, int] | None) -> Any:
     dtype = "float64" if any(g.dtype == "float64" for g in gradients) else "float32"
     wide = [g if g.dtype == dtype else g.cast(dtype) for g in gradients]
     if math.isinf(order):
-        return meta.max(meta.stack([meta.max(meta.abs(g)) for g in wide]))
+        return _of_all(meta.max(meta.stack([meta.max(meta.abs(g)) for g in wide])), "max", group)
     if order == 2:
-        return meta.sqrt(meta.sum(meta.stack([meta.sum(g * g) for g in wide])))
-    return meta.sum(meta.stack([meta.sum(meta.abs(g) ** order) for g in wide])) ** (1 / order)
+        return meta.sqrt(_of_all(meta.sum(meta.stack([meta.sum(g * g) for g in wide])), "sum", group))
+    return _of_all(meta.sum(meta.stack([meta.sum(meta.abs(g) ** order) for g in wide])), "sum", group) ** (1 / order)
+
+
+def _of_all(part: Any, reduction: str, group: tuple[str, int] | None) -> Any:
+    """The reduction of the ranks' parts."""
+    return part if group is None else meta.all_reduce(part, reduction, *group)
 
 
 def _with_gradients(subject: str, parameters: Any) -> list[Any]:

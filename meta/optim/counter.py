@@ -70,6 +70,11 @@ class Counters:
             if counter.names & active.keys():
                 counter.advance()
 
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give parameters other names: old -> new."""
+        for counter in self._all:
+            counter.names = {names.get(name, name) for name in counter.names}
+
     def shared(self, names: Iterable[str]) -> Iterator[tuple[Number, set[str]]]:
         """The numbers of updates of parameters, each with the names that have it."""
         wanted = set(names)

@@ -107,6 +107,19 @@ class Optimizer:
         if self.counts_updates:
             self._counters.add({name: x.device for name, x in tracked.items()})
 
+    def replace_parameters(self, replacements: Mapping[str, tuple[str, NDArray]]) -> None:
+        """Update other arrays in the place of parameters: name -> new name and array. State under the new names is
+        kept, what is missing is created. Programs with a step of the optimizer are compiled again."""
+        for group in self.param_groups:
+            group.named = [replacements.get(name, (name, x)) for name, x in group.named]
+        self._counters.rename({name: new for name, (new, _) in replacements.items()})
+        self._types = {}
+        tracing.invalidate()
+        for group in self.param_groups:
+            for name, x in group.named:
+                if x.requires_grad:
+                    self._fit_state(group, name, x)
+
     @property
     def learning_rate(self) -> float:
         """The rate of all groups; a new value is that of each. Raises ArgumentError if the groups have several."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
 import meta
@@ -31,6 +32,29 @@ class Scaler(Protocol):
     def named_state(self) -> Iterator[tuple[str, NDArray]]: ...
 
 
+class Exchange(Protocol):
+    """What the processes of a training step tell each other: see meta.distributed.
+
+    group: name and number of the ranks among which gradients are divided, for norms over all of them; None where each
+        rank has all gradients."""
+
+    group: tuple[str, int] | None
+
+    def parameters(self) -> AbstractContextManager[None]:
+        """Entered around the forward pass."""
+        ...
+
+    def after_backward(self) -> None:
+        """Called after every backward pass."""
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+        """Replace the gradients of parameters before an update. last: a 0-d bool tensor in programs that accumulate
+        gradients, whether this call updates; else True."""
+
+    def after_update(self) -> None:
+        """Called after every update."""
+
+
 class TrainStep:
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
@@ -42,6 +66,7 @@ class TrainStep:
     clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
     schedule: steps after each update.
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
+    exchange: what other processes take part in; `meta.distributed.data_parallel` and `zero` set it.
     A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
     Raises ArgumentError for settings out of range and a schedule of another optimizer.
     """
@@ -67,13 +92,19 @@ class TrainStep:
         self.clip_value = clip_value
         self.schedule = schedule
         self.scaler = scaler
+        self.exchange: Exchange | None = None
         self.accumulate = whole("TrainStep", "accumulate", accumulate)
         self._calls = Number(0, "int64", optimizer.parameters[0].device)
         """Calls since the last update."""
         self._sums: dict[str, NDArray] = {}
         """Parameter name -> the mean of the gradients since the last update, as far as it is known."""
+        self.renew_sums()
+
+    def renew_sums(self) -> None:
+        """Forget the gradients that were accumulated, after the optimizer got other parameters."""
+        self._sums.clear()
         if self.accumulate > 1:
-            for name, x in optimizer.named:
+            for name, x in self.optimizer.named:
                 if x.requires_grad:
                     self._sum(name, x)
 
@@ -84,11 +115,16 @@ class TrainStep:
         object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any) -> Any:
-        result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
+        with nullcontext() if self.exchange is None else self.exchange.parameters():
+            result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
         results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
         self.optimizer.zero_grad()
         (results[0] if self.scaler is None else self.scaler.scale(results[0])).backward()
+        if self.exchange is not None:
+            self.exchange.after_backward()
         if self.accumulate == 1:
+            if self.exchange is not None:
+                self.exchange.before_update(self.optimizer.named, True)
             self._update()
         else:
             self._accumulate()
@@ -102,13 +138,16 @@ class TrainStep:
         if self.clip_value is not None:
             clip_grad_value(self.optimizer, self.clip_value)
         if self.clip_norm is not None:
-            clip_grad_norm(self.optimizer, self.clip_norm)
+            group = None if self.exchange is None else self.exchange.group
+            clip_grad_norm(self.optimizer, self.clip_norm, group=group)
         if self.scaler is not None:
             self.scaler.step(self.optimizer)
         else:
             self.optimizer.step()
         if self.schedule is not None:
             self.schedule.step()
+        if self.exchange is not None:
+            self.exchange.after_update()
 
     def _accumulate(self) -> None:
         with no_grad():
@@ -121,6 +160,8 @@ class TrainStep:
                     mean = self._sum(name, x)
                     totals[name] = mean + x.grad.cast(mean.dtype) * (1 / self.accumulate)
                     x.grad = totals[name].cast(x.dtype)
+            if self.exchange is not None and (modes.trace is not None or last):
+                self.exchange.before_update(self.optimizer.named, last if modes.trace is not None else True)
             if modes.trace is not None:
                 modes.trace.write_where(last, self._update)
                 for name, total in totals.items():

@@ -107,6 +107,15 @@ def _same_type(binding: Binding, scope: Scope) -> Answer:
     return x if x.type == binding.var.type else None
 
 
+def _one_rank(binding: Binding, scope: Scope) -> Answer:
+    """A collective of one rank is its operand."""
+    del scope
+    call = _call(binding)
+    assert isinstance(call.op, Op)
+    arguments = dict(zip(call.op.schema.names, call.args, strict=True))
+    return arguments["x"] if arguments["ranks"] == 1 and arguments.get("pairs", True) else None
+
+
 def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     """cast(cast(x, wide), dtype) is cast(x, dtype) when every value of x exists in `wide`; narrowing casts stay."""
     call = _call(binding)
@@ -293,6 +302,14 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "broadcast_to_like": (_like("broadcast_to"),),
     "sum_to": (_same_type,),
     "device_copy": (_same_type,),
+    "all_reduce": (_one_rank,),
+    "all_gather": (_one_rank,),
+    "reduce_scatter": (_one_rank,),
+    "broadcast_from": (_one_rank,),
+    "reduce_to": (_one_rank,),
+    "all_to_all": (_one_rank,),
+    "send_receive": (_one_rank,),
+    "barrier": (_one_rank,),
     "copy": (_same_type,),
     "transpose": (_transpose_of_transpose,),
     "swap_axis": (_as_transpose,),

@@ -33,6 +33,7 @@ from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.gradient import Recorder, finisher, with_left_gradients
 from meta.vm.lower.source import output_types, prepare
 from meta.vm.program import Program
+from meta.vm.ranks import agree_on
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner
 from meta.vm.sizes import Dynamic, Specialisations, example, open_sizes
@@ -248,6 +249,7 @@ class Executor(Generic[P, R]):
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
+        agree_on(module)
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.checked)
         if loaded.destinations is not None and not repays(source, loaded.destinations):

@@ -1,0 +1,47 @@
+"""Several processes, on torch.distributed: collectives, and training steps whose processes share the work.
+
+meta.distributed.init()                                   # in a program started by torchrun
+mesh = meta.distributed.DeviceMesh({"dp": -1})
+step = meta.distributed.data_parallel(mesh["dp"])(trainer)    # of meta.optim.with_optimizer
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meta.lazy import exports
+
+if TYPE_CHECKING:
+    from meta.distributed.collectives import all_gather as all_gather
+    from meta.distributed.collectives import all_reduce as all_reduce
+    from meta.distributed.collectives import all_to_all as all_to_all
+    from meta.distributed.collectives import barrier as barrier
+    from meta.distributed.collectives import broadcast as broadcast
+    from meta.distributed.collectives import permute as permute
+    from meta.distributed.collectives import reduce as reduce
+    from meta.distributed.collectives import reduce_scatter as reduce_scatter
+    from meta.distributed.gradients import data_parallel as data_parallel
+    from meta.distributed.mesh import DeviceMesh as DeviceMesh
+    from meta.distributed.mesh import Group as Group
+    from meta.distributed.process import init as init
+    from meta.distributed.process import is_initialized as is_initialized
+    from meta.distributed.process import local_rank as local_rank
+    from meta.distributed.process import rank as rank
+    from meta.distributed.process import seed as seed
+    from meta.distributed.process import shutdown as shutdown
+    from meta.distributed.process import world_size as world_size
+    from meta.distributed.sharding import gathered as gathered
+    from meta.distributed.sharding import zero as zero
+else:
+    _HOMES = {
+        "meta.distributed.collectives": (
+            "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "permute", "reduce", "reduce_scatter",
+        ),
+        "meta.distributed.gradients": ("data_parallel",),
+        "meta.distributed.mesh": ("DeviceMesh", "Group"),
+        "meta.distributed.process": (
+            "init", "is_initialized", "local_rank", "rank", "seed", "shutdown", "world_size",
+        ),
+        "meta.distributed.sharding": ("gathered", "zero"),
+    }  # fmt: skip
+    __getattr__, __dir__ = exports(__name__, _HOMES)

@@ -1,0 +1,49 @@
+"""Buckets: tensors of one dtype that are communicated together, one after the other in one tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import meta
+from meta.dtype import itemsize
+from meta.eager.ndarray import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Arrays of one dtype and device, whose tensors are communicated together."""
+
+    arrays: tuple[NDArray, ...]
+
+    def join(self, tensors: Sequence[Any]) -> Any:
+        """Tensors of the arrays' shapes as one vector."""
+        flat = [meta.reshape(t, (-1,)) for t in tensors]
+        return flat[0] if len(flat) == 1 else meta.concatenate(flat, 0)
+
+    def divide(self, vector: Any) -> tuple[Any, ...]:
+        """The inverse of `join`."""
+        shapes = [x.shape for x in self.arrays]
+        if len(shapes) == 1:
+            return (meta.reshape(vector, shapes[0]),)
+        ends: list[int] = []
+        for shape in shapes[:-1]:
+            ends.append((ends[-1] if ends else 0) + math.prod(shape))
+        return tuple(meta.reshape(p, s) for p, s in zip(meta.split(vector, ends, 0), shapes, strict=True))
+
+
+def buckets(arrays: Iterable[NDArray], least_bytes: int) -> Iterator[Bucket]:
+    """The arrays in buckets of at least that many bytes, each of one dtype and device, in their order."""
+    open_buckets: dict[Any, list[NDArray]] = {}
+    sizes: dict[Any, int] = {}
+    for x in arrays:
+        kind = x.dtype, x.device
+        open_buckets.setdefault(kind, []).append(x)
+        sizes[kind] = sizes.get(kind, 0) + math.prod(x.shape) * itemsize(x.dtype)
+        if sizes[kind] >= least_bytes:
+            yield Bucket(tuple(open_buckets.pop(kind)))
+            del sizes[kind]
+    for rest in open_buckets.values():
+        yield Bucket(tuple(rest))

@@ -1,0 +1,100 @@
+"""Data parallelism: every rank has the whole model and computes with its part of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import meta
+from meta.autograd.api import no_grad
+from meta.distributed.buckets import Bucket, buckets
+from meta.distributed.mesh import Group, GroupLike, as_group
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.optim.train_step import TrainStep
+
+BUCKET_BYTES = 25 << 20
+"""Gradients are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
+
+
+def data_parallel(
+    mesh: GroupLike = None, *, bucket_bytes: int = BUCKET_BYTES, broadcast: bool = True
+) -> Callable[[TrainStep], TrainStep]:
+    """`data_parallel(mesh["dp"])(step)`: the training step updates with the mean of the ranks' gradients.
+
+    With a loss that is a mean over the batch, ranks with equal parts of a batch compute the update of one process with
+    the whole batch. The step returns the loss of the rank's part. With `accumulate`, only calls that update
+    communicate. Statistics of batch norm stay local unless `sync_batch_norm` is applied to the model.
+    mesh: the ranks, as a group, an axis of a mesh, or None for all processes.
+    bucket_bytes: least size at which a bucket of gradients is sent; gradients are collected in the order in which the
+        backward pass computes them.
+    broadcast: start from the parameters and the state of the group's first rank.
+    The step given is changed and returned. Raises ArgumentError for something else."""
+    group = as_group("data_parallel", mesh)
+    if isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int) or bucket_bytes < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("data_parallel", f"bucket_bytes is {bucket_bytes!r}", "an int above 0")
+
+    def wrap(step: TrainStep) -> TrainStep:
+        check_step("data_parallel", step)
+        if broadcast:
+            broadcast_state(step, group)
+        step.exchange = MeanGradients(group, bucket_bytes)
+        return step
+
+    return wrap
+
+
+def check_step(where: str, step: Any) -> None:
+    """Raise ArgumentError for something other than a training step that exchanges nothing yet."""
+    if not isinstance(step, TrainStep):
+        problem = f"the step is of class {type(step).__name__}"
+        raise ArgumentError(
+            where, problem, "a TrainStep", "make one: meta.optim.with_optimizer(meta.optim.SGD, 0.1)(model, loss)"
+        )
+    if step.exchange is not None:
+        raise ArgumentError(where, "the step takes part in an exchange already", "one exchange a step")
+
+
+def broadcast_state(step: TrainStep, group: Group) -> None:
+    """Overwrite the arrays of a step by those of the group's first rank."""
+    if group.ranks > 1:
+        with no_grad():
+            for _, x in step.named_state():
+                x.update(meta.broadcast_from(x.detach(), 0, *group))
+
+
+class MeanGradients:
+    """Replaces gradients by their mean over the ranks, in buckets."""
+
+    def __init__(self, group: Group, bucket_bytes: int) -> None:
+        self.ranks = group
+        self.bucket_bytes = bucket_bytes
+        self.group: tuple[str, int] | None = None
+
+    def parameters(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def after_backward(self) -> None:
+        """Nothing: gradients that are accumulated stay local."""
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+        if self.ranks.ranks == 1:
+            return
+        arrays = [x for _, x in named if x.grad is not None]
+        with no_grad():
+            # The last parameters have the first gradients.
+            for bucket in buckets(arrays[::-1], self.bucket_bytes):
+                gradients = [x.grad for x in bucket.arrays]
+                if last is True:
+                    means = self._mean(bucket, *gradients)
+                else:
+                    means = meta.cond(last, lambda *g, b=bucket: self._mean(b, *g), lambda *g: g, *gradients)
+                for x, mean in zip(bucket.arrays, means, strict=True):
+                    x.grad = mean
+
+    def after_update(self) -> None:
+        """Nothing: all ranks compute the same update."""
+
+    def _mean(self, bucket: Bucket, *gradients: Any) -> tuple[Any, ...]:
+        return bucket.divide(meta.all_reduce(bucket.join(gradients), "mean", *self.ranks))

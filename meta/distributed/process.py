@@ -1,0 +1,117 @@
+"""This process among those that torchrun started."""
+
+from __future__ import annotations
+
+import math
+import os
+from datetime import timedelta
+from typing import Any
+
+from meta.errors import ArgumentError, CommunicationError, install_hint
+from meta.random import generator
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells every process."""
+
+
+def _torch_distributed() -> Any:
+    try:
+        import torch.distributed as dist
+    except ImportError:
+        raise CommunicationError(
+            "distributed", "torch is not installed", "torch, whose process groups communicate", install_hint("torch")
+        ) from None
+    return dist
+
+
+def init(backend: str | None = None, timeout: float = 600.0) -> None:
+    """Join the processes that torchrun started, or adopt the process group that the program has initialised.
+
+    Without torchrun's environment variables the process is alone, and every collective is the identity.
+    backend: of torch.distributed, None for gloo on the CPU and, where there is a GPU, NCCL on CUDA.
+    timeout: seconds that a collective waits for the other ranks before it fails.
+    Raises CommunicationError for an incomplete environment, and where the other processes do not answer."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("distributed.init", f"timeout is {timeout!r}", "a finite number of seconds above 0")
+    given = [name for name in _VARIABLES if os.environ.get(name)]
+    dist = None if not given and not _torch_is_initialized() else _torch_distributed()
+    if dist is None:
+        return
+    if not dist.is_initialized():
+        missing = [name for name in _VARIABLES if name not in given]
+        if missing:
+            problem = f"the environment has {', '.join(given)}, but not {', '.join(missing)}"
+            raise CommunicationError("distributed.init", problem, "all of them", "start the program with torchrun")
+        try:
+            dist.init_process_group(backend or _backend(), timeout=timedelta(seconds=timeout))
+        except (RuntimeError, ValueError) as error:
+            problem = f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join: {_first_line(error)}"
+            raise CommunicationError(
+                "distributed.init", problem, "every process started, and the address of rank 0 reachable"
+            ) from error
+    from meta.backend.torch.groups import add_group
+
+    add_group("world", tuple(range(dist.get_world_size())), None)
+
+
+def _torch_is_initialized() -> bool:
+    import sys
+
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and dist.is_initialized()
+
+
+def _backend() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "gloo"
+    torch.cuda.set_device(local_rank())
+    return "cpu:gloo,cuda:nccl"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def is_initialized() -> bool:
+    """Whether this process has joined others."""
+    return _torch_is_initialized()
+
+
+def rank() -> int:
+    """The number of this process, from 0; 0 when it is alone."""
+    return int(_torch_distributed().get_rank()) if _torch_is_initialized() else 0
+
+
+def world_size() -> int:
+    """The number of processes; 1 when this one is alone."""
+    return int(_torch_distributed().get_world_size()) if _torch_is_initialized() else 1
+
+
+def local_rank() -> int:
+    """The number of this process on its machine: the GPU that it uses."""
+    text = os.environ.get("LOCAL_RANK", "0")
+    if not text.isdecimal():
+        raise CommunicationError("distributed", f"LOCAL_RANK is {text!r}", "a number", "start with torchrun")
+    return int(text)
+
+
+def shutdown() -> None:
+    """Leave the other processes. Programs with collectives do not run afterwards."""
+    if _torch_is_initialized():
+        from meta.backend.torch.groups import remove_groups
+
+        remove_groups()
+        _torch_distributed().destroy_process_group()
+
+
+def seed(value: int) -> None:
+    """`meta.random.seed`, with another stream of numbers on every rank: for dropout and augmentation. Call it after
+    the model was built, for which all ranks use one seed.
+
+    value: an int from 0 to 2**62 - 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("distributed.seed", f"the seed is {value!r}", f"an int from 0 to {(1 << 62) - 1}")
+    # Philox keys that differ in one bit give unrelated streams, so that any injective mixture will do.
+    generator.seed((value * 0x9E3779B97F4A7C15 + rank()) % (1 << 62))

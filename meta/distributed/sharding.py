@@ -1,0 +1,221 @@
+"""ZeRO (S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020): data
+parallelism whose ranks divide what they would all hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import meta
+from meta import tracing
+from meta.autograd.api import no_grad
+from meta.distributed.gradients import broadcast_state, check_step
+from meta.distributed.mesh import Group, GroupLike, as_group
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError, NotSupportedError
+from meta.model.model import Model
+from meta.optim.lamb import LAMB
+from meta.optim.optimizer import Optimizer
+from meta.optim.train_step import TrainStep
+
+
+def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Callable[[TrainStep], TrainStep]:
+    """`zero(2, mesh["dp"])(step)`: data parallelism with divided state.
+
+    Each parameter is a vector, padded to a multiple of the number of ranks, of which every rank keeps a shard.
+    stage: 1 divides the optimizer's state: a rank updates its shard, and all shards are gathered. 2 divides gradients
+        too: a rank gets the sum of its shard alone. 3 divides the parameters too: they are gathered where the model
+        reads them; between steps the model's attributes are shards, which `gathered(step)` replaces by parameters.
+    mesh: the ranks, as a group, an axis of a mesh, or None for all processes.
+    broadcast: start from the parameters and the state of the group's first rank.
+    The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
+    has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
+    Raises ArgumentError for something else, NotSupportedError for LAMB, whose updates need norms of whole parameters,
+    and for a GradScaler."""
+    if isinstance(stage, bool) or stage not in (1, 2, 3):
+        raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
+    group = as_group("zero", mesh)
+
+    def wrap(step: TrainStep) -> TrainStep:
+        check_step("zero", step)
+        _check_supported(step, stage)
+        if broadcast:
+            broadcast_state(step, group)
+        shards = shard_optimizer(step.optimizer, group)
+        if stage == 3:
+            step.exchange = _divide_model(step, shards)
+        else:
+            step.exchange = ShardedState(group, shards, sharded_gradients=stage == 2)
+        step.renew_sums()
+        return step
+
+    return wrap
+
+
+def _check_supported(step: TrainStep, stage: int) -> None:
+    if isinstance(step.optimizer, LAMB):
+        problem = "LAMB scales updates by the norms of whole parameters"
+        raise NotSupportedError("zero", problem, "another optimizer", "use data_parallel for LAMB")
+    if step.scaler is not None:
+        problem = "a GradScaler, which would find overflows in this rank's shards alone"
+        raise NotSupportedError("zero", problem, "no scaler", "train in bfloat16, or use data_parallel")
+    if stage == 3 and not isinstance(step.model, Model):
+        problem = f"the model is of class {type(step.model).__name__}"
+        raise NotSupportedError("zero", problem, "a meta.Model, whose parameters are attributes", "use stage 1 or 2")
+
+
+class Shard:
+    """One parameter of which every rank has a part.
+
+    name: of the parameter.  parameter: the whole array, in stages 1 and 2.  array: this rank's part, a vector.
+    shape: of the whole parameter."""
+
+    __slots__ = ("array", "group", "name", "parameter", "shape")
+
+    def __init__(self, name: str, parameter: NDArray, group: Group) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.shape = parameter.shape
+        self.group = group
+        with no_grad():
+            self.array = self.own_part(parameter.detach())
+        self.array.requires_grad = parameter.requires_grad
+
+    def padded(self, x: Any) -> Any:
+        """A tensor of the parameter's shape as a vector of whole shards."""
+        flat = meta.reshape(x, (-1,))
+        extra = -flat.shape[0] % self.group.ranks
+        return meta.pad(flat, ((0, extra),)) if extra else flat
+
+    def own_part(self, x: Any) -> Any:
+        """This rank's part of a tensor that all ranks have."""
+        rows = meta.reshape(self.padded(x), (self.group.ranks, -1))
+        return meta.take(rows, meta.group_rank(*self.group, device=x.device), 0)
+
+    def whole(self, part: Any) -> Any:
+        """The tensor of the parameter's shape of which the ranks have parts; differentiable."""
+        flat = meta.all_gather(part, 0, *self.group)
+        size = math.prod(self.shape)
+        return meta.reshape(flat if flat.shape[0] == size else flat[:size], self.shape)
+
+
+def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:
+    """Make an optimizer update this rank's shards of its parameters, with shards of their state."""
+    shards = {name: Shard(name, x, group) for name, x in optimizer.named}
+    with no_grad():
+        for arrays in optimizer.slots.values():
+            for name in list(arrays):
+                if arrays[name].shape == shards[name].shape:
+                    arrays[f"{name}.shard"] = shards[name].own_part(arrays.pop(name))
+    optimizer.replace_parameters({name: (f"{name}.shard", shard.array) for name, shard in shards.items()})
+    return list(shards.values())
+
+
+class ShardedState:
+    """Stages 1 and 2: whole parameters, shards of the optimizer's state."""
+
+    def __init__(self, group: Group, shards: list[Shard], *, sharded_gradients: bool) -> None:
+        self.group: tuple[str, int] | None = group
+        self.shards = shards
+        self.sharded_gradients = sharded_gradients
+
+    def parameters(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def after_backward(self) -> None:
+        """Move the mean of the ranks' gradients to the shards."""
+        with no_grad():
+            for shard in reversed(self.shards):
+                dx = shard.parameter.grad
+                if dx is None:
+                    continue
+                shard.parameter.grad = None
+                if self.sharded_gradients:
+                    shard.array.grad = meta.reduce_scatter(shard.padded(dx), 0, "mean", *shard.group)
+                else:
+                    shard.array.grad = shard.own_part(meta.all_reduce(dx, "mean", *shard.group))
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+        """Nothing: the gradients are there."""
+
+    def after_update(self) -> None:
+        """Gather the parameters from the shards."""
+        with no_grad():
+            for shard in self.shards:
+                shard.parameter.update(shard.whole(shard.array.detach()))
+
+
+class ShardedParameters:
+    """Stage 3: the model's attributes are shards, except while it is called."""
+
+    def __init__(self, group: Group, shards: list[Shard], places: list[tuple[Any, Any, Shard]]) -> None:
+        self.group: tuple[str, int] | None = group
+        self.shards = shards
+        self.places = places
+
+    def after_backward(self) -> None:
+        """Turn the sums of gradients, which backward leaves at shards, into means."""
+        with no_grad():
+            for shard in self.shards:
+                if shard.array.grad is not None:
+                    shard.array.grad = shard.array.grad / shard.group.ranks
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+        """Nothing: the gradients are there."""
+
+    def after_update(self) -> None:
+        """Nothing: parameters are gathered where the model reads them."""
+
+    @contextmanager
+    def parameters(self) -> Iterator[None]:
+        """Whole parameters in the place of shards."""
+        whole = {shard.name: shard.whole(shard.array) for shard in self.shards}
+        for owner, key, shard in self.places:
+            owner[key] = whole[shard.name]
+        try:
+            yield
+        finally:
+            for owner, key, shard in self.places:
+                owner[key] = shard.array
+
+
+def _divide_model(step: TrainStep, shards: list[Shard]) -> ShardedParameters:
+    """Replace the parameters of the step's model by shards."""
+    model = step.model
+    assert isinstance(model, Model)
+    by_id = {id(shard.parameter): shard for shard in shards}
+    places = [(owner, key, by_id[id(x)]) for owner, key, x in _places(model) if id(x) in by_id]
+    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in places}
+    if missing:
+        names = ", ".join(sorted(by_id[i].name for i in missing))
+        problem = f"{names}: the optimizer updates parameters outside of the model"
+        raise NotSupportedError("zero", problem, "parameters that are attributes of the model", "use stage 1 or 2")
+    exchange = ShardedParameters(shards[0].group, shards, places)
+    for owner, key, shard in places:
+        owner[key] = shard.array
+        shard.parameter = shard.array
+    tracing.invalidate()
+    return exchange
+
+
+def _places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
+    """Where the model and its parts keep arrays: (dict or list, key, array)."""
+    for _, part in model.named_models():
+        yield from ((vars(part), key, x) for key, x in vars(part).items() if isinstance(x, NDArray))
+        for container in [v for v in vars(part).values() if isinstance(v, (dict, list))]:
+            items = container.items() if isinstance(container, dict) else enumerate(container)
+            yield from ((container, key, x) for key, x in items if isinstance(x, NDArray))
+
+
+@contextmanager
+def gathered(step: TrainStep) -> Iterator[Any]:
+    """The model of a step of `zero(3)` with whole parameters in the place of shards: to evaluate it, or to copy its
+    `state_dict()`. Changes to the parameters are lost. All ranks enter together."""
+    exchange = step.exchange
+    if not isinstance(exchange, ShardedParameters):
+        yield step.model
+        return
+    with no_grad(), exchange.parameters():
+        yield step.model

@@ -1,0 +1,37 @@
+"""Gradients of collectives. The gradient of a rank's tensor is that of the sum of all ranks' losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+
+
+def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+    """Of maxima and minima, equal elements share the gradient, on one rank or several."""
+    if reduction in ("sum", "mean"):
+        return meta.all_reduce(dy, reduction, group, ranks)
+    total = meta.all_reduce(dy, "sum", group, ranks)
+    attained = meta.equal(x, y)
+    count = meta.all_reduce(meta.cast(attained, dy.dtype), "sum", group, ranks)
+    return meta.where(attained, total / count, 0)
+
+
+def all_gather_grad(axis: int, group: str, ranks: int, dy: Any) -> Any:
+    return meta.reduce_scatter(dy, axis, "sum", group, ranks)
+
+
+def reduce_scatter_grad(axis: int, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+    gathered = meta.all_gather(dy, axis, group, ranks)
+    return gathered / ranks if reduction == "mean" else gathered
+
+
+def reduce_to_grad(destination: int, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+    sent = meta.broadcast_from(dy, destination, group, ranks)
+    return sent / ranks if reduction == "mean" else sent
+
+
+def send_receive_grad(pairs: tuple[int, ...], group: str, ranks: int, dy: Any) -> Any:
+    """dy sent back."""
+    back = [(pairs[i + 1], pairs[i]) for i in range(0, len(pairs), 2)]
+    return meta.send_receive(dy, back, group, ranks)

@@ -1,0 +1,163 @@
+"""Checks of collectives against torch.distributed's own, and against NumPy on all ranks' tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import distributed
+from meta.distributed import mesh
+from meta.errors import CommunicationError
+
+RANK, RANKS = distributed.rank(), distributed.world_size()
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+SHAPES = ((), (RANKS,), (2 * RANKS, 3), (RANKS, 0))
+
+
+def _tensor(rank: int, shape: tuple[int, ...], dtype: str) -> Any:
+    values = np.random.default_rng(rank).integers(0, 5, shape)
+    return meta.array(np.asarray(values, "int64")).cast(dtype)
+
+
+def _all(shape: tuple[int, ...], dtype: str) -> list[Any]:
+    return [_wide(_tensor(rank, shape, dtype)) for rank in range(RANKS)]
+
+
+def _wide(x: Any) -> Any:
+    return (x.cast("float32") if x.dtype == "bfloat16" else x).numpy()
+
+
+def _equal(result: Any, expected: Any, what: Any) -> None:
+    np.testing.assert_array_equal(_wide(result), expected, err_msg=str(what))
+
+
+def check_reductions_of_all_dtypes() -> None:
+    functions: dict[str, Callable[..., Any]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            for name, function in functions.items():
+                if (dtype == "bool" and name == "sum") or (dtype == "complex64" and name != "sum"):
+                    continue
+                x = _tensor(RANK, shape, dtype)
+                expected = function.reduce(_all(shape, dtype)).astype(_wide(x).dtype)
+                _equal(distributed.all_reduce(x, name), expected, (dtype, shape, name))
+    x = _tensor(RANK, (3,), "float32")
+    np.testing.assert_allclose(distributed.all_reduce(x, "mean").numpy(), np.mean(_all((3,), "float32"), 0), rtol=1e-6)
+    _equal(distributed.all_reduce(x, "product"), np.prod(_all((3,), "float32"), 0), "product")
+
+
+def check_data_movement_of_all_dtypes() -> None:
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            x, every = _tensor(RANK, shape, dtype), _all(shape, dtype)
+            _equal(distributed.broadcast(x, RANKS - 1), every[-1], (dtype, shape))
+            ring = [(i, (i + 1) % RANKS) for i in range(RANKS)]
+            _equal(distributed.permute(x, ring), every[RANK - 1], (dtype, shape))
+            _equal(distributed.permute(x, ring[:1]), every[0] if RANK == 1 else 0 * every[0], (dtype, shape))
+            if not shape:
+                continue
+            _equal(distributed.all_gather(x), np.concatenate(every, 0), (dtype, shape))
+            _equal(distributed.all_gather(x, -1), np.concatenate(every, -1), (dtype, shape))
+            parts = [np.split(e, RANKS, 0)[RANK] for e in every]
+            _equal(distributed.all_to_all(x), np.concatenate(parts, 0), (dtype, shape))
+            _equal(distributed.all_to_all(x, 0, -1), np.concatenate(parts, -1), (dtype, shape))
+            if dtype != "bool":
+                total = np.add.reduce(every).astype(every[0].dtype)
+                _equal(distributed.reduce_scatter(x), np.split(total, RANKS, 0)[RANK], (dtype, shape))
+                _equal(distributed.reduce(x, 1), total if RANK == 1 else 0 * total, (dtype, shape))
+
+
+def check_operands_that_are_not_contiguous() -> None:
+    import torch
+
+    x = meta.from_dlpack(torch.arange(4.0 * RANKS).reshape(2 * RANKS, 2).T + RANK)
+    every = [np.arange(4.0 * RANKS, dtype="float32").reshape(2 * RANKS, 2).T + rank for rank in range(RANKS)]
+    _equal(distributed.all_reduce(x), np.add.reduce(every), "all_reduce")
+    _equal(distributed.all_gather(x, 1), np.concatenate(every, 1), "all_gather")
+    _equal(distributed.reduce_scatter(x, 1), np.split(np.add.reduce(every), RANKS, 1)[RANK], "reduce_scatter")
+
+
+_DIFFERENTIABLE: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: distributed.all_reduce(x),
+    "mean": lambda x: distributed.all_reduce(x, "mean"),
+    "max": lambda x: distributed.all_reduce(x, "max"),
+    "product": lambda x: distributed.all_reduce(x, "product"),
+    "gather": lambda x: distributed.all_gather(x, 1),
+    "scatter": lambda x: distributed.reduce_scatter(x, 0, "mean"),
+    "broadcast": lambda x: distributed.broadcast(x, 1),
+    "reduce": lambda x: distributed.reduce(x, 1),
+    "all_to_all": lambda x: distributed.all_to_all(x, 0, 1),
+    "permute": lambda x: distributed.permute(x, [(0, 1), (1, 0)]),
+}
+
+
+def _loss(function: Callable[[Any], Any], x: Any) -> Any:
+    """A loss whose gradient depends on x and on the rank."""
+    y = function(meta.sin(x) * (RANK + 1.0))
+    return (y * y * y).sum()
+
+
+def check_gradients_to_second_order() -> None:
+    """Against finite differences of the sum of all ranks' losses."""
+    values = np.random.default_rng(RANK).uniform(0.2, 1.2, (RANKS, 2))
+    pairs: list[tuple[str, float, float]] = []
+    for name, function in _DIFFERENTIABLE.items():
+        x = meta.array(values)
+        x.requires_grad = True
+        _loss(function, x).backward(create_graph=True)
+        assert x.grad is not None
+        first, weights = x.grad, np.random.default_rng(RANKS + RANK).uniform(-1, 1, values.shape)
+        (second,) = meta.autograd.grad((first * meta.array(weights)).sum(), [x])
+        for index in (0, 0), (RANKS - 1, 1):
+            for owner in range(RANKS):
+                losses, products = [], []
+                for sign in (1, -1):
+                    moved = values.copy()
+                    moved[index] += sign * 1e-5 * (owner == RANK)
+                    z = meta.array(moved)
+                    z.requires_grad = True
+                    loss = _loss(function, z)
+                    losses.append(distributed.all_reduce(loss.detach()).item())
+                    loss.backward()
+                    product = (z.grad * meta.array(weights)).sum()
+                    products.append(distributed.all_reduce(product).item())
+                if owner == RANK:
+                    pairs.append((name, first.detach().numpy()[index], (losses[0] - losses[1]) / 2e-5))
+                    pairs.append((name, second.numpy()[index], (products[0] - products[1]) / 2e-5))
+    # Compared at the end: a rank that stops in between would leave the others waiting.
+    for name, gradient, expected in pairs:
+        np.testing.assert_allclose(gradient, expected, 1e-5, 1e-6, err_msg=name)
+
+
+def check_programs_communicate() -> None:
+    def step(x: Any) -> Any:
+        y = distributed.all_reduce(meta.exp(x), "mean")
+        return y + meta.group_rank("world", RANKS), distributed.all_gather(y[:1])
+
+    x = _tensor(RANK, (3,), "float64")
+    results = meta.vm.compile(meta.trace(step), device="cpu")(x)
+    for result, expected in zip(results, step(x), strict=True):
+        np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12)
+
+
+def check_meshes() -> None:
+    grid = distributed.DeviceMesh({"rows": 2, "columns": -1}, device="cpu")
+    assert grid.sizes == {"rows": 2, "columns": RANKS // 2}
+    assert grid.rank("rows") * (RANKS // 2) + grid.rank("columns") == RANK
+    x = meta.array([float(RANK)])
+    column = [r for r in range(RANKS) if r % (RANKS // 2) == RANK % (RANKS // 2)]
+    row = [r for r in range(RANKS) if r // (RANKS // 2) == RANK // (RANKS // 2)]
+    assert distributed.all_gather(x, 0, grid["rows"]).tolist() == column
+    assert distributed.all_gather(x, 0, "columns").tolist() == row
+    assert mesh.as_group("test", grid["rows"]).ranks == 2
+
+
+def check_unknown_groups_are_refused() -> None:
+    with pytest.raises(CommunicationError, match=r"this process is in no group 'absent'; expected one of 'world'"):
+        distributed.all_reduce(meta.ones(2), "sum", "absent")
+    with pytest.raises(CommunicationError, match=rf"group 'world' has {RANKS} ranks, the call was made for 17"):
+        meta.all_reduce(meta.ones(2), "sum", "world", 17)

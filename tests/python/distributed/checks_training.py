@@ -1,0 +1,177 @@
+"""Checks that several processes train as one process does with the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meta
+from meta import distributed, nn, optim
+from meta.errors import ArgumentError, CommunicationError, NotSupportedError
+
+RANK, RANKS = distributed.rank(), distributed.world_size()
+BATCH, STEPS = 8, 4
+
+
+class MLP(meta.Model):
+    def build(self) -> None:
+        self.layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+class Residual(meta.Model):
+    """A block of a residual network without batch norm, whose statistics would be local."""
+
+    def build(self) -> None:
+        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 2, 3, padding=1)
+        self.head = nn.Linear(2, 3)
+
+    def forward(self, x: Any) -> Any:
+        y = x + self.second(meta.relu(self.first(x)))
+        return self.head(y.mean((2, 3)))
+
+
+class Transformer(meta.Model):
+    def build(self) -> None:
+        self.embedding = nn.Embedding(11, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(8, 11)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.layer(self.embedding(x))).reshape(-1, 11)
+
+
+def _vectors(generator: Any, dtype: str) -> tuple[Any, Any]:
+    return generator.standard_normal((BATCH, 5)).astype(dtype), generator.integers(0, 3, BATCH)
+
+
+def _images(generator: Any, dtype: str) -> tuple[Any, Any]:
+    return generator.standard_normal((BATCH, 2, 4, 4)).astype(dtype), generator.integers(0, 3, BATCH)
+
+
+def _tokens(generator: Any, dtype: str) -> tuple[Any, Any]:
+    return generator.integers(0, 11, (BATCH, 3)), generator.integers(0, 11, BATCH * 3)
+
+
+MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any, str], tuple[Any, Any]]]] = {
+    "mlp": (MLP, _vectors),
+    "residual": (Residual, _images),
+    "transformer": (Transformer, _tokens),
+}
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
+    "adamw": optim.with_optimizer(optim.AdamW, 0.01),
+}
+
+
+def _step(model: str, optimizer: str, dtype: str, **options: Any) -> Any:
+    meta.random.seed(0)
+    return OPTIMIZERS[optimizer](MODELS[model][0]().to(dtype=dtype), loss=meta.cross_entropy, **options)
+
+
+def _part(x: Any) -> Any:
+    return np.split(x, RANKS, 0)[RANK]
+
+
+def _curve(
+    model: str, optimizer: str, dtype: str, wrap: Callable[[Any], Any] | None, compiled: bool, **options: Any
+) -> tuple[list[float], dict[str, Any]]:
+    """The losses of a few steps, means over the ranks, and the parameters after them."""
+    step = _step(model, optimizer, dtype, **options)
+    if wrap is not None:
+        step = wrap(step)
+    run = meta.vm.compile(step, device="cpu") if compiled else step
+    generator, losses = np.random.default_rng(1), []
+    for _ in range(STEPS):
+        x, y = MODELS[model][1](generator, dtype)
+        loss = (
+            run(meta.array(_part(x)), meta.array(_part(y))) if wrap is not None else run(meta.array(x), meta.array(y))
+        )
+        losses.append(loss if wrap is None else distributed.all_reduce(loss, "mean"))
+    with distributed.gathered(step) as whole:
+        return [x.item() for x in losses], {name: x.detach().numpy() for name, x in whole.state_dict().items()}
+
+
+def _compare(wrap: Callable[[Any], Any], cases: list[tuple[str, str, str, bool]], **options: Any) -> None:
+    for model, optimizer, dtype, compiled in cases:
+        tolerance = 1e-9 if dtype == "float64" else 1e-5
+        expected = _curve(model, optimizer, dtype, None, False, **options)
+        results = _curve(model, optimizer, dtype, wrap, compiled, **options)
+        np.testing.assert_allclose(results[0], expected[0], tolerance, err_msg=f"{model} {optimizer} {dtype}")
+        for name, x in results[1].items():
+            np.testing.assert_allclose(x, expected[1][name], 10 * tolerance, 10 * tolerance, err_msg=f"{model} {name}")
+
+
+CASES = [
+    ("mlp", "sgd", "float64", False), ("mlp", "adamw", "float64", True), ("residual", "sgd", "float64", False),
+    ("transformer", "sgd", "float32", False),
+]  # fmt: skip
+
+
+def check_data_parallel() -> None:
+    _compare(distributed.data_parallel(), CASES)
+    _compare(distributed.data_parallel(bucket_bytes=64), CASES[:1], clip_norm=0.1)
+
+
+def check_data_parallel_accumulates_without_communication() -> None:
+    from meta.backend.torch.groups import find_group
+
+    group = find_group("test", "world", RANKS)
+    for compiled in False, True:
+        step = distributed.data_parallel()(_step("mlp", "sgd", "float64", accumulate=2))
+        run = meta.vm.compile(step, device="cpu") if compiled else step
+        x, y = _vectors(np.random.default_rng(1), "float64")
+        counts = [group.calls]
+        for _ in range(4):
+            run(meta.array(_part(x)), meta.array(_part(y)))
+            counts.append(group.calls)
+        added = np.diff(counts)[2 * compiled :].tolist()
+        assert added[-2] == 0, counts
+        assert added[-1] > 0, counts
+    _compare(distributed.data_parallel(), CASES[:1], accumulate=2)
+
+
+def check_zero() -> None:
+    _compare(distributed.zero(1), CASES[:1])
+    _compare(distributed.zero(2), CASES[:1], clip_norm=0.1)
+    _compare(distributed.zero(2), CASES[2:3])
+    _compare(distributed.zero(3), CASES[1:])
+    _compare(distributed.zero(3), CASES[:1], accumulate=2)
+
+
+def check_zero_divides_the_state() -> None:
+    sizes = []
+    for stage in 1, 3:
+        step = distributed.zero(stage)(_step("mlp", "adamw", "float64"))
+        total = sum(x.size for _, x in step.named_state() if x.dtype == "float64")
+        sizes.append(total)
+    parameters = 5 * 7 + 7 + 7 * 3 + 3
+    assert sizes[0] < parameters * (1 + 3 / RANKS) + 40, sizes
+    assert sizes[1] < parameters * 3 / RANKS + 40, sizes
+
+
+def check_refusals() -> None:
+    step = _step("mlp", "sgd", "float64")
+    wrapped = distributed.data_parallel()(step)
+    with pytest.raises(ArgumentError, match="the step takes part in an exchange already"):
+        distributed.data_parallel()(wrapped)
+    with pytest.raises(ArgumentError, match="the step is of class MLP; expected a TrainStep"):
+        distributed.data_parallel()(MLP())  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="stage is 4; expected 1, 2 or 3"):
+        distributed.zero(4)
+    with pytest.raises(NotSupportedError, match="LAMB"):
+        distributed.zero(1)(optim.with_optimizer(optim.LAMB, 0.1)(MLP()))
+
+
+def check_ranks_with_different_programs_are_told_apart() -> None:
+    def step(x: Any) -> Any:
+        return distributed.all_reduce(x * (1.0 + RANK))
+
+    run = meta.vm.compile(meta.trace(step), device="cpu")
+    with pytest.raises(CommunicationError, match="the program of rank 1 differs from that of rank 0"):
+        run(meta.ones(3))

@@ -1,0 +1,74 @@
+"""Checks that two processes run together over gloo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import meta
+from meta.errors import ArgumentError, CommunicationError
+from meta.optim.sgd import with_sgd
+from tests.python.distributed.processes import run_checks, run_processes
+
+MODULES = ("checks_collectives", "checks_training")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_two_processes(module: str, tmp_path: Path) -> None:
+    outcomes = run_checks(f"tests.python.distributed.{module}", 2, tmp_path)
+    assert outcomes
+    failed = {name: trace for name, trace in outcomes.items() if trace}
+    assert not failed, "\n".join(failed.values())
+
+
+_FAULT = """
+import os, sys, time
+import meta
+meta.distributed.init(timeout=4)
+x = meta.ones(3)
+meta.distributed.all_reduce(x)
+if meta.distributed.rank() == 1:
+    {fault}
+try:
+    meta.distributed.all_reduce(x)
+except meta.errors.CommunicationError as error:
+    print(error)
+    os._exit(3)
+"""
+
+
+@pytest.mark.parametrize("fault", ["os._exit(5)", "time.sleep(12); os._exit(5)"], ids=["stops", "hangs"])
+def test_a_rank_that_stops_or_hangs_is_named(fault: str, tmp_path: Path) -> None:
+    (status, other), (output, _) = run_processes(["-c", _FAULT.format(fault=fault)], 2, tmp_path)
+    assert (status, other) == (3, 5), output
+    assert "[all_reduce] call 2 of group 'world' failed on rank 0: rank 1 did not answer; " in output
+
+
+def test_a_process_alone_needs_no_group() -> None:
+    meta.distributed.init()
+    assert (meta.distributed.rank(), meta.distributed.world_size()) == (0, 1)
+    mesh = meta.distributed.DeviceMesh({"dp": -1})
+    x = meta.array([1.0, 2.0])
+    assert meta.distributed.all_reduce(x, "mean", mesh["dp"]).tolist() == [1.0, 2.0]
+    assert meta.distributed.all_reduce(x, "product").tolist() == [1.0, 2.0]
+    with pytest.raises(ArgumentError, match="dp=2 for 1 process; expected sizes whose product is 1"):
+        meta.distributed.DeviceMesh({"dp": 2})
+    with pytest.raises(ArgumentError, match="there is no axis 'tp'"):
+        mesh["tp"]
+
+
+def test_programs_of_one_rank_have_no_collectives() -> None:
+    trainer = with_sgd(0.1)(meta.nn.Linear(3, 2), loss=meta.cross_entropy)
+    step = meta.distributed.data_parallel()(trainer)
+    executor = meta.vm.compile(step, device="cpu")
+    assert executor(meta.ones((4, 3)), meta.zeros(4, "int64")).shape == ()
+    assert not [name for name in ("all_reduce", "all_gather", "reduce_scatter") if name in executor.ir()]
+
+
+def test_an_incomplete_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(CommunicationError, match="has RANK, but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT"):
+        meta.distributed.init()

@@ -1,0 +1,33 @@
+"""One of several processes that run checks together: `python -m tests.python.distributed.worker FOLDER MODULE`.
+
+A module of checks has functions `check_*()` that every rank runs, in the order of the file. The outcome of each is
+written to FOLDER: nothing, or the traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+import meta
+
+
+def main(folder: str, module: str) -> None:
+    meta.distributed.init(timeout=90)
+    outcomes: dict[str, str] = {}
+    for name, check in vars(import_module(module)).items():
+        if name.startswith("check_"):
+            meta.random.seed(0)
+            try:
+                check()
+                outcomes[name] = ""
+            except BaseException:  # noqa: BLE001  every outcome is reported
+                outcomes[name] = traceback.format_exc()
+    Path(folder, f"{meta.distributed.rank()}.json").write_text(json.dumps(outcomes))
+    meta.distributed.shutdown()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
