@@ -266,6 +266,7 @@ FORMULAS: dict[str, Any] = {
     "log_ndtr": {'x': 'dy / erfcx(x * -0.7071067811865476) * 0.7978845608028654'},
     "ndtr": {'x': 'dy * exp(x * x * -0.5) * 0.3989422804014327'},
     "ndtri": {'x': 'dy * exp(y * y * 0.5) * 2.5066282746310002'},
+    "bitcast": 'non_differentiable',
     "broadcast_to": {'x': 'sum_to(dy, x.shape)', 'forward': 'linear'},
     "broadcast_to_like": {'x': 'sum_to(dy, x.shape)', 'like': 'non_differentiable', 'forward': 'linear'},
     "cast": {'x': 'cast(dy, x.dtype)', 'forward': 'linear'},

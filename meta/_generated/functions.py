@@ -6799,6 +6799,24 @@ def ndtri(x: T) -> T:
 
 # --- transform --------------------------------------------------------------------------------------------------------
 
+_s_bitcast = state(get("bitcast"))
+_r_bitcast = _s_bitcast.fast
+
+
+def bitcast(x: T, dtype: DTypeLike) -> T:
+    """The same bits as numbers of another dtype of the same width, such as the words of floats.
+    x: Input of any shape.
+    dtype: Dtype of the result, as wide as that of x.
+    """
+    try:
+        run = _r_bitcast[x._type, dtype]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_bitcast, x, dtype)
+    return run(x)
+
+
 _s_broadcast_to = state(get("broadcast_to"))
 _r_broadcast_to = _s_broadcast_to.fast
 

@@ -262,6 +262,7 @@ FAMILIES: dict[str, str] = {
     "log_ndtr": "special",
     "ndtr": "special",
     "ndtri": "special",
+    "bitcast": "transform",
     "broadcast_to": "transform",
     "broadcast_to_like": "transform",
     "cast": "transform",

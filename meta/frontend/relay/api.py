@@ -10,6 +10,7 @@ from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.frontend.examination import Examination
 from meta.frontend.relay.convert.operator_use import operators
+from meta.frontend.relay.convert.parameter_names import matched
 from meta.frontend.relay.convert.program import Imported, convert
 from meta.frontend.relay.errors import RelayError, UnsupportedError
 from meta.frontend.relay.model import MOMENTUM, RelayModel
@@ -37,6 +38,7 @@ def from_relay(
     source: Relay text, Relay JSON (`tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.
     params: values of parameters of main: a dict of arrays, the bytes of `relay.save_param_dict`, or a path to such a
         file or to an `.npz`. They become constants of the program; the other parameters remain parameters of "main".
+        Names are those of the program or those that Relay's printer changed: `1.bias` is `%v1.bias` in text.
     shapes: shapes of parameters of main, in place of the declared ones, such as another batch size.
     device: where all of the program runs; devices named in the program are ignored.
 
@@ -69,8 +71,12 @@ def load(
 
     momentum: weight of the batch in the moving statistics of batch normalisations in train mode. With 0 they stay, and
     train mode normalises by them. The other arguments and the errors are those of `from_relay`."""
-    program = imported(source, None, shapes, device)
-    return RelayModel(program.module, program.inputs, read_params(params), momentum)
+    values = read_params(params)
+    parsed = read(source)
+    program = _finished(convert(parsed, None, shapes, _name(source)), device)
+    users = {name: key for key, name in matched(parsed, values, "params").items()}
+    names = tuple(users.get(name, name) for name in program.inputs)
+    return RelayModel(program.module, names, values, momentum)
 
 
 def examine(
@@ -100,7 +106,11 @@ def imported(
 ) -> Imported:
     """`from_relay`, with Relay's names of the remaining parameters."""
     values = None if params is None else read_params(params)
-    program = convert(read(source), values, shapes, _name(source))
+    return _finished(convert(read(source), values, shapes, _name(source)), device)
+
+
+def _finished(program: Imported, device: Device | str) -> Imported:
+    """The program with composites, on a device, checked."""
     module = composites(program.module)
     module = module if parse_device(device) is CPU else place(device)(module)
     verify_once(module)

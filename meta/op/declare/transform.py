@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from meta.device import Device
 from meta.dim import Dim, same_dim
+from meta.dtype import is_complex, itemsize
+from meta.errors import TypeInferenceError
 from meta.ir.type import TensorType, TupleType, Value, tensor_type
 from meta.op import rules
 from meta.op.axes import moved, swapped
@@ -26,6 +28,18 @@ def cast(x: TensorType, dtype: str) -> TensorType:
 def cast_like(x: TensorType, like: TensorType) -> TensorType:
     """The same values in the dtype of another tensor."""
     return x.with_dtype(like.dtype)
+
+
+@declare("bitcast", schema=transform.bitcast, amp="keep", pattern="elemwise")
+def bitcast(x: TensorType, dtype: str) -> TensorType:
+    """The same bits as numbers of another dtype of the same width, such as the words of floats."""
+    for name in (x.dtype, dtype):
+        if name == "bool" or is_complex(name):
+            raise TypeInferenceError("", f"the bits of {name}", "integers and floats")
+    if itemsize(x.dtype) != itemsize(dtype):
+        width = 8 * itemsize(x.dtype)
+        raise TypeInferenceError("", f"x is {x.dtype} and dtype {dtype}", f"a dtype of {width} bits")
+    return x.with_dtype(dtype)
 
 
 @declare("device_copy", schema=transform.device_copy, amp="keep", method=True, complex="analytic")

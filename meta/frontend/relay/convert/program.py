@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from meta.dim import Dim, SymDim, find, unify
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.evaluator import Evaluator
 from meta.frontend.relay.convert.operator_use import check_supported
+from meta.frontend.relay.convert.parameter_names import matched
 from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
 from meta.frontend.relay.convert.values import (
     UNCONVERTED,
@@ -71,8 +72,15 @@ def convert(
     if main is None:
         names = ", ".join(f"@{n}" for n in program.functions) or "none"
         raise RelayError("relay", f"there is no function @main; the functions are: {names}", "a function @main")
-    request = _Request(program, main, params or {}, shapes or {}, source)
-    _check_names(request)
+    names = matched(program, params or {}, "params")
+    sizes = matched(program, shapes or {}, "shapes")
+    request = _Request(
+        program,
+        main,
+        {names[name]: value for name, value in (params or {}).items()},
+        {sizes[name]: shape for name, shape in (shapes or {}).items()},
+        source,
+    )
     try:
         return _converted(request, {})
     except RelayError:
@@ -130,19 +138,6 @@ def _result(request: _Request, evaluator: Evaluator, frame: Frame) -> Value:
 
 
 # --- parameters ------------------------------------------------------------------------------------------------------
-
-
-def _check_names(request: _Request) -> None:
-    names = [p.name for p in request.main.params]
-    for argument, mapping in (("params", request.params), ("shapes", request.shapes)):
-        unknown = [name for name in mapping if name not in names]
-        if unknown:
-            raise ArgumentError(
-                "relay",
-                f"{argument} has '{unknown[0]}', which is not a parameter of @main",
-                f"one of {', '.join(names)}",
-                did_you_mean(unknown[0], names),
-            )
 
 
 def _bound(param: ast.Var, value: Any) -> Symbol:

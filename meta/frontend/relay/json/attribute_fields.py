@@ -9,10 +9,10 @@ from __future__ import annotations
 OBJECTS = frozenset({
     "assert_shape", "axes", "batch_axis", "batch_dims", "begin", "block_shape", "channels", "const_shape",
     "crop_size", "crops", "dilation", "dilations", "end", "equation", "exclusive", "index_rank",
-    "indices_or_sections", "k", "kernel_size", "max_output_size", "meta_schedule_original_shape", "metadata",
+    "indices_or_sections", "k", "kernel_size", "lhs_end", "max_output_size", "meta_schedule_original_shape", "metadata",
     "newshape", "num_samples", "offsets", "out_shape", "output_padding", "output_shape", "output_size", "pad_width",
-    "padding", "paddings", "pool_size", "pooled_size", "ratios", "repeats", "reps", "roi", "scales",
-    "score_threshold", "seq_axis", "shape", "size", "sizes", "start", "step", "steps", "stop", "strides",
+    "padding", "paddings", "pool_size", "pooled_size", "ratios", "repeats", "reps", "rhs_end", "roi", "scales",
+    "score_threshold", "seq_axis", "shape", "size", "sizes", "start", "step", "steps", "stop", "stride", "strides",
     "target_shape", "units", "variances", "virtual_device",
 })  # fmt: skip
 """Fields that hold objects: lists, expressions and optional numbers."""
@@ -31,10 +31,10 @@ NUMBERS = frozenset({
 
 BOOLS = frozenset({
     "align_corners", "allowzero", "ceil_mode", "center", "clip", "constrain_body", "constrain_result",
-    "count_include_pad", "exclude", "force_suppress", "invalid_to_bottom", "is_ascend", "is_lshift_required",
-    "is_multiply", "is_rshift_required", "keep_background", "keepdims", "return_counts", "return_indices", "reverse",
-    "rewrite_once", "scale", "select_last_index", "sorted", "sparse_lhs", "transpose_a", "transpose_b", "unbiased",
-    "unipolar", "upper",
+    "count_include_pad", "exclude", "force_suppress", "invalid_to_bottom", "iou_loss", "is_ascend",
+    "is_lshift_required", "is_multiply", "is_rshift_required", "keep_background", "keepdims", "return_counts",
+    "return_indices", "reverse", "rewrite_once", "scale", "select_last_index", "sorted", "sparse_lhs", "transpose_a",
+    "transpose_b", "unbiased", "unipolar", "upper",
 })  # fmt: skip
 
 FLOATS = frozenset({
@@ -46,8 +46,8 @@ FLOATS = frozenset({
 STRINGS = frozenset({
     "auto_scheduler_rewritten_layout", "compiler", "compute_dtype", "coordinate_transformation_mode", "data_layout",
     "dst_layout", "dtype", "indexing", "kernel_layout", "layout", "method", "mode", "out_dtype", "out_layout",
-    "pad_mode", "padding_mode", "reduction", "ret_type", "rounding", "rounding_method", "slice_mode", "src_layout",
-    "weight_layout",
+    "output_format", "pack_dtype", "pack_type", "pad_mode", "padding_mode", "reduction", "ret_type", "rounding",
+    "rounding_method", "slice_mode", "src_layout", "weight_layout",
 })  # fmt: skip
 """Texts. Whether a field holds the text or the number of a string node depends on the release."""
 

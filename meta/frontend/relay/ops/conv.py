@@ -119,11 +119,13 @@ def transposed(call: OpCall, x: Any, w: Any) -> Any:
 
 @converter("nn.conv2d_backward_weight")
 def conv2d_backward_weight(call: OpCall) -> Any:
-    """The gradient of the kernel. The attributes have the kernel's size, which the operands leave open."""
+    """The gradient of the kernel, whose size is an attribute. The attributes are those of a convolution: data_layout is
+    the layout of the gradient, kernel_layout that of x, and out_layout that of the result."""
     dy, x = widened(call, *call.tensors(2))
-    layout = call.text("data_layout", "NCHW") or "NCHW"
-    grad_layout = call.text("grad_layout", "NCHW") or "NCHW"
-    kernel_layout = call.text("kernel_layout", "OIHW") or "OIHW"
+    grad_layout = call.text("data_layout", "NCHW") or "NCHW"
+    layout = call.text("kernel_layout", "NCHW") or "NCHW"
+    layout = "NCHW" if layout == "OIHW" else layout  # the default of a convolution
+    kernel_layout = call.text("out_layout", "OIHW") or "OIHW"
     x = convert_layout(call, x, layout, "NCHW")
     dy = convert_layout(call, dy, grad_layout, "NCHW")
     groups = call.int("groups", 1)

@@ -31,11 +31,7 @@ def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any
 
     kernel = each("pool_size", 1)
     stride, dilation = each("strides", 1), each("dilation", 1)
-    padding = call.sizes("padding", (0,))
-    if len(padding) == 1:
-        padding = padding * (2 * rank)
-    elif len(padding) == rank:
-        padding = padding * 2
+    padding = _padding(call, rank)
     before, after = padding[:rank], list(padding[rank:])
     if call.flag("ceil_mode"):
         for i, size in enumerate(spatial):
@@ -43,6 +39,12 @@ def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any
             count = (size + before[i] + after[i] - span + stride[i] - 1) // stride[i]
             after[i] = max(after[i], count * stride[i] + span - size - before[i])
     return kernel, stride, (*before, *after), dilation
+
+
+def _padding(call: OpCall, rank: int) -> tuple[int, ...]:
+    """The padding before each spatial axis, then that after each."""
+    padding = call.sizes("padding", (0,))
+    return padding * (2 * rank) if len(padding) == 1 else padding * 2 if len(padding) == rank else padding
 
 
 def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value: float) -> tuple[Any, tuple[int, ...]]:
@@ -74,24 +76,53 @@ def avg_pool(call: OpCall) -> Any:
     plain = SPATIAL_LAYOUTS[spatial_rank(call)]
     layout = call.text("layout", plain) or plain
     x = convert_layout(call, x, layout, plain)
-    kernel, stride, padding, dilation = _windows(call, x.shape[2:])
-    include = call.flag("count_include_pad")
-    if include:
-        x, padding = _padded(x, padding, kernel, dilation, 0.0)
-    y = _averaged(_AVG[spatial_rank(call)], x, (kernel, stride, padding, dilation, False), include)
+    y = averaged(call, x)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 
-def _averaged(pool: Any, x: Any, window: tuple[Any, ...], include: bool) -> Any:
-    """Averages; those of integers are truncated quotients of sums, which 64-bit floats represent exactly."""
+def averaged(call: OpCall, x: Any) -> Any:
+    """The averages of the windows of x, whose spatial axes are the last. Those of integers are truncated quotients of
+    sums, which 64-bit floats represent exactly."""
+    rank = x.ndim - 2
+    kernel, stride, padding, dilation = _windows(call, x.shape[2:])
+    include = call.flag("count_include_pad")
+    padded, rest = _padded(x, padding, kernel, dilation, 0.0)
+    size = int(np.prod(kernel))
+    counts = np.asarray(size)
+    if not include or padding != _padding(call, rank):
+        counts = _counts(call, x.shape[2:], (kernel, stride, padding, dilation))
     if is_float(x.dtype):
-        return pool(x, *window, include)
-    size = float(np.prod(window[0]))
-    total, count = (
-        meta.cast(meta.round(meta.multiply(pool(v, *window, True), size)), "int64")
-        for v in (meta.cast(x, "float64"), meta.ones_like(x, "float64"))
-    )
-    return meta.cast(meta.trunc_divide(total, int(size) if include else count), x.dtype)
+        if not include and padded is x and (counts > 0).all():
+            return _AVG[rank](x, kernel, stride, padding, dilation, False, False)
+        y = _AVG[rank](padded, kernel, stride, rest, dilation, False, True)
+        # A window without elements is the quotient of two zeros.
+        with np.errstate(divide="ignore"):
+            return y if (counts == size).all() else meta.multiply(y, constant((size / counts).astype(x.dtype)))
+    if (counts <= 0).any():
+        call.refuse("a window without elements in an average of integers", "windows that begin inside the padding")
+    means = _AVG[rank](meta.cast(padded, "float64"), kernel, stride, rest, dilation, False, True)
+    total = meta.cast(meta.round(meta.multiply(means, float(size))), "int64")
+    return meta.cast(meta.trunc_divide(total, constant(counts.astype("int64"))), x.dtype)
+
+
+def _counts(call: OpCall, spatial: tuple[int, ...], window: tuple[Any, Any, Any, Any]) -> np.ndarray[Any, Any]:
+    """The divisor of each window: the elements inside x, at least 1; with count_include_pad those inside x and the
+    padding of the attributes, to which ceil_mode adds more. It is 0 or negative for a window after those, whose sum is
+    0: the quotient is NaN or 0."""
+    kernel, stride, padding, dilation = window
+    rank, given, include = len(kernel), _padding(call, len(kernel)), call.flag("count_include_pad")
+    call.check_size(*spatial)
+    total: Any = np.ones((), "int64")
+    for i, size in enumerate(spatial):
+        span = (kernel[i] - 1) * dilation[i] + 1
+        windows = (size + padding[i] + padding[rank + i] - span) // stride[i] + 1
+        first = np.arange(windows) * stride[i] - padding[i]
+        end = size + given[rank + i] if include else size
+        last = np.minimum(first + (kernel[i] - 1) * dilation[i], end - 1)
+        skipped = 0 if include else np.maximum(-(first // dilation[i]), 0)
+        steps = np.trunc((last - first - dilation[i] * skipped) / dilation[i]).astype("int64")
+        total = np.multiply.outer(total, steps + 1)
+    return total if include else np.maximum(total, 1)
 
 
 @converter("nn.global_avg_pool1d", "nn.global_avg_pool2d", "nn.global_avg_pool3d", "nn.global_max_pool1d",

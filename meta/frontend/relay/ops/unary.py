@@ -46,6 +46,14 @@ def cast(call: OpCall) -> Any:
     return y
 
 
+@converter("reinterpret")
+def reinterpret(call: OpCall) -> Any:
+    """The same bits in another dtype."""
+    (x,) = call.tensors(1)
+    dtype = dtype_of(call.text("dtype"), call.place)
+    return x if dtype == x.dtype else meta.bitcast(x, dtype)
+
+
 def as_dtype(x: Any, dtype: str) -> Any:
     """x cast to `dtype`; x if it has that dtype."""
     return x if x.dtype == dtype else meta.cast(x, dtype)

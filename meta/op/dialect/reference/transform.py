@@ -41,6 +41,7 @@ def _refuse_other_devices(call: CallInfo) -> str | None:
     return None if target.kind == "cpu" else f"the result is on {target}"
 
 
+DIALECT.implement("bitcast", lambda x, dtype: np.ascontiguousarray(x).view(dtypes.to_numpy(dtype)).reshape(x.shape))
 DIALECT.implement("broadcast_to", np.broadcast_to)
 DIALECT.implement("broadcast_to_like", broadcast_to_like)
 DIALECT.implement("cast", cast)

@@ -31,6 +31,11 @@ def _cast(x: Any, dtype: str) -> Any:
     return topi.cast(x, dtype)
 
 
+@compute("bitcast")
+def bitcast(x: Any, dtype: str) -> Any:
+    return te.compute(x.shape, lambda *i: tirx.reinterpret(dtype, x(*i)), "bitcast")
+
+
 DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into), complex=True)
 
 

@@ -14,9 +14,11 @@ import pytest
 
 import meta
 from meta.errors import ArgumentError
+from meta.frontend import relay
 from meta.frontend.relay import params as params_module
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.params import read_params
+from meta.interpreter.run import run
 
 MAGIC = 0xF7E58D4F05049CB7
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -192,3 +194,59 @@ def test_every_cut_of_a_file_is_refused() -> None:
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(RelayError, match=r"cannot read .*none\.params: No such file"):
         read_params(tmp_path / "none.params")
+
+
+# --- names that Relay's printer changes ------------------------------------------------------------------------------
+
+RENAMED = """#[version = "0.0.5"]
+def @main(%x: Tensor[(2, 3), float32], %v0.weight: Tensor[(4, 3), float32], %v1.bias: Tensor[(4), float32]) {
+  %0 = nn.dense(%x, %v0.weight, units=4);
+  add(%0, %v1.bias)
+}
+"""
+USERS = {"0.weight": np.arange(12, dtype="float32").reshape(4, 3), "1.bias": np.ones(4, "float32")}
+
+
+@pytest.mark.parametrize("kind", ["dict", "npz", "params"])
+def test_names_are_those_of_the_user(kind: str, tmp_path: Path) -> None:
+    params: Any = USERS
+    if kind == "npz":
+        np.savez(tmp_path / "p.npz", **USERS)
+        params = tmp_path / "p.npz"
+    elif kind == "params":
+        (tmp_path / "p.params").write_bytes(binary(USERS))
+        params = tmp_path / "p.params"
+    x = np.ones((2, 3), "float32")
+    with meta.with_dialect(["reference"]):
+        found = run(relay.from_relay(RENAMED, params), x).numpy()
+        model = relay.load(RENAMED, params)
+        np.testing.assert_array_equal(model.infer_mode()(meta.array(x)).detach().numpy(), found)
+    np.testing.assert_array_equal(found, x @ USERS["0.weight"].T + 1)
+    assert sorted(model.state_dict()) == ["0.weight", "1.bias"]
+    assert relay.from_relay(RENAMED, shapes={"x": (5, 3)}).main.body.type.shape == (5, 4)
+
+
+def test_numbered_names_are_found() -> None:
+    text = """#[version = "0.0.5"]
+def @f(%w: Tensor[(2), float32]) -> Tensor[(2), float32] { exp(%w) }
+def @main(%x: Tensor[(2), float32], %w1: Tensor[(2), float32]) { add(@f(%x), %w1) }
+"""
+    assert len(relay.from_relay(text, {"w": np.ones(2, "float32")}).main.params) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "text"),
+    [
+        (
+            ("v1", "v11"),
+            ("v1", "1"),
+            "params has '1', which Relay's text does not tell from v1; expected parameters of @main",
+        ),
+        (("w1", "w2"), ("w",), "params has 'w', which is not a parameter of @main; expected one of x, w1, w2"),
+    ],
+)
+def test_names_that_could_mean_several_are_refused(names: tuple[str, ...], given: tuple[str, ...], text: str) -> None:
+    params = "".join(f", %{name}: Tensor[(2), float32]" for name in names)
+    source = f'#[version = "0.0.5"]\ndef @main(%x: Tensor[(2), float32]{params}) {{ %x }}'
+    with pytest.raises(ArgumentError, match=text):
+        relay.from_relay(source, dict.fromkeys(given, np.ones(2, "float32")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from meta.errors import ArgumentError
-from meta.frontend.relay import ast
+from meta.frontend.relay import ast, from_relay
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.source import read
 from meta.limits import MAX_NESTING
@@ -143,3 +144,45 @@ def test_what_is_no_source(tmp_path: Path) -> None:
 def test_lark_is_imported_when_text_is_read() -> None:
     code = "import sys, meta, meta.frontend; import meta.frontend.relay; assert 'lark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- attributes that hold an optional number ---
+
+
+def reshape_like(**attrs: str) -> str:
+    """JSON of `reshape_like(x, y)` for x (2, 3, 4) and y (5, 12), with fields of the attributes."""
+    numbers = [("IntImm", {"dtype": "int32", "value": str(n)}) for n in (2, 3, 4, 5, 12, 1)]
+    nodes = [
+        ("IRModule", {"functions": "2", "type_definitions": "0"}),
+        ("Map", [3, 5]),
+        ("GlobalVar", {"name_hint": "4"}),
+        ("runtime.String", {}),
+        ("relay.Function", {"params": "6", "body": "12", "ret_type": "11", "type_params": "0", "attrs": "0"}),
+        ("Array", [7, 8]),
+        ("relay.Var", {"vid": "15", "type_annotation": "9"}),
+        ("relay.Var", {"vid": "16", "type_annotation": "10"}),
+        ("relay.TensorType", {"dtype": "float32", "shape": "19"}),
+        ("relay.TensorType", {"dtype": "float32", "shape": "20"}),
+        ("relay.TensorType", {"dtype": "float32", "shape": "21"}),
+        ("relay.Call", {"op": "13", "args": "6", "attrs": "14", "type_args": "0"}),
+        ("Op", {}),
+        ("relay.attrs.ReshapeLikeAttrs", {"lhs_begin": "1", "lhs_end": "0", "rhs_begin": "1", "rhs_end": "0"} | attrs),
+        ("relay.Id", {"name_hint": "17"}),
+        ("relay.Id", {"name_hint": "18"}),
+        ("runtime.String", {}),
+        ("runtime.String", {}),
+        ("Array", [22, 23, 24]),
+        ("Array", [25, 26]),
+        ("Array", [22, 26]),
+        *numbers,
+    ]
+    data = json.loads(graph(*nodes))
+    for number, text in ((4, "main"), (13, "reshape_like"), (17, "x"), (18, "y")):
+        data["nodes"][number]["repr_str"] = text
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("attrs", [{}, {"rhs_end": "22"}, {"lhs_begin": "-2", "lhs_end": "23"}])
+def test_an_end_that_is_null_is_that_of_the_tensor(attrs: dict[str, str]) -> None:
+    """`lhs_end` and `rhs_end` are numbers of nodes: 0 is null, and 22 is the node of 2, which types share."""
+    assert from_relay(reshape_like(**attrs)).main.body.type.shape == (2, 12)

@@ -29,7 +29,15 @@ def _cast(x: Any, dtype: str) -> Any:
     return x.to(getattr(torch, dtype))
 
 
+def _bitcast(x: Any, dtype: str) -> Any:
+    return x.view(getattr(torch, dtype))
+
+
 SAMPLES = [
+    Sample("bitcast", T(2, 3), "int32", ref=_bitcast),
+    Sample("bitcast", T(2, 3, dtype="int64", low=-9, high=9), "float64", ref=_bitcast),
+    Sample("bitcast", T(2, 3, dtype="float16"), "bfloat16", ref=_bitcast),
+    Sample("bitcast", T(dtype="uint8"), "int8", ref=_bitcast),
     Sample("broadcast_to", T(3, 1), (2, 3, 4), ref=torch.broadcast_to),
     Sample("broadcast_to", T(), (2, 2), ref=torch.broadcast_to),
     Sample("broadcast_to", T(1, 3), (0, 3), ref=torch.broadcast_to),
@@ -82,6 +90,20 @@ ERRORS = [
     ErrorCase("broadcast_to", T(3), (2, 2), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase("broadcast_to", T(2, 3), (3,), error=TypeInferenceError, match="x has shape (2, 3)"),
     ErrorCase("broadcast_to_like", T(3), T(2), error=TypeInferenceError, match="do not broadcast"),
+    ErrorCase(
+        "bitcast",
+        T(2),
+        "int64",
+        error=TypeInferenceError,
+        match="x is float32 and dtype int64; expected a dtype of 32 bits",
+    ),
+    ErrorCase(
+        "bitcast",
+        T(2),
+        "complex64",
+        error=TypeInferenceError,
+        match="the bits of complex64; expected integers and floats",
+    ),
     ErrorCase("cast", T(2), "flaot32", error=ArgumentError, match="did you mean 'float32'"),
     ErrorCase("concatenate", [T(2), 1], error=ArgumentError, match="item 1 is int"),
     ErrorCase("cast", T(2), "float99", error=ArgumentError, match="float99"),

@@ -1,0 +1,70 @@
+"""Names of parameters as users have them, in programs whose text has others.
+
+Relay's printer writes a letter before a name that does not start with one (`1.bias` is `%v1.bias`), and a number after
+one that an earlier variable of the module has (`%x1`). JSON keeps the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from meta.errors import ArgumentError, did_you_mean
+from meta.frontend.relay import ast
+from meta.frontend.relay.convert.traversal import nodes
+
+
+def printed(name: str) -> str:
+    """A name as Relay's printer writes it, before it numbers equal ones."""
+    starts_with_letter = name[:1].isascii() and name[:1].isalpha()
+    return name if starts_with_letter or not name else f"v{name}"
+
+
+def matched(program: ast.Program, given: Iterable[str], argument: str) -> dict[str, str]:
+    """The parameter of main that each of the names `given` by a user means.
+
+    A name that main does not have means the parameter that it is printed as, or that is printed as it. Raises
+    ArgumentError, about `argument`, for a name that means none or could mean several."""
+    names = [param.name for param in program.functions["main"].params]
+    keys = list(given)
+    found = {key: key for key in keys if key in names}
+    others = [key for key in keys if key not in found]
+    if not others:
+        return found
+    free = [name for name in names if name not in found]
+    declared = _declared(program) - set(free)
+    for key in others:
+        candidates = [name for name in free if _may_mean(key, name, declared)]
+        alike = [other for other in keys if other != key and printed(other) == printed(key)]
+        if len(candidates) != 1 or alike:
+            raise _error(argument, key, alike or candidates, names)
+        found[key] = candidates[0]
+        free.remove(candidates[0])
+    return found
+
+
+def _may_mean(key: str, name: str, declared: set[str]) -> bool:
+    """Whether the parameter `name` is `key`. declared: names of other variables, which make the printer number it."""
+    text = printed(key)
+    if text == name or printed(name) == key:
+        return True
+    return text in declared and name.startswith(text) and name[len(text) :].isdecimal()
+
+
+def _declared(program: ast.Program) -> set[str]:
+    """The names of all variables of a module."""
+    names: set[str] = set()
+    for function in program.functions.values():
+        for node in nodes(function):
+            if isinstance(node, ast.RelayFunction):
+                names.update(param.name for param in node.params)
+            elif isinstance(node, ast.Let):
+                names.add(node.var.name)
+    return names
+
+
+def _error(argument: str, key: str, alike: Sequence[str], names: Sequence[str]) -> ArgumentError:
+    if alike:
+        problem = f"{argument} has '{key}', which Relay's text does not tell from {', '.join(alike)}"
+        return ArgumentError("relay", problem, f"parameters of @main: {', '.join(names)}", "use its names")
+    problem = f"{argument} has '{key}', which is not a parameter of @main"
+    return ArgumentError("relay", problem, f"one of {', '.join(names)}", did_you_mean(key, names))
