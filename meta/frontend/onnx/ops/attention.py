@@ -180,7 +180,9 @@ def rotary_embedding(
     elif num_heads:
         x = meta.reshape(X, (X.shape[0], X.shape[1], num_heads, X.shape[2] // num_heads))
     else:
-        raise TypeInferenceError("RotaryEmbedding", f"X has {X.ndim} axes, and num_heads is missing", "4 axes or num_heads")
+        raise TypeInferenceError(
+            "RotaryEmbedding", f"X has {X.ndim} axes, and num_heads is missing", "4 axes or num_heads"
+        )
     size = x.shape[3]
     turned, rest = (x, None) if rotary_embedding_dim in (0, size) else meta.split(x, (rotary_embedding_dim,), 3)
     cos, sin = cos_cache, sin_cache
@@ -243,7 +245,9 @@ def linear_attention(
     shape = (batch, kv_num_heads, size, width)
     first = meta.zeros(shape, "float32", query.device) if past_state is None else as_dtype(past_state, "float32")
     last, rows = meta.scan(step, first, xs)  # rows: (time, batch, heads, features)
-    y = meta.reshape(meta.transpose(meta.multiply(rows, factor), (1, 0, 2, 3)), (batch, query.shape[1], q_num_heads * width))
+    y = meta.reshape(
+        meta.transpose(meta.multiply(rows, factor), (1, 0, 2, 3)), (batch, query.shape[1], q_num_heads * width)
+    )
     return as_dtype(y, query.dtype), as_dtype(last, (query if past_state is None else past_state).dtype)
 
 

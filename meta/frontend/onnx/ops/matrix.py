@@ -53,10 +53,10 @@ def det(node: Node, X: Any) -> Any:
 @row("MatMulInteger", since=10)
 def matmul_integer(node: Node, A: Any, B: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
     """Zero points belong to all elements, to the rows of A or to the columns of B."""
-    return meta.matmul(shifted(A, _per_row(a_zero_point, A)), shifted(B, b_zero_point))
+    return meta.matmul(shifted(A, per_row(a_zero_point, A)), shifted(B, b_zero_point))
 
 
-def _per_row(zero: Any, x: Any) -> Any:
+def per_row(zero: Any, x: Any) -> Any:
     """A zero point of each row of x as a column."""
     is_row = zero is not None and zero.ndim == 1 and zero.shape[0] != 1 and x.ndim > 1
     return meta.expand_dims(zero, 1) if is_row else zero

@@ -95,7 +95,7 @@ def _layer(
         chosen = chosen[: len(default) * len(ways)]
     if len(chosen) != len(default) * len(ways) or w.shape[0] != len(ways):
         raise TypeInferenceError(node.op_type, f"{len(chosen)} activations and weights of shape {w.shape}",
-                                 f"{len(default)} activations and weights for each of {len(ways)} directions")  # fmt: skip
+                                 f"{len(default)} activations and weights for each direction, {len(ways)}")  # fmt: skip
     a, c = iter(alphas or ()), iter(betas or ())
     found = [_activation(name, a, c, clip) for name in chosen]
     groups = tuple(tuple(found[i : i + len(default)]) for i in range(0, len(found), len(default)))

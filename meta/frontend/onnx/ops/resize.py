@@ -56,7 +56,9 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
 
 def _from_sizes(x: Any, chosen: Sequence[int], sizes: Sequence[Any], policy: str) -> list[tuple[Any, Any]]:
     """(size, scale) of each axis. Unless stretched, the ratio of all is the smallest or the largest."""
-    ratios = [new / x.shape[axis] if isinstance(x.shape[axis], int) else None for axis, new in zip(chosen, sizes, strict=True)]
+    ratios = [
+        new / x.shape[axis] if isinstance(x.shape[axis], int) else None for axis, new in zip(chosen, sizes, strict=True)
+    ]
     if policy == "stretch":
         return list(zip(sizes, ratios, strict=True))
     if policy not in ("not_larger", "not_smaller") or None in ratios:
@@ -122,7 +124,7 @@ def _has_operator(x: Any, axes: list[_Axis], method: _Method) -> bool:
     """Whether an operator of meta does the same: spatial axes, and positions by the ratio of the sizes."""
     plain = not method.antialias and not method.exclude_outside and method.coordinates in _DIRECT
     dtype = is_float(x.dtype) or method.mode == "nearest"
-    by_ratio = all(a.scale is None or isinstance(a.old, int) and a.scale * a.old == a.new for a in axes)
+    by_ratio = all(a.scale is None or (isinstance(a.old, int) and a.scale * a.old == a.new) for a in axes)
     return plain and dtype and by_ratio and 3 <= x.ndim <= 5 and all(a.axis >= 2 for a in axes)
 
 
@@ -152,7 +154,9 @@ def _positions(node: Node, a: _Axis, mode: str) -> np.ndarray[Any, Any]:
     if mode == "half_pixel_symmetric":
         return a.old / 2 * (1 - a.new / width) + (x + 0.5) / a.scale - 0.5
     if mode not in ("half_pixel", "pytorch_half_pixel"):
-        refuse(node, f"coordinate_transformation_mode is {mode!r}", f"{', '.join(_DIRECT)} or another that ONNX defines")
+        refuse(
+            node, f"coordinate_transformation_mode is {mode!r}", f"{', '.join(_DIRECT)} or another that ONNX defines"
+        )
     return (x + 0.5) / a.scale - 0.5
 
 

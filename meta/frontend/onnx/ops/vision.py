@@ -9,7 +9,6 @@ import numpy as np
 
 import meta
 from meta.dim import product
-from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import as_dtype, ints, static
 from meta.frontend.onnx.ops._windows import padded, window_of
@@ -124,7 +123,9 @@ def _samples(node: Node, first: Any, length: Any, bins: int, size: int, ratio: i
 
 def _mean_of_samples(images: Any, rows: tuple[Any, Any, Any], columns: tuple[Any, Any, Any]) -> Any:
     weights = [
-        meta.expand_dims(meta.divide(meta.sum(meta.add(low, high), 2), meta.maximum(meta.expand_dims(n, (1, 2)), 1.0)), 1)
+        meta.expand_dims(
+            meta.divide(meta.sum(meta.add(low, high), 2), meta.maximum(meta.expand_dims(n, (1, 2)), 1.0)), 1
+        )
         for low, high, n in (rows, columns)
     ]
     return meta.matmul(meta.matmul(weights[0], images), weights[1], transpose_b=True)
@@ -171,7 +172,9 @@ def deform_conv(
     flat = meta.reshape(grid, (shape[0], rank, taps * places[0], *places[1:]))
     channels = X.shape[1] // offset_group
     parts = meta.reshape(extended, (shape[0], channels, *extended.shape[2:]))
-    columns = meta.reshape(meta.grid_sample(parts, flat, "bilinear", "zeros", True), (shape[0], channels, taps, *places))
+    columns = meta.reshape(
+        meta.grid_sample(parts, flat, "bilinear", "zeros", True), (shape[0], channels, taps, *places)
+    )
     if mask is not None:
         columns = meta.multiply(columns, meta.reshape(mask, (shape[0], 1, taps, *places)))
     count = product(places)
