@@ -39,6 +39,7 @@ def cast_like(node: Node, input: Any, target_type: Any, *, saturate: int = 1, ro
 def bit_cast(node: Node, input: Any, *, to: int) -> Any:
     """The same bits as another dtype of the same size, for values that are known."""
     dtype = dtype_of("BitCast", to)
-    if itemsize(dtype) != input.dtype.itemsize or "bool" in (dtype, str(input.dtype)):
-        raise TypeInferenceError("BitCast", f"{input.dtype} is read as {dtype}", "numbers of the same size")
-    return np.ascontiguousarray(input).view(host_dtype(dtype)).reshape(input.shape)
+    if itemsize(dtype) != input.dtype.itemsize:
+        raise TypeInferenceError("BitCast", f"{input.dtype} is read as {dtype}", "a dtype of the same size")
+    bits = np.ascontiguousarray(input).reshape(input.shape)
+    return bits.view(np.uint8) != 0 if dtype == "bool" else bits.view(host_dtype(dtype))
