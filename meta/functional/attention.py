@@ -32,20 +32,20 @@ def attention(
         remedy = "pass key=meta.random.next_key()"
         raise ArgumentError("attention", f"dropout is {dropout}, key is None", "a key", remedy)
     if grouped:
-        k, v = _shared(q, k), _shared(q, v)
+        k, v = shared_heads(q, k), shared_heads(q, v)
     q, k, v = _same_lead(q, k, v)
     if mask is None and not dropout:
         return meta.scaled_dot_product_attention(q, k, v, causal, scale)[0]
     wide = accumulation_dtype(q.dtype)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = meta.matmul(meta.cast(q, wide), meta.cast(k, wide), transpose_b=True) * factor
-    weights = _weights(_masked(scores, mask, causal))
+    weights = _weights(masked_scores(scores, mask, causal))
     if dropout:
         weights = meta.dropout(weights, key, dropout)[0]
     return meta.cast(meta.matmul(weights, meta.cast(v, wide)), q.dtype)
 
 
-def _shared(q: Any, x: Any) -> Any:
+def shared_heads(q: Any, x: Any) -> Any:
     """Keys or values with each head repeated for the heads of q that share it."""
     if q.ndim < 3 or x.ndim < 3 or x.shape[-3] == 0 or q.shape[-3] % x.shape[-3]:
         problem = f"q has shape {tuple(q.shape)}, keys or values {tuple(x.shape)}"
@@ -67,7 +67,7 @@ def _same_lead(*tensors: Any) -> tuple[Any, ...]:
     return tuple(t if rules.same_shape(tuple(t.shape), s) else meta.broadcast_to(t, s) for t, s in pairs)
 
 
-def _masked(scores: Any, mask: Any, causal: bool) -> Any:
+def masked_scores(scores: Any, mask: Any, causal: bool) -> Any:
     """The scores, -inf where a query does not attend."""
     if causal:
         length, keys = scores.shape[-2:]
@@ -168,5 +168,5 @@ def _hidden(scores: Any, mask: Any, key_padding_mask: Any, extra: int, causal: b
     for part in masks:
         widths = [(0, 0)] * (part.ndim - 1) + [(0, extra)]
         padded = meta.pad(part, widths) if extra else part
-        scores = _masked(scores, meta.logical_not(padded) if padded.dtype == "bool" else padded, False)
-    return _masked(scores, None, True) if causal else scores
+        scores = masked_scores(scores, meta.logical_not(padded) if padded.dtype == "bool" else padded, False)
+    return masked_scores(scores, None, True) if causal else scores

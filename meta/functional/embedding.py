@@ -18,7 +18,7 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
     if weight.ndim != 2:
         raise ArgumentError("embedding_renorm", f"weight has shape {tuple(weight.shape)}", "(rows, features)")
     rows = weight.shape[0]
-    count = _counts(meta.reshape(indices, (indices.size,)), rows, weight.dtype)
+    count = row_counts(meta.reshape(indices, (indices.size,)), rows, weight.dtype)
     norm = p_norm(weight, norm_type, 1)
     is_long = meta.logical_and(meta.greater(count, 0), meta.greater(norm, max_norm))
     return weight * meta.expand_dims(meta.where(is_long, max_norm / (norm + 1e-7), 1), 1)
@@ -29,7 +29,7 @@ def rows_of(weight: Any, indices: Any, padding_idx: int | None, scale_grad_by_fr
     other row is divided by the number of its indices."""
     rows = meta.embedding(weight, indices)
     if scale_grad_by_freq:
-        counts = _counts(meta.reshape(indices, (indices.size,)), weight.shape[0], weight.dtype)
+        counts = row_counts(meta.reshape(indices, (indices.size,)), weight.shape[0], weight.dtype)
         share = rows / meta.expand_dims(meta.embedding(counts, indices), -1)
         rows = share + meta.stop_gradient(rows - share)
     if padding_idx is None:
@@ -38,7 +38,7 @@ def rows_of(weight: Any, indices: Any, padding_idx: int | None, scale_grad_by_fr
     return meta.where(padding, meta.stop_gradient(rows), rows)
 
 
-def _counts(flat: Any, rows: Any, dtype: str) -> Any:
+def row_counts(flat: Any, rows: Any, dtype: str) -> Any:
     """How often each row occurs among the indices."""
     return meta.embedding_dx(meta.ones(flat.shape, dtype, flat.device), flat, rows)
 
@@ -63,7 +63,7 @@ def embedding_bag(
     count = meta.ones(indices.shape, wide, weight.device)
     if padding_idx is not None:
         count = meta.cast(meta.not_equal(indices, padding_idx % rows), wide)
-    bags, number = _bags(indices, offsets, include_last_offset)
+    bags, number = bags_of(indices, offsets, include_last_offset)
     n = indices.size
     flat, count = meta.reshape(indices, (n,)), meta.reshape(count, (n,))
     values = meta.cast(rows_of(weight, flat, None, scale_grad_by_freq), wide)
@@ -98,7 +98,7 @@ def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weight
         raise ArgumentError(name, shapes, "equal shapes")
 
 
-def _bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:
+def bags_of(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:
     """The bag of each index, and the number of bags."""
     if offsets is None:
         number, length = indices.shape

@@ -101,8 +101,8 @@ def _plain(value: Any) -> Any:
         return dtypes.canonical(value, "aten")
     if kind.__name__ == "device":
         return str(value)
-    if kind.__name__ == "Size":
-        return tuple(value)
+    if isinstance(value, (tuple, list)):  # sizes, and the lists of graphs
+        return [_plain(element) for element in value] if isinstance(value, list) else tuple(map(_plain, value))
     if kind.__name__ in ("layout", "memory_format"):
         return None
     raise ArgumentError("aten", f"an argument is a {kind.__module__}.{kind.__name__}", "arrays, numbers and dtypes")

@@ -36,12 +36,12 @@ def softplus(self: Any, beta: Any = 1, threshold: Any = 20) -> Any:
     return meta.softplus(self, beta, threshold)
 
 
-@into(ROWS)
+@into(ROWS, "softmax", "special_softmax")
 def softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     return meta.softmax(in_dtype(self, dtype), dim)
 
 
-@into(ROWS)
+@into(ROWS, "log_softmax", "special_log_softmax")
 def log_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     return meta.log_softmax(in_dtype(self, dtype), dim)
 
@@ -64,6 +64,17 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
 @into(ROWS)
 def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
     return in_dtype(meta.log_softmax_dx(output, grad_output, dim), input_dtype)
+
+
+@into(ROWS)
+def _prelu_kernel(self: Any, weight: Any) -> Any:
+    return meta.where(meta.greater(self, 0), self, self * weight)
+
+
+@into(ROWS)
+def log_sigmoid_forward(self: Any) -> Any:
+    """The result, and exp(-|x|)."""
+    return meta.logsigmoid(self), meta.exp(meta.negative(meta.abs(self)))
 
 
 @into(ROWS)

@@ -218,3 +218,16 @@ def rrelu_with_noise_backward(
     if training and upper - lower > 1e-6:
         return meta.multiply(grad_output, noise)
     return meta.leaky_relu_dx(self, grad_output, (lower + upper) / 2)
+
+
+@into(ROWS)
+def _ctc_loss_backward(
+    grad: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, neg_log_likelihood: Any,
+    log_alpha: Any, blank: int, zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """The gradient computes the forward variables itself."""
+
+    def losses(x: Any) -> Any:
+        return meta.ctc_loss(x, targets, input_lengths, target_lengths, blank, "none", zero_infinity)
+
+    return pullback(losses, (log_probs,), grad)[0]

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta.dtype import accumulation_dtype
 from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.backward import forward, pullback
 
 ROWS: Rows = {}
@@ -223,15 +225,18 @@ def native_batch_norm_backward(
     train: bool, eps: float, output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     """By the moments of the batch when training, by the running ones otherwise."""
-    shape = (1, -1, *(1,) * (input.ndim - 2))
-    mean = meta.reshape(save_mean if train else running_mean, shape)
-    inverse = meta.reshape(save_invstd if train else meta.rsqrt(running_var + eps), shape)
-    unit = (input - mean) * inverse
-    dy = grad_out if weight is None else grad_out * meta.reshape(weight, shape)
+    mean, inverse = (save_mean, save_invstd) if train else (running_mean, meta.rsqrt(running_var + eps))
+    wide = accumulation_dtype(input.dtype)
+    mean, inverse = in_dtype(mean, wide), in_dtype(inverse, wide)
     if train:
-        axes = tuple(i for i in range(input.ndim) if i != 1)
-        dy = dy - meta.mean(dy, axes, True) - unit * meta.mean(dy * unit, axes, True)
-    return _masked((dy * inverse, _channels(grad_out * unit), _channels(grad_out)), output_mask)
+        dx, dw, db = meta.batch_norm_train_dxwb(grad_out, input, weight, mean, inverse)
+    else:
+        shape = (1, -1, *(1,) * (input.ndim - 2))
+        dw, db = meta.batch_norm_sums(grad_out, input, mean, inverse)
+        factor = inverse if weight is None else inverse * weight
+        dx = in_dtype(grad_out * meta.reshape(factor, shape), input.dtype)
+    kind = input.dtype if weight is None else weight.dtype
+    return _masked((dx, in_dtype(dw, kind), in_dtype(db, kind)), output_mask)
 
 
 @into(ROWS)

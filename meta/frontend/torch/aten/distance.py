@@ -11,7 +11,7 @@ from meta.frontend.torch.aten._values import axes
 ROWS: Rows = {
     "corrcoef": "corrcoef", "cov": "cov", "dist": direct("dist", self="x1"),
     "linalg_cond": "linalg.cond", "linalg_matrix_norm": "linalg.matrix_norm", "linalg_norm": "linalg.norm",
-    "pdist": "pdist", "renorm": "renorm",
+    "pdist": "pdist", "_pdist_forward": "pdist", "renorm": "renorm",
 }  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def take(self: Any, index: Any) -> Any:
     return meta.take(meta.reshape(self, (-1,)), index, 0)
 
 
-@into(ROWS)
+@into(ROWS, "index", "_unsafe_index")
 def index(self: Any, indices: Any) -> Any:
     return self[tuple(slice(None) if i is None else i for i in indices)]
 

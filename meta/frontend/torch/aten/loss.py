@@ -45,6 +45,18 @@ def nll_loss(self: Any, target: Any, weight: Any = None, reduction: int = 1, ign
     return meta.nll_loss(self, target, weight, named(reduction), ignore_index)  # type: ignore[arg-type]
 
 
+@into(ROWS, "nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+    """The loss, and the sum of the weights of all targets that count: 0 without a reduction."""
+    out = nll_loss(self, target, weight, reduction, ignore_index)
+    if not reduction:
+        return out, meta.zeros((), self.dtype, self.device)
+    counts = meta.not_equal(target, ignore_index)
+    if weight is None:
+        return out, meta.sum(meta.cast(counts, self.dtype))
+    return out, meta.sum(meta.where(counts, meta.take(weight, meta.where(counts, target, 0), 0), 0))
+
+
 @into(ROWS)
 def binary_cross_entropy_with_logits(
     self: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1
@@ -102,6 +114,15 @@ def multi_margin_loss(
 @into(ROWS)
 def multilabel_margin_loss(self: Any, target: Any, reduction: int = 1) -> Any:
     return meta.multilabel_margin_loss(self, target, named(reduction))  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
+    """The loss, and which classes are targets: those before the first negative one."""
+    listed = meta.cumprod(meta.cast(meta.greater_equal(target, 0), self.dtype), -1)
+    places = meta.maximum(target, 0)
+    found = meta.scatter_reduce(meta.zeros_like(self), -1, places, listed, "max")
+    return multilabel_margin_loss(self, target, reduction), found
 
 
 @into(ROWS)

@@ -1,4 +1,4 @@
-"""Convolutions, attention, padding and resizing."""
+"""Convolutions, padding and distances of vectors."""
 
 from __future__ import annotations
 
@@ -113,18 +113,21 @@ def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None
     return _padded(self, pad, modes[mode], value or 0)
 
 
+def _bordered(mode: str) -> Callable[..., Any]:
+    def padded(self: Any, padding: Sequence[int]) -> Any:
+        return _padded(self, padding, mode, 0)
+
+    return padded
+
+
+for _rank in (1, 2, 3):
+    into(ROWS, f"reflection_pad{_rank}d")(_bordered("reflect"))
+    into(ROWS, f"replication_pad{_rank}d")(_bordered("edge"))
+
+
 def _padded(x: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
     """x with two widths for each of the last axes, the last first."""
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ArgumentError("pad", f"{len(pad)} widths for {x.ndim} axes", "two for each of the last axes")
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
     return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)  # type: ignore[arg-type]
-
-
-@into(ROWS)
-def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    seed = meta.random.next_key(query.device) if dropout_p else None
-    return meta.attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)

@@ -118,16 +118,43 @@ def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: i
 
 @into(ROWS, "native_batch_norm", "_native_batch_norm_legit")
 def native_batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None, training: Any = True,
+    momentum: Any = 0.1, eps: Any = 1e-5,
+) -> Any:  # fmt: skip
+    """The result, and mean and reciprocal deviation of the batch: without elements unless training. The overload
+    without running statistics has `training` in their place."""
+    if isinstance(running_mean, bool):
+        running_mean, running_var, training, momentum, eps = None, None, running_mean, running_var, training
+    if not training:
+        return _native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps)
+    kind = _statistics(input, weight, bias)
+    out, mean, inverse = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
+    return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind)
+
+
+@into(ROWS)
+def _native_batch_norm_legit_no_training(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    out = meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
+    nothing = meta.zeros((0,), _statistics(input, weight, bias), input.device)
+    return out, nothing, nothing
+
+
+@into(ROWS)
+def _native_batch_norm_legit_functional(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """The result, and mean and reciprocal deviation of the batch: without elements unless training."""
+    """The results of native_batch_norm, and the new running statistics: nothing is written."""
+    if not training:
+        moments = (running_mean, running_var)
+        out = _native_batch_norm_legit_no_training(input, weight, bias, *moments, momentum, eps)
+        return *out, *moments
     kind = _statistics(input, weight, bias)
-    if training:
-        out, mean, inverse = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
-        return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind)
-    out = meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
-    nothing = meta.zeros((0,), kind, input.device)
-    return out, nothing, nothing
+    out, new_mean, new_var, mean, inverse = meta.batch_norm_train(
+        input, meta.copy(running_mean), meta.copy(running_var), weight, bias, momentum, eps
+    )
+    return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind), new_mean, new_var
 
 
 @into(ROWS)
@@ -135,5 +162,55 @@ def _batch_norm_with_update(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
     """The results of native_batch_norm in training, and a reserve, which is empty."""
-    reserve = meta.zeros((0,), "uint8", input.device)
-    return *native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), reserve
+    return *native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), _reserve(input)
+
+
+@into(ROWS)
+def _batch_norm_with_update_functional(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    """As _batch_norm_with_update, with the new running statistics as further results."""
+    *out, new_mean, new_var = _native_batch_norm_legit_functional(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return *out, _reserve(input), new_mean, new_var
+
+
+@into(ROWS)
+def _batch_norm_no_update(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
+) -> Any:
+    moments = (running_mean, running_var, momentum, eps)
+    return *_native_batch_norm_legit_no_training(input, weight, bias, *moments), _reserve(input)
+
+
+def _reserve(x: Any) -> Any:
+    return meta.zeros((0,), "uint8", x.device)
+
+
+def _other_axes(x: Any, dim: int) -> tuple[int, ...]:
+    return tuple(i for i in range(x.ndim) if i != dim % x.ndim)
+
+
+@into(ROWS)
+def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
+    """v with slices of the norms g along an axis, and the norms that v has (T. Salimans, D. Kingma, "Weight
+    Normalization", 2016)."""
+    wide = accumulation_dtype(v.dtype)
+    norm = meta.linalg.vector_norm(meta.cast(v, wide), 2, _other_axes(v, dim), True)
+    return meta.cast(meta.cast(v, wide) * (meta.cast(g, wide) / norm), v.dtype), norm
+
+
+@into(ROWS)
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    return _weight_norm_interface(v, g, dim)[0]
+
+
+@into(ROWS)
+def _weight_norm_interface_backward(grad_w: Any, saved_v: Any, saved_g: Any, saved_norms: Any, dim: int) -> Any:
+    """The gradients of v and g."""
+    wide = saved_norms.dtype
+    dw, v, g = (meta.cast(x, wide) for x in (grad_w, saved_v, saved_g))
+    dg = meta.sum(dw * v, _other_axes(v, dim), True) / saved_norms
+    dv = (dw - v * (dg / saved_norms)) * (g / saved_norms)
+    return meta.cast(dv, saved_v.dtype), meta.cast(dg, saved_g.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
-from meta.frontend.torch.aten._values import is_tensor
+from meta.frontend.torch.aten._values import in_dtype, is_tensor
 
 ROWS: Rows = {}
 
@@ -83,6 +83,12 @@ def normal_functional(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
 @into(ROWS)
 def multinomial(self: Any, num_samples: int, replacement: bool = False) -> Any:
     return meta.random.multinomial(self, num_samples, replacement)
+
+
+@into(ROWS)
+def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Any:
+    """The order of random numbers: a permutation drawn on the host cannot be traced."""
+    return in_dtype(meta.argsort(meta.random.uniform((n,), dtype="float64", device=device or "cpu")), dtype or "int64")
 
 
 @into(ROWS)

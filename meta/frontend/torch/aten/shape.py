@@ -29,7 +29,8 @@ ROWS: Rows = {
     "sum_to_size": "sum_to_size", "swapaxes": direct("swap_axis", axis0="axis1", axis1="axis2"),
     "swapdims": direct("swap_axis", dim0="axis1", dim1="axis2"), "tensor_split": direct("tensor_split", **_SECTIONS),
     "tile": direct("tile", dims="reps"), "tril": direct("tril", diagonal="k"), "triu": direct("triu", diagonal="k"),
-    "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten",
+    "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten", "unsafe_chunk": "chunk",
+    "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
     "unfold": direct("unfold", dimension="axis"), "unfold_copy": direct("unfold", dimension="axis"),
     "view": "reshape", "view_as": "reshape_like", "vsplit": direct("vsplit", **_SECTIONS),
 }  # fmt: skip
@@ -113,7 +114,7 @@ def _promoted(tensors: Sequence[Any]) -> str | None:
     return dtype
 
 
-@into(ROWS, "split", "split_copy")
+@into(ROWS, "split", "split_copy", "unsafe_split")
 def split(self: Any, split_size: Any, dim: int = 0) -> Any:
     if isinstance(split_size, (list, tuple)):
         return meta.split_with_sizes(self, split_size, dim)  # pyright: ignore[reportUnknownArgumentType]

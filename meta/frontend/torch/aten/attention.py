@@ -1,0 +1,165 @@
+"""Scaled dot-product attention: torch's function, and the operators that its backends are, with their gradients.
+
+The backends compute the same; they differ in the results besides the output. Of those the logarithms of the sums of
+exponentials are meta's `lse`; sequence lengths and random states are empty. Dropout inside of them is refused: its
+random numbers would have to be those of the backward operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import meta
+from meta.dtype import accumulation_dtype
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import in_dtype
+from meta.functional.attention import masked_scores, shared_heads
+
+ROWS: Rows = {}
+
+
+@into(ROWS)
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    seed = meta.random.next_key(query.device) if dropout_p else None
+    return meta.attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)
+
+
+def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, dropout: float) -> tuple[Any, Any]:
+    """The output, and lse: 0 in rows that attend to nothing."""
+    if dropout:
+        raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
+    k, v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
+    if mask is None:
+        return meta.scaled_dot_product_attention(q, k, v, causal, scale)
+    scores = _scores(q, k, mask, causal, scale)
+    hidden = meta.equal(meta.max(scores, -1), -math.inf)
+    lse = meta.where(hidden, 0, meta.logsumexp(scores, -1))
+    weights = meta.exp(scores - meta.expand_dims(lse, -1))
+    return in_dtype(meta.matmul(weights, in_dtype(v, scores.dtype)), q.dtype), lse
+
+
+def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+    q, k = (in_dtype(x, accumulation_dtype(x.dtype)) for x in (q, k))
+    return masked_scores(meta.matmul(q, k, transpose_b=True) * _factor(q, scale), mask, causal)
+
+
+def _factor(q: Any, scale: float | None) -> Any:
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+
+def _gradients(
+    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float
+) -> tuple[Any, Any, Any, Any]:
+    """The gradients of q, k, v and the scores; those of the scores are None without a mask."""
+    if dropout:
+        raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
+    heads = k.shape[-3]
+    whole_k, whole_v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
+    if mask is None:
+        dq, dk, dv = meta.scaled_dot_product_attention_dx(q, whole_k, whole_v, y, lse, dy, causal, scale)
+        return dq, _per_head(dk, heads), _per_head(dv, heads), None
+    p = meta.exp(_scores(q, whole_k, mask, causal, scale) - meta.expand_dims(lse, -1))
+    wide = [in_dtype(x, p.dtype) for x in (q, whole_k, whole_v, y, dy)]
+    query, keys, values, output, grad = wide
+    ds = p * (meta.matmul(grad, values, transpose_b=True) - meta.sum(grad * output, -1, True))
+    factor = _factor(query, scale)
+    dq, dk = meta.matmul(ds, keys) * factor, meta.matmul(ds, query, transpose_a=True) * factor
+    dv = meta.matmul(p, grad, transpose_a=True)
+    gradients = (dq, _per_head(dk, heads), _per_head(dv, heads))
+    return *(in_dtype(g, q.dtype) for g in gradients), ds  # type: ignore[return-value]
+
+
+def _per_head(gradient: Any, heads: int) -> Any:
+    """The gradient of keys or values that neighbouring heads of the queries share."""
+    *batch, several, length, features = gradient.shape
+    if several == heads:
+        return gradient
+    return meta.sum(meta.reshape(gradient, (*batch, heads, several // heads, length, features)), -3)
+
+
+@into(ROWS)
+def _scaled_dot_product_flash_attention_for_cpu(
+    query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _attended(query, key, value, attn_mask, is_causal, scale, dropout_p)
+
+
+@into(ROWS)
+def _scaled_dot_product_flash_attention_for_cpu_backward(
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, dropout_p: float, is_causal: bool, *,
+    attn_mask: Any = None, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _gradients(grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale, dropout_p)[:3]
+
+
+def _nothing(like: Any, dtype: str = "int64") -> Any:
+    return meta.zeros((), dtype, like.device)
+
+
+@into(ROWS)
+def _scaled_dot_product_flash_attention(
+    query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False,
+    *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    """Output, lse, two sequence lengths that only nested tensors have, the two lengths, and random states."""
+    y, lse = _attended(query, key, value, None, is_causal, scale, dropout_p)
+    empty = _nothing(query)
+    return y, lse, None, None, query.shape[-2], key.shape[-2], empty, empty, _nothing(query, query.dtype)
+
+
+@into(ROWS)
+def _scaled_dot_product_flash_attention_backward(
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any,
+    max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _gradients(grad_out, query, key, value, out, logsumexp, None, is_causal, scale, dropout_p)[:3]
+
+
+@into(ROWS)
+def _scaled_dot_product_efficient_attention(
+    query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    y, lse = _attended(query, key, value, attn_bias, is_causal, scale, dropout_p)
+    return y, lse, _nothing(query), _nothing(query)
+
+
+@into(ROWS)
+def _scaled_dot_product_efficient_attention_backward(
+    grad_out_: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, philox_seed: Any,
+    philox_offset: Any, dropout_p: float, grad_input_mask: Sequence[bool], is_causal: bool = False, *,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    *gradients, ds = _gradients(grad_out_, query, key, value, out, logsumexp, attn_bias, is_causal, scale, dropout_p)
+    bias = None if ds is None else in_dtype(meta.sum_to_size(ds, attn_bias.shape), attn_bias.dtype)
+    return tuple(g if wanted else None for g, wanted in zip((*gradients, bias), grad_input_mask, strict=True))
+
+
+@into(ROWS)
+def _scaled_dot_product_attention_math(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    dropout_mask: Any = None, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    """Output and weights. `dropout_mask` holds the weights that are kept."""
+    k, v = (shared_heads(query, x) if enable_gqa else x for x in (key, value))
+    weights = _safe_softmax(_scores(query, k, attn_mask, is_causal, scale), -1)
+    if dropout_mask is not None:
+        weights = meta.where(dropout_mask, weights / (1 - dropout_p), 0)
+    elif dropout_p:
+        weights = meta.dropout(weights, meta.random.next_key(query.device), dropout_p)[0]
+    return tuple(in_dtype(x, query.dtype) for x in (meta.matmul(weights, in_dtype(v, weights.dtype)), weights))
+
+
+@into(ROWS)
+def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
+    """softmax, 0 along lines of -inf alone."""
+    x = in_dtype(self, dtype)
+    is_hidden = meta.equal(meta.max(meta.stop_gradient(x), dim, True), -math.inf)
+    return meta.where(is_hidden, 0, meta.softmax(meta.where(is_hidden, 0, x), dim))

@@ -1,0 +1,102 @@
+"""Operators on the memory of tensors: copies, factories with strides, and views by strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dim import is_static, product
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._values import in_dtype
+
+ROWS: Rows = {"lift": "copy", "lift_fresh": "copy"}
+
+
+@into(ROWS)
+def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """The values of `src` with shape and dtype of `self`."""
+    return meta.broadcast_to(in_dtype(src, self.dtype), self.shape)
+
+
+@into(ROWS, "empty_strided", "empty_permuted")
+def empty_strided(size: Sequence[Any], order: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros: arrays are compact, whatever their strides or the order of their axes in torch."""
+    return meta.zeros(tuple(size), dtype or "float32", device or "cpu")
+
+
+@into(ROWS)
+def new_empty_strided(
+    self: Any, size: Sequence[Any], stride: Sequence[int], *, dtype: Any = None, device: Any = None
+) -> Any:
+    return meta.zeros(tuple(size), dtype or self.dtype, device or self.device)
+
+
+@into(ROWS, "as_strided", "as_strided_copy")
+def as_strided(self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+    """Elements of the memory of a tensor that is contiguous and at the beginning of its storage in torch: a caller who
+    has others must not call this row. Raises ArgumentError for elements outside, and for symbolic sizes unless the
+    elements follow one another."""
+    flat, offset, count = meta.reshape(self, (-1,)), storage_offset or 0, product(size)
+    order = _order(size, stride)
+    if order is not None:
+        if isinstance(self.size, int) and isinstance(count, int):
+            _check_bounds(self, offset + count - 1 if count else 0)
+        part = flat if count == self.size and offset == 0 else flat[offset : offset + count]
+        stored = meta.reshape(part, tuple(size[i] for i in order))
+        return stored if order == sorted(order) else meta.transpose(stored, tuple(np.argsort(order).tolist()))
+    places = _places("as_strided", size, stride, offset)
+    _check_bounds(self, int(places.max(initial=0)))
+    return meta.take(flat, meta.array(places, device=self.device), 0)
+
+
+@into(ROWS)
+def as_strided_scatter(
+    self: Any, src: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Any:
+    """`self` with `src` in the place of `as_strided(self, size, stride, storage_offset)`, on the same condition."""
+    offset, count = storage_offset or 0, product(size)
+    if _order(size, stride) == list(range(len(size))) and count == self.size and offset == 0:
+        return meta.reshape(in_dtype(src, self.dtype), self.shape)
+    places = _places("as_strided_scatter", size, stride, offset)
+    _check_bounds(self, int(places.max(initial=0)))
+    flat, index = meta.reshape(self, (-1,)), meta.array(places.reshape(-1), device=self.device)
+    values = meta.reshape(in_dtype(src, self.dtype), (-1,))
+    return meta.reshape(meta.index_copy(flat, 0, index, values), self.shape)
+
+
+def _order(size: Sequence[Any], stride: Sequence[Any]) -> list[int] | None:
+    """The axes from the slowest to the fastest in memory, if the elements follow one another in it; strides of axes of
+    size 1 say nothing."""
+    if not is_static(stride):
+        compact = [product(size[i + 1 :]) for i in range(len(size))]
+        fits = all(s == c or n == 1 for n, s, c in zip(size, stride, compact, strict=True))
+        return list(range(len(size))) if fits else None
+    long = sorted((i for i, n in enumerate(size) if n != 1), key=lambda i: -stride[i])
+    following: Any = 1
+    for i in reversed(long):
+        if stride[i] != following:
+            return None
+        following = following * size[i]
+    if long == sorted(long):
+        return list(range(len(size)))
+    return [*long, *(i for i, n in enumerate(size) if n == 1)]
+
+
+def _places(name: str, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> np.ndarray[Any, Any]:
+    """The positions in the flattened tensor."""
+    if not is_static((*size, *stride, offset)):
+        problem = f"size is {tuple(size)}, stride {tuple(stride)}, storage_offset {offset}"
+        raise ArgumentError(name, problem, "static sizes, or elements that follow one another", "export without it")
+    places = np.full((1,) * len(size), offset, dtype=np.int64)
+    for axis, (n, s) in enumerate(zip(size, stride, strict=True)):
+        places = places + np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(size))]) * s
+    return places
+
+
+def _check_bounds(x: Any, last: int) -> None:
+    if isinstance(x.size, int) and last >= max(x.size, 1):
+        raise ArgumentError("as_strided", f"the last element is {last}", f"less than {x.size}, the elements of x")
