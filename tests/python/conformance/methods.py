@@ -21,7 +21,7 @@ def row(name: str) -> Call | None:
     base = name.removeprefix("nn.functional.")
     for prefix in ("linalg.", "special.", "fft."):
         base = base.replace(prefix, prefix.replace(".", "_"))
-    found = aten.find(base)
+    found = aten.find(base, strict=True)
     return None if found is None else _without_requires_grad(found)
 
 
@@ -39,7 +39,7 @@ def _without_requires_grad(function: Call) -> Call:
 
 def need(name: str) -> Call:
     """The row of ATen's operator `name`. Raises NotImplementedError when it is called and the table lacks it."""
-    found = aten.find(name)
+    found = aten.find(name, strict=True)
     if found is not None:
         return found
 

@@ -76,15 +76,15 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
-def runnable(name: str, row: Row) -> Callable[..., Any]:
+def runnable(name: str, row: Row, strict: bool = False) -> Callable[..., Any]:
     """A row as a function of ATen's arguments: placement is dropped; dtypes and devices of torch become meta's.
 
-    Raises ArgumentError for a number where ATen's operator `name` takes tensors."""
+    strict: raise ArgumentError for a number where ATen's operator `name` takes tensors."""
     target = Direct(row) if isinstance(row, str) else row
-    operator = isinstance(target, Direct) or next(iter(inspect.signature(target).parameters), "") == "self"
+    checked = strict and (isinstance(target, Direct) or next(iter(inspect.signature(target).parameters), "") == "self")
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if operator:
+        if checked:
             check_operands(name, args)
         kept = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
         return target(*map(_plain, args), **kept)

@@ -36,7 +36,9 @@ def names() -> list[str]:
 
 
 @cache
-def find(name: str) -> Callable[..., Any] | None:
-    """The function of ATen's arguments for the operator with this base name, None if the table lacks it."""
+def find(name: str, strict: bool = False) -> Callable[..., Any] | None:
+    """The function of ATen's arguments for the operator with this base name, None if the table lacks it.
+
+    strict: refuse numbers in place of tensors, as torch's functions of that name do; graphs have them there."""
     row = rows().get(name)
-    return None if row is None else runnable(name, row)
+    return None if row is None else runnable(name, row, strict)

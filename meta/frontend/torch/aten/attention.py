@@ -55,15 +55,20 @@ def _factor(q: Any, scale: float | None) -> Any:
 def _gradients(
     dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float
 ) -> tuple[Any, Any, Any, Any]:
-    """The gradients of q, k, v and the scores; those of the scores are None without a mask."""
+    """The gradients of q, k, v and the scores; those of the scores are None without a mask. In place of lse there may
+    be the weights: they are what torch's decomposition of the forward operator returns."""
     if dropout:
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
     heads = k.shape[-3]
     whole_k, whole_v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
-    if mask is None:
+    is_weights = lse.ndim == q.ndim
+    if mask is None and not is_weights:
         dq, dk, dv = meta.scaled_dot_product_attention_dx(q, whole_k, whole_v, y, lse, dy, causal, scale)
         return dq, _per_head(dk, heads), _per_head(dv, heads), None
-    p = meta.exp(_scores(q, whole_k, mask, causal, scale) - meta.expand_dims(lse, -1))
+    if is_weights:
+        p = in_dtype(lse, accumulation_dtype(q.dtype))
+    else:
+        p = meta.exp(_scores(q, whole_k, mask, causal, scale) - meta.expand_dims(lse, -1))
     wide = [in_dtype(x, p.dtype) for x in (q, whole_k, whole_v, y, dy)]
     query, keys, values, output, grad = wide
     ds = p * (meta.matmul(grad, values, transpose_b=True) - meta.sum(grad * output, -1, True))

@@ -52,7 +52,7 @@ def _largest_rows(weight: Any, indices: Any, bags: Any, out: Any, counts: Any) -
     is_largest = meta.logical_and(is_largest, meta.expand_dims(meta.greater(counts, 0), 1))
     places = meta.broadcast_to(meta.expand_dims(bags, 1), is_largest.shape)
     none = meta.full(out.shape, n, "int64", weight.device)
-    first = meta.scatter_reduce(none, 0, places, meta.where(is_largest, position, n), "min")
+    first = meta.scatter_reduce(none, 0, places, meta.where(is_largest, position, n), "amin")
     return meta.take(meta.concatenate([indices, meta.zeros((1,), indices.dtype, weight.device)], 0), first, 0)
 
 

@@ -10,8 +10,7 @@ from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
 
 ROWS: Rows = {
-    "__and__": "bitwise_and", "__lshift__": "left_shift", "__or__": "bitwise_or", "__rshift__": "right_shift",
-    "__xor__": "bitwise_xor", "abs": "abs", "absolute": "abs", "allclose": "allclose",
+    "abs": "abs", "absolute": "abs", "allclose": "allclose",
     "addcdiv": direct("addcdiv", tensor1="x1", tensor2="x2"), "addcmul": direct("addcmul", tensor1="x1", tensor2="x2"),
     "copysign": "copysign", "deg2rad": "deg2rad", "erfc": "erfc", "fmax": "fmax",
     "fmin": "fmin", "float_power": "float_power",

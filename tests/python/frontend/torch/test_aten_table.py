@@ -100,12 +100,13 @@ def test_numbers_in_place_of_tensors_are_refused() -> None:
     with pytest.raises(
         ArgumentError, match=r"\[maximum\] the second operand is 2; expected a tensor; use meta.array\(x\)"
     ):
-        aten.find("maximum")(x, 2)
+        aten.find("maximum", strict=True)(x, 2)
     with pytest.raises(ArgumentError, match=r"\[eq\] the first operand is 2; expected a tensor; use meta.array\(x\)"):
-        aten.find("eq")(2, x)
+        aten.find("eq", strict=True)(2, x)
     with pytest.raises(ArgumentError, match=r"\[pow\] the first operand is 2; expected a tensor"):
-        aten.find("pow")(2, 3)
-    assert aten.find("pow")(2, x).tolist() == [2.0, 4.0]
+        aten.find("pow", strict=True)(2, 3)
+    assert aten.find("pow", strict=True)(2, x).tolist() == [2.0, 4.0]
+    assert aten.find("sub")(2, x).tolist() == [1.0, 0.0]  # as graphs write 2 - x
 
 
 def test_the_table_needs_no_torch() -> None:
