@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from meta.device import Device
-from meta.errors import MetaError, NotSupportedError
+from meta.errors import MetaError, NotSupportedError, TraceError
 from meta.frontend.onnx.attributes import attributes, check_against_definition
-from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
 from meta.frontend.onnx.node import NodeView, describe
 from meta.frontend.onnx.source import Program
@@ -132,7 +132,7 @@ class Evaluator:
         except OnnxError:
             raise
         except MetaError as error:
-            kind = UnsupportedError if isinstance(error, NotSupportedError) else OnnxError
+            kind = _kind(error)
             subject = f"[{error.subject}] " if error.subject else ""
             raise kind("onnx", f"{where}: {subject}{error.problem}", error.expected, remedy=error.remedy) from error
         except _MISFITS as error:
@@ -218,6 +218,14 @@ class Evaluator:
         except KeyError:
             expected = "nodes in the order in which they are computed, without cycles"
             raise OnnxError("onnx", f"{where} is not computed before it is read", expected) from None
+
+
+def _kind(error: MetaError) -> type[OnnxError]:
+    """The class of the error about a node in which an operator of meta raised one. A trace that needs values, or sizes
+    that depend on them, is no mistake of the model."""
+    if isinstance(error, TraceError):
+        return UndecidedError
+    return UnsupportedError if isinstance(error, NotSupportedError) else OnnxError
 
 
 def _are_known(inputs: Sequence[Any]) -> bool:

@@ -34,7 +34,12 @@ def function_body(node: Any, version: int, domain: str, inputs: Sequence[Any]) -
     if not opsets:
         return None
     proto = _proto(schema, node, max(opsets), inputs)
-    return None if proto is None else serde.deserialize_function(proto)
+    if proto is None:
+        return None
+    computed = {name for inner in proto.node for name in inner.output}.union(proto.input)
+    # A body computes no output that its node leaves out: such an output is an absent input.
+    proto.input.extend(name for name in proto.output if name not in computed)
+    return serde.deserialize_function(proto)
 
 
 def default_attributes(node: Any, version: int, domain: str) -> dict[str, Any]:
@@ -60,5 +65,5 @@ def _proto(schema: Any, node: Any, opset: int, inputs: Sequence[Any]) -> Any:
         call = serde.serialize_node(node).SerializeToString()
         data = schema.get_context_dependent_function_with_opset_version(opset, call, types)
     if isinstance(data, onnx.FunctionProto):
-        return data
+        return onnx.FunctionProto.FromString(data.SerializeToString())
     return onnx.FunctionProto.FromString(data) if data else None
