@@ -1,4 +1,4 @@
-"""The public functions: `from_onnx`, `examine`."""
+"""The public functions: `from_onnx`, `load`, `examine`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from meta.dim import Dim
 from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.examination import Examination
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
+from meta.frontend.onnx.model import OnnxModel
 from meta.frontend.onnx.operator_use import check_supported, examined
 from meta.frontend.onnx.program import OnnxProgram
 from meta.frontend.onnx.source import Program, Source, read
+from meta.frontend.relay.model import MOMENTUM
 
 
 def from_onnx(
@@ -36,6 +38,27 @@ def from_onnx(
     program = read(source)
     check_supported(program)
     return _converted(program, constants, shapes, device)
+
+
+def load(
+    source: Source,
+    constants: Mapping[str, Any] | None = None,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    momentum: float = MOMENTUM,
+    device: Device | str = CPU,
+) -> OnnxModel:
+    """An ONNX network as a `meta.Model`, to run, train and save: its floating initializers, except scalars, are the
+    parameters, under their names.
+
+    momentum: weight of the batch in the moving statistics of batch normalisations in train mode. With 0 they stay, and
+    train mode normalises by them. The other arguments and the errors are those of `from_onnx`, and UndecidedError for
+    a network whose shapes depend on values."""
+    program = read(source)
+    check_supported(program)
+    _check_names(program, constants or {}, shapes or {})
+    model = OnnxModel(program, constants or {}, shapes or {}, momentum)
+    return model if parse_device(device) is CPU else model.to(device)
 
 
 def examine(

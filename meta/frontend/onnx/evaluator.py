@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from meta.device import Device
 from meta.errors import MetaError, NotSupportedError, TraceError
 from meta.frontend.onnx.attributes import attributes, check_against_definition
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
@@ -93,9 +92,8 @@ class Evaluator:
     initializers: an initializer of the graph -> its value, in place of the file's (None leaves it).
     """
 
-    def __init__(self, program: Program, device: Device, initializers: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, program: Program, initializers: Callable[[Any], Any] | None = None) -> None:
         self.program = program
-        self.device = device
         self._given = initializers or (lambda _: None)
         self._constants: dict[Any, Any] = {}
         self._count = 0
@@ -165,7 +163,7 @@ class Evaluator:
             return self._call(body, inputs, default_attributes(node, version, domain) | attrs, frame)
         used = tuple(v.name if v.name and (v.uses() or v.is_graph_output()) else "" for v in node.outputs)
         names = tuple("" if v is None else v.name or "" for v in node.inputs)
-        view = NodeView(where, node.op_type, domain, node.overload, version, names, used, self.device)
+        view = NodeView(where, node.op_type, domain, node.overload, version, names, used)
         if row.folds and row.fold is None and _are_known(inputs):
             with suspended():
                 return _as_known(row(view, inputs, attrs))
@@ -205,11 +203,12 @@ class Evaluator:
         return self._read(value, frame, f"'{value.name}'")
 
     def initializer(self, value: Any) -> Any:
+        given = self._given(value)
+        if given is not None:
+            return given
         if value not in self._constants:
-            given = self._given(value)
             where = f"initializer '{value.name}'"
-            known = read_tensor(value.const_value, where, self.program.folder) if given is None else given
-            self._constants[value] = known
+            self._constants[value] = read_tensor(value.const_value, where, self.program.folder)
         return self._constants[value]
 
     def _read(self, value: Any, frame: Frame, where: str) -> Any:

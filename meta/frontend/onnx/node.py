@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from meta.device import Device
 from meta.eager.ndarray import NDArray
 from meta.frontend.onnx.errors import UndecidedError, UnsupportedError
 from meta.frontend.onnx.tensors import check_dtype, dtype_name
@@ -20,7 +19,7 @@ class NodeView:
 
     name: in words, for errors: `node 'conv1' (Conv)`.  op_type, domain, overload: of the operator.
     version: of the operator's domain.  inputs: names, "" for those left out.
-    outputs: names, "" for those that are left out or that nothing uses.  device: where tensors are made."""
+    outputs: names, "" for those that are left out or that nothing uses."""
 
     name: str
     op_type: str
@@ -29,7 +28,6 @@ class NodeView:
     version: int
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    device: Device
 
     def constant(self, value: Any, what: str) -> npt.NDArray[Any]:
         """The value of a tensor as a NumPy array. Raises UndecidedError, about `what`, for a symbol."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from meta import vm
-from meta.device import Device
+from meta.device import CPU, Device
 from meta.dim import Dim
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
@@ -20,7 +21,10 @@ from meta.frontend.onnx.ops._values import tensor
 from meta.frontend.onnx.source import Program
 from meta.frontend.onnx.tensors import check_dtype
 from meta.frontend.onnx.types import input_type
+from meta.frontend.relay.convert.values import identifier
 from meta.ir.module import Module
+from meta.passes.composites import composites
+from meta.passes.place import place
 from meta.schema._types import TensorLike
 from meta.tracing import Record, record
 
@@ -41,7 +45,12 @@ class OnnxProgram:
     outputs: tuple[str, ...]
     undecided: UndecidedError | None
 
-    def __init__(self, program: Program, constants: Mapping[str, Any], shapes: Shapes, device: Device) -> None:
+    def __init__(
+        self, program: Program, constants: Mapping[str, Any], shapes: Shapes, device: Device,
+        state: Mapping[str, NDArray] | None = None,
+    ) -> None:  # fmt: skip
+        """state: arrays in place of initializers, which become state of the traced program."""
+        self._state = state or {}
         self._program = program
         self._constants = constants
         self._shapes = shapes
@@ -49,7 +58,7 @@ class OnnxProgram:
         self._values = tuple(v for v in program.graph.inputs if v.const_value is None and v.name not in constants)
         self.inputs = tuple(v.name for v in self._values)
         self.outputs = tuple(v.name for v in program.graph.outputs)
-        self._evaluator = Evaluator(program, device, self._given)
+        self._evaluator = Evaluator(program, self._given)
         self.undecided = None
 
     def __repr__(self) -> str:
@@ -73,20 +82,25 @@ class OnnxProgram:
         """The outputs, node by node, with all values at hand: shapes may depend on them.
 
         Inputs are arrays, NumPy arrays, lists of those for sequences and None for an empty optional. Results are
-        arrays, lists, None, and NumPy arrays of text."""
+        arrays, lists, None, and NumPy arrays of text. The nodes run on the CPU, whatever the program's device, to which
+        the results are copied."""
         values = [self._eager(v, x) for v, x in zip(self._values, self._bound(inputs, named), strict=True)]
-        return _single(self._outputs(self._evaluator.main(self._all(values))))
+        results = self._outputs(self._evaluator.main(self._all(values)))
+        return _single(results if self._device is CPU else tuple(_on(self._device, v) for v in results))
 
     def record(self, *inputs: Any, **named: Any) -> Record:
         """The program for inputs of these types, arrays or TensorTypes (`meta.vm.compile` takes this object).
 
         Raises UndecidedError where a shape depends on values."""
-        return record(self._forward, self._bound(inputs, named), {})
+        names = {id(array): identifier(name) for name, array in self._state.items()}
+        recorded = record(self._forward, self._bound(inputs, named), {}, names)
+        module = composites(recorded.module)
+        return replace(recorded, module=module if self._device is CPU else place(self._device)(module))
 
     @cached_property
     def traced(self) -> Record:
         """The program for inputs of the declared types, with symbolic sizes for open dimensions."""
-        return self.record(*(input_type(v, self._device, self._shapes.get(v.name)) for v in self._values))
+        return self.record(*(input_type(v, CPU, self._shapes.get(v.name)) for v in self._values))
 
     @property
     def module(self) -> Module:
@@ -117,6 +131,8 @@ class OnnxProgram:
         return [by_name[v.name] if v.name in by_name else self._evaluator.initializer(v) for v in graph.inputs]
 
     def _given(self, value: Any) -> Any:
+        if value.name in self._state:
+            return self._state[value.name]
         given = self._constants.get(value.name)
         return None if given is None else np.asarray(given)
 
@@ -142,12 +158,12 @@ class OnnxProgram:
         if isinstance(given, (list, tuple)):
             return [self._eager(value, v) for v in given]  # pyright: ignore[reportUnknownVariableType]
         if isinstance(given, NDArray):
-            return given.numpy() if _is_small(given.dtype, given.size) else given
+            return given.numpy() if _is_small(given.dtype, given.size) else given.to(CPU)
         array = np.asarray(given)
         if array.dtype.kind in "OSU":
             return array.astype(np.str_)
         check_dtype(str(array.dtype), f"input '{value.name}'")
-        return array if _is_small(str(array.dtype), array.size) else asarray(array, device=self._device)
+        return array if _is_small(str(array.dtype), array.size) else asarray(array)
 
     def _outputs(self, values: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(self._output(name, v) for name, v in zip(self.outputs, values, strict=True))
@@ -160,6 +176,12 @@ class OnnxProgram:
         if value.dtype.kind == "U":
             return value
         return tensor(value)
+
+
+def _on(device: Device, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on(device, v) for v in value]
+    return value.to(device) if isinstance(value, NDArray) else value
 
 
 def _is_small(dtype: str, size: Any) -> bool:

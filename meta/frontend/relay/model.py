@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import meta
 from meta.device import CPU, Device
+from meta.dim import Dim, SymDim, compute
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
@@ -41,6 +42,8 @@ class RelayModel(Model):
 
     module: Module
     inputs: tuple[str, ...]
+    door = "relay"
+    """The format in the errors."""
 
     def build(
         self, module: Module, names: Sequence[str], values: Mapping[str, Any], momentum: float = MOMENTUM
@@ -60,7 +63,7 @@ class RelayModel(Model):
         unknown = [name for name in values if name not in names]
         if unknown:
             raise ArgumentError(
-                "relay",
+                self.door,
                 f"params has '{unknown[0]}', which is not a parameter of @main",
                 f"one of {', '.join(names)}",
                 did_you_mean(unknown[0], names),
@@ -69,7 +72,7 @@ class RelayModel(Model):
     def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
         array = copy_of(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
-            raise ArgumentError("relay", f"'{name}' is {array.type!r}", f"{var.type!r}")
+            raise ArgumentError(self.door, f"'{name}' is {array.type!r}", f"{var.type!r}")
         taken = hasattr(type(self), name) or name in self.__dict__
         attribute = f"param_{name}" if taken else name
         self._arrays[name] = attribute
@@ -93,7 +96,7 @@ class RelayModel(Model):
 
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
         if len(inputs) != len(self.inputs):
-            raise ArgumentError("relay", f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
+            raise ArgumentError(self.door, f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
         by_name = dict(zip(self.inputs, inputs, strict=True))
         values = [getattr(self, self._arrays[name]) if name in self._arrays else by_name[name] for name in self._names]
         main = self.module.main
@@ -118,9 +121,16 @@ def _moving(main: FunctionExpr) -> set[Var]:
 
 
 class _Replay:
-    """Runs a program by public operator calls, which accept arrays and symbols of a trace."""
+    """Runs a program by public operator calls, which accept arrays and symbols of a trace.
+
+    values: of the parameters of main, whose shapes give the symbolic sizes."""
 
     def __init__(self, values: dict[Var, Any], momentum: float) -> None:
+        self.sizes: dict[str, Dim] = {}
+        for var, value in values.items():
+            declared = var.type.shape if isinstance(var.type, TensorType) else ()
+            named = [(d.name, n) for d, n in zip(declared, value.shape, strict=False) if isinstance(d, SymDim)]
+            self.sizes.update((name, n) for name, n in named if name is not None)
         self.values = values
         self.momentum = momentum
 
@@ -167,4 +177,6 @@ class _Replay:
     def _leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, Constant):
             return asarray(to_array(leaf.value), leaf.type.dtype, leaf.type.device)
+        if isinstance(leaf, SymDim):
+            return compute(leaf, self.sizes.__getitem__, int, lambda a, b: a // b)
         return self.values[leaf] if isinstance(leaf, Var) else leaf
