@@ -14,6 +14,7 @@ from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.ir.visitor import Scope
 from meta.op.registry import Op
 from meta.passes.manager import rewrite_pass
+from meta.tracing.foreign_op import ForeignOp
 
 LIMIT = 1 << 12
 """Most elements of a folded constant, unless its operands are as large: other results are cheaper to compute than to
@@ -24,7 +25,7 @@ def _fold(binding: Binding, scope: Scope) -> Expr | Atom | None:
     """Evaluate a call whose tensors are constants, or small results of creation operators. A creation operator itself
     stays, because rules recognise it, and dead code elimination drops it."""
     value = binding.value
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.attrs or value.dialect:
+    if not isinstance(value, Call) or not _is_foldable(value) or value.attrs or value.dialect:
         return None
     tensors = [t for a in value.args for t in (a if is_atom_list(a) else (a,)) if is_atom(t)]
     sources = [_source(t, scope) for t in tensors]
@@ -45,9 +46,14 @@ def _source(atom: Atom, scope: Scope) -> Constant | Call | None:
     if isinstance(atom, Constant):
         return atom
     call = scope.definition(atom)
-    if not isinstance(call, Call) or not isinstance(call.op, Op) or not _small(call.type, 0):
+    if not isinstance(call, Call) or not _is_foldable(call) or not _small(call.type, 0):
         return None
     return None if any(is_atom(a) or is_atom_list(a) or isinstance(a, SymDim) for a in call.args) else call
+
+
+def _is_foldable(call: Call) -> bool:
+    """Whether a call is of an operator that gives the same result each time; those of libraries may draw numbers."""
+    return isinstance(call.op, Op) and not isinstance(call.op, ForeignOp)
 
 
 def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from meta import progress, tracing
@@ -273,6 +273,28 @@ class Executor(Generic[P, R]):
                     f"{self.device}, for which the program is compiled",
                     f'move it, or compile(..., device="{p.type.device}")',
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A record as something to compile."""
+
+    program: tracing.Record
+
+    def record(self, *_: Any, **__: Any) -> tracing.Record:
+        return self.program
+
+
+def compile_record(
+    record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
+    memory_budget: int | str | None = None,
+) -> Program:  # fmt: skip
+    """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are those
+    of `compile`."""
+    executor: Executor[..., Any] = compile(
+        _Recorded(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
+    )
+    return executor._compile(record, record.module)
 
 
 def _recorder(what: Recordable) -> Callable[..., tracing.Record]:

@@ -15,6 +15,7 @@ from meta.frontend.torch import aten
 from meta.frontend.torch.errors import UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, subgraphs
 from meta.frontend.torch.sizes import modulo, power
+from meta.frontend.torch.twins import find_twin
 
 Function = Callable[..., Any]
 Fallback = Callable[[Node], Function | None]
@@ -62,7 +63,7 @@ def _known(node: Node) -> Function | None:
     if node.operator in PYTHON:
         return PYTHON[node.operator]
     if node.overload:
-        return _of_package(node.namespace, node.base)
+        return find_twin(f"{node.namespace}::{node.base}", node.overload) or _of_package(node.namespace, node.base)
     return None
 
 
@@ -240,7 +241,7 @@ def check_operators(graph: Graph, fallback: Fallback | None = None) -> None:
     raise UnsupportedError(
         "torch",
         f"{len(missing)} {word} not supported: " + ", ".join(map(_summary, missing)),
-        remedy="meta.define an operator of that name for a custom operator of torch",
+        remedy="give a custom operator of torch a twin: meta.frontend.torch.twin",
         operators={use.name: use.count for use in missing},
         location=missing[0].lines[0] if ":" in missing[0].lines[0] else None,
     )

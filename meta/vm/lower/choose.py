@@ -19,6 +19,7 @@ from meta.ir.visitor import walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
 from meta.op.registry import Op, check_registered
+from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.open_calls import is_open
 
@@ -83,7 +84,8 @@ class Choices:
         """Choose for a call; raises DispatchError when no dialect accepts it, DeviceError for another device."""
         if isinstance(call.op, LoopOp):
             return
-        check_registered(call.op)
+        if not isinstance(call.op, ForeignOp):
+            check_registered(call.op)
         if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
             return
         args = arg_types(call.args)
@@ -110,6 +112,8 @@ class Choices:
         return self.device
 
     def _choose(self, info: CallInfo, dialect: str | None) -> Choice:
+        if isinstance(info.op, ForeignOp):
+            return Choice(info, info.op.implementation, "the only implementation", ())
         if dialect is not None:
             return self._named(info, dialect)
         tried = candidates(info, in_program=True)

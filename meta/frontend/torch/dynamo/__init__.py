@@ -1,0 +1,12 @@
+"""`torch.compile(model, backend="meta")`.
+
+backend    the entry point: AOTAutograd's graphs, `explain`
+options    what `options={...}` accepts
+convert    a graph of ATen calls as a program
+shapes     sizes and layouts of torch's fake tensors
+foreign    operators that torch runs inside of a program
+call       the call of a program with torch tensors
+report     what became of each graph
+"""
+
+from __future__ import annotations

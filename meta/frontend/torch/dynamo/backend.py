@@ -1,0 +1,102 @@
+"""The backend of `torch.compile`: AOTAutograd's graphs as programs of meta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from functorch.compile import default_partition, min_cut_rematerialization_partition
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule
+from torch.utils._python_dispatch import _disable_current_modes
+
+from meta.frontend.torch import aten
+from meta.frontend.torch.dynamo.call import compile_graph
+from meta.frontend.torch.dynamo.options import Options, read_options
+from meta.frontend.torch.dynamo.report import GraphReport, Report
+
+_reports: list[list[GraphReport]] = []
+"""The lists of the `explain` calls in progress."""
+
+
+def compile_backend(
+    module: GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend "meta" of `torch.compile`, for inference and training.
+
+        model = torch.compile(model, backend="meta")                                       # by its name, or
+        model = torch.compile(model, backend=meta.frontend.torch.compile_backend, options={"fuse": False})
+
+    Each graph that Dynamo captures becomes a program for the forward pass, and, where gradients are recorded, one for
+    the backward pass. Sizes that Dynamo finds to vary are symbolic in both. Tensors are shared, not copied. Torch runs
+    inside of the programs what meta lacks, and every operator that draws random numbers, so that torch.manual_seed
+    gives the numbers of eager calls (see `explain`).
+
+    options: see `meta.frontend.torch.dynamo.options.Options`.  mode: None, or one of torch's modes, of which
+        "max-autotune-no-cudagraphs" turns `graphs` off.
+    Raises ArgumentError for unknown options."""
+    chosen = read_options(mode, options)
+    reports = list(_reports)
+    compiler = aot_autograd(
+        fw_compiler=_compiler("forward", chosen, reports),
+        bw_compiler=_compiler("backward", chosen, reports),
+        inference_compiler=_compiler("inference", chosen, reports),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition if chosen.partition == "min_cut" else default_partition,
+    )
+    return compiler(module, inputs)
+
+
+def _compiler(kind: str, options: Options, reports: Sequence[list[GraphReport]]) -> Callable[..., Any]:
+    def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        with _disable_current_modes():
+            run, report = compile_graph(module, kind, options)
+        for each in reports:
+            each.append(report)
+        run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list to such a function
+        return run
+
+    return compile_one
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Torch's decompositions into core ATen operators, of what the table of ATen's operators lacks."""
+    return {
+        target: function
+        for target, function in core_aten_decompositions().items()
+        if aten.find(target._schema.name.partition("::")[2]) is None
+    }
+
+
+def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """What `torch.compile(model, backend="meta")` makes of a model: its graphs, and what torch runs in them.
+
+    args, kwargs: of a call of the model, which is run once, with its gradients where it records any: buffers change as
+        in any call, `.grad` does not."""
+    graphs: list[GraphReport] = []
+    _reports.append(graphs)
+    try:
+        result = torch.compile(model, backend=_fresh_backend())(*args, **kwargs)
+        differentiable = [x for x in torch.utils._pytree.tree_leaves(result) if getattr(x, "requires_grad", False)]
+        if differentiable:
+            leaves = _leaves(model, args, kwargs)
+            torch.autograd.grad(differentiable, leaves, [torch.ones_like(x) for x in differentiable], allow_unused=True)
+    finally:
+        _reports.remove(graphs)
+    return Report(tuple(graphs))
+
+
+def _fresh_backend() -> Callable[..., Any]:
+    """A backend of its own, for which Dynamo has compiled nothing yet."""
+    return lambda module, inputs: compile_backend(module, inputs)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+
+
+def _leaves(model: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that may get gradients."""
+    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
+    given = torch.utils._pytree.tree_leaves((args, kwargs))
+    return [x for x in (*parameters, *given) if isinstance(x, torch.Tensor) and x.requires_grad]

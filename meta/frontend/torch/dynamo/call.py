@@ -1,0 +1,282 @@
+"""Compiled graphs, as AOTAutograd calls them: with one list of torch tensors and ints, which the call empties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter
+
+from meta.backend.cuda import streams
+from meta.device import Device
+from meta.dim import SymDim, evaluate
+from meta.dtype import is_complex
+from meta.frontend.torch.dynamo.convert import Converted, Output, convert
+from meta.frontend.torch.dynamo.options import Options
+from meta.frontend.torch.dynamo.report import GraphReport
+from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, plain_symbol, symbols_of
+from meta.ir.expr import Call, Tuple, TupleGetItem, Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType, leaf_types
+from meta.vm.executor import compile_record
+from meta.vm.lower.python_errors import reraise
+
+Run = Callable[[list[Any]], list[Any]]
+"""A call with the values of the placeholders."""
+
+_as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
+
+
+def compile_graph(module: GraphModule, kind: str, options: Options) -> tuple[Run, GraphReport]:
+    """The call of a graph, and what became of it. kind: "inference", "forward" or "backward"."""
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    values = [n.meta["val"] for n in placeholders]
+    symbols = sorted(symbols_of(values))
+    sources = _symbol_sources(values)
+    try:
+        missing = [s for s in symbols if s not in sources]
+        if missing:
+            raise NeedsTorch(f"no input has the size {missing[0]}")
+        try:
+            converted = convert(module, Sizes(), symbols)
+            options.refuse(kind, converted.fallbacks)
+            return _program(converted, sources, options), _report(kind, converted)
+        except NeedsSizes as error:
+            if not symbols:
+                raise NeedsTorch(str(error)) from error
+            return _per_size(module, kind, sources, options, str(error))
+    except NeedsTorch as error:
+        options.refuse_whole(kind, str(error))
+        count = sum(n.op == "call_function" for n in module.graph.nodes)
+        return _by_torch(module), GraphReport(kind, count, by_torch=str(error))
+
+
+def _report(kind: str, converted: Converted, per_size: str = "") -> GraphReport:
+    return GraphReport(kind, converted.operators, converted.fallbacks, per_size=per_size)
+
+
+def _by_torch(module: GraphModule) -> Run:
+    interpreter = Interpreter(module)
+
+    def run(args: list[Any]) -> list[Any]:
+        values = list(args)
+        args.clear()
+        return list(interpreter.run(*values))
+
+    return run
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the value of a symbol is among the arguments of a call. axis: None for an int."""
+
+    position: int
+    axis: int | None
+
+    def read(self, args: Sequence[Any]) -> int:
+        x = args[self.position]
+        return int(x if self.axis is None else x.shape[self.axis])
+
+
+def _symbol_sources(values: Sequence[Any]) -> dict[str, _Source]:
+    found: dict[str, _Source] = {}
+    for i, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            for axis, size in enumerate(value.shape):
+                name = plain_symbol(size)
+                if name is not None:
+                    found.setdefault(name, _Source(i, axis))
+        elif (name := plain_symbol(value)) is not None:
+            found[name] = _Source(i, None)
+    return found
+
+
+def _per_size(
+    module: GraphModule, kind: str, sources: dict[str, _Source], options: Options, reason: str
+) -> tuple[Run, GraphReport]:
+    """A call that compiles the graph for each of its sizes; the first time for those that it was recorded with."""
+    runs: dict[tuple[int, ...], Run] = {}
+    names = list(sources)
+
+    def build(key: tuple[int, ...]) -> tuple[Run, GraphReport]:
+        converted = convert(module, Sizes(dict(zip(names, key, strict=True))), ())
+        options.refuse(kind, converted.fallbacks)
+        return _program(converted, sources, options), _report(kind, converted, reason)
+
+    def run(args: list[Any]) -> list[Any]:
+        key = tuple([source.read(args) for source in sources.values()])
+        compiled = runs.get(key)
+        if compiled is None:
+            compiled = runs[key] = build(key)[0]
+        return compiled(args)
+
+    first = _recorded_sizes(module, names)
+    runs[first], report = build(first)
+    return run, report
+
+
+def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...]:
+    """The values that the symbols had when the graph was recorded."""
+    hints: dict[str, int] = {}
+    for node in module.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
+            name = plain_symbol(size)
+            if name is not None:
+                hints[name] = int(size.node.hint)
+    return tuple(hints[name] for name in names)
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+def _program(converted: Converted, sources: dict[str, _Source], options: Options) -> Run:
+    """The call of a program."""
+    outputs = _outputs(converted.outputs, sources)
+    if not converted.record.main.body.results:
+        return lambda args: _returned(outputs, _taken(args), ())
+    device = _device(converted)
+    graphs = options.graphs and not converted.random
+    program = options.compiled(lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs))
+    copied = _shared_results(program.optimized, converted.outputs)
+    fixed = [*[x._data for _, x in converted.record.state], *[c._data for c in program.constants]]
+    main, prepare = program.machine, _preparer(converted, sources)
+    types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
+    complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
+    single = len(types) == 1
+    scope = _stream_scope(device)
+
+    def run(args: list[Any]) -> list[Any]:
+        values = _taken(args)
+        with scope():
+            try:
+                raw = main.main(*prepare(values), *fixed)
+            except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
+                reraise(error)
+        results = [raw] if single else list(raw)
+        for i, x in enumerate(results):
+            if not isinstance(x, torch.Tensor):
+                results[i] = _as_torch(x.__dlpack__())
+        for i in complexes:
+            results[i] = torch.view_as_complex(results[i])
+        for i in copied:
+            results[i] = results[i].clone()
+        return _returned(outputs, values, results)
+
+    return run
+
+
+def _taken(args: list[Any]) -> list[Any]:
+    values = list(args)
+    args.clear()
+    return values
+
+
+def _device(converted: Converted) -> Device:
+    """The only device of a program. Raises NeedsTorch for several."""
+    main = converted.record.main
+    kinds = [t for x in (*main.params, *main.body.results) for t in leaf_types(x.type) if isinstance(t, TensorType)]
+    devices = list(dict.fromkeys(t.device for t in kinds))
+    if len(devices) > 1:
+        raise NeedsTorch(f"it has tensors on {' and '.join(map(str, devices))}")
+    return devices[0]
+
+
+def _stream_scope(device: Device) -> Callable[[], Any]:
+    """A scope in which programs run on torch's current stream of the device."""
+    if device.kind != "cuda":
+        return nullcontext
+
+    def scope() -> Any:
+        return streams.use_stream(torch.cuda.current_stream(device.index).cuda_stream, device)
+
+    return scope
+
+
+def _preparer(converted: Converted, sources: dict[str, _Source]) -> Callable[[list[Any]], list[Any]]:
+    """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last."""
+    positions = [each.position for each in converted.inputs]
+    special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
+    for i, each in enumerate(converted.inputs):
+        kind = converted.record.main.params[i].type
+        steps = _steps(each.order, isinstance(kind, TensorType) and is_complex(kind.dtype))
+        if steps is not None:
+            special.append((i, steps))
+    carried = [sources[name] for name in converted.carried]
+
+    def prepare(values: list[Any]) -> list[Any]:
+        inputs = [values[i] for i in positions]
+        for i, change in special:
+            inputs[i] = change(inputs[i])
+        inputs = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in inputs]
+        inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
+        return inputs
+
+    return prepare
+
+
+def _steps(order: tuple[int, ...] | None, is_complex: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    if is_complex:
+        return lambda x: torch.view_as_real(
+            (x if order is None else x.permute(order)).resolve_conj().resolve_neg().contiguous()
+        )
+    return None if order is None else lambda x: x.permute(order)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+_Getter = Callable[[Sequence[Any], Sequence[Any]], Any]
+"""(the arguments of the call, the results of the program) -> what the graph returns at one place."""
+
+
+def _outputs(outputs: Sequence[Output], sources: dict[str, _Source]) -> list[_Getter]:
+    return [_getter(each, sources) for each in outputs]
+
+
+def _returned(getters: Sequence[_Getter], values: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    return [get(values, results) for get in getters]
+
+
+def _getter(output: Output, sources: dict[str, _Source]) -> _Getter:
+    if output.placeholder is not None:
+        position = output.placeholder
+        return lambda values, _: values[position]
+    if output.result is not None:
+        index, order = output.result, output.order
+        if order is None:
+            return lambda _, results: results[index]
+        return lambda _, results: results[index].permute(order)
+    number = output.number
+    if not isinstance(number, SymDim):
+        return lambda *_: number
+    return lambda values, _: evaluate(number, {name: source.read(values) for name, source in sources.items()})
+
+
+def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
+    """The results whose memory a program shares with its parameters or with an earlier result, where torch's do not:
+    they are copied, so that writes to one leave the other alone."""
+    main = module.main
+    roots: dict[Any, Any] = {}
+    for binding in main.body.bindings:
+        value = binding.value
+        if isinstance(value, Call) and getattr(value.op, "view", False):
+            roots[binding.var] = roots.get(value.args[0], value.args[0])
+        elif isinstance(value, Var):
+            roots[binding.var] = roots.get(value, value)
+        elif isinstance(value, TupleGetItem) and isinstance(value.value, Tuple):
+            roots[binding.var] = value.value.fields[value.index]
+    views = {o.result for o in outputs if o.is_view}
+    seen: set[Any] = set(main.params)
+    copied: list[int] = []
+    for i, atom in enumerate(main.body.results):
+        root = roots.get(atom, atom)
+        if root in seen and i not in views:
+            copied.append(i)
+        seen.add(root)
+    return copied

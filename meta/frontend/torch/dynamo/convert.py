@@ -1,0 +1,313 @@
+"""A graph of ATen calls with fake tensors as a program of meta."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+import meta
+from meta import tracing
+from meta.errors import MetaError
+from meta.frontend.torch.dynamo.foreign import foreign_call
+from meta.frontend.torch.dynamo.report import RANDOM, Fallback
+from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, dense_order, inverse, same_type
+from meta.frontend.torch.fx import operator_name
+from meta.frontend.torch.nodes import Node as Call
+from meta.frontend.torch.operators import find, is_check, is_write
+from meta.ir.type import tensor_type
+
+LACKING = "the table of ATen's operators lacks it"
+TWINLESS = "no twin is registered (meta.frontend.torch.twin)"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a program: the placeholder at a position.
+
+    order: of its axes, in which it is contiguous; None as it is."""
+
+    position: int
+    order: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a graph returns at one place: the placeholder at a position, a result of the program, or a number.
+
+    order: the order that undoes the one in which the result is contiguous; None where it is so as it is.
+    is_view: whether torch's result shares the memory of an input."""
+
+    placeholder: int | None = None
+    result: int | None = None
+    number: Any = None
+    order: tuple[int, ...] | None = None
+    is_view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A graph as a program.
+
+    carried: the names of the sizes that further inputs have: tensors of the shape (size, 0).
+    random: whether torch draws random numbers in it; the program then has one more result."""
+
+    record: tracing.Record
+    inputs: tuple[Input, ...]
+    carried: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    fallbacks: tuple[Fallback, ...]
+    operators: int
+    random: bool
+
+
+def convert(module: GraphModule, sizes: Sizes, symbols: Sequence[str]) -> Converted:
+    """The program of a graph. symbols: the names of the sizes that are open.
+
+    Raises NeedsSizes where it can be converted for given sizes alone, NeedsTorch where meta has no types for it."""
+    return _Converter(module, sizes, symbols).run()
+
+
+@dataclass(slots=True)
+class _Converter:
+    module: GraphModule
+    sizes: Sizes
+    symbols: Sequence[str]
+    values: dict[Node, Any] = field(default_factory=dict[Node, Any])
+    fallbacks: list[Fallback] = field(default_factory=list[Fallback])
+    token: Any = None
+    operators: int = 0
+
+    def run(self) -> Converted:
+        nodes = list(self.module.graph.nodes)
+        placeholders = [n for n in nodes if n.op == "placeholder"]
+        results = _flat_results(nodes[-1])
+        returned: dict[Node, int] = {}
+        for r in results:
+            if isinstance(r, Node) and r.op != "placeholder" and isinstance(r.meta["val"], torch.Tensor):
+                returned.setdefault(r, len(returned))
+        inputs = [
+            Input(i, dense_order(n.meta["val"]))
+            for i, n in enumerate(placeholders)
+            if isinstance(n.meta["val"], torch.Tensor) and any(user.op != "output" for user in n.users)
+        ]
+        types = [self._input_type(placeholders[i.position].meta["val"], i.order) for i in inputs]
+        plain = {str(d) for t in types for d in t.shape}
+        carried = tuple(name for name in self.symbols if name not in plain)
+        device = types[0].device if types else "cpu"
+        carriers = [tensor_type((meta.dim.sym(name), 0), "uint8", device) for name in carried]
+        orders = {node: dense_order(node.meta["val"]) for node in returned}
+
+        def program(*tensors: Any) -> list[Any]:
+            for node in placeholders:
+                self.values[node] = self._number(node.meta["val"])
+            for each, x in zip(inputs, tensors, strict=False):
+                value = x if each.order is None else meta.transpose(x, inverse(each.order))
+                self.values[placeholders[each.position]] = value
+            for node in nodes:
+                if node.op in ("call_function", "get_attr"):
+                    self.values[node] = self._value(node)
+            out = [self.values[n] if orders[n] is None else meta.transpose(self.values[n], orders[n]) for n in returned]
+            return out if self.token is None else [*out, self.token]
+
+        record = tracing.record(program, (*types, *carriers), {})
+        position = {node: i for i, node in enumerate(placeholders)}
+        outputs = tuple(self._output(r, position, returned, orders) for r in results)
+        return Converted(
+            record, tuple(inputs), carried, outputs, tuple(self.fallbacks), self.operators, self.token is not None
+        )
+
+    def _input_type(self, value: torch.Tensor, order: tuple[int, ...] | None) -> Any:
+        kind = self.sizes.type(value)
+        return kind if order is None else kind.with_shape(tuple(kind.shape[axis] for axis in order))
+
+    def _number(self, value: Any) -> Any:
+        return None if isinstance(value, torch.Tensor) else self.sizes.number(value)
+
+    def _output(
+        self, r: Any, position: Mapping[Node, int], returned: Mapping[Node, int], orders: Mapping[Node, Any]
+    ) -> Output:
+        if not isinstance(r, Node):
+            return Output(number=r)
+        if r in position and isinstance(r.meta["val"], torch.Tensor):
+            return Output(placeholder=position[r])
+        if r not in returned:
+            return Output(number=self.values[r])
+        order = orders[r]
+        return Output(result=returned[r], order=None if order is None else inverse(order), is_view=_views_input(r))
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _value(self, node: Node) -> Any:
+        if node.op == "get_attr":
+            return self._attribute(node)
+        expected = node.meta.get("val")
+        if isinstance(expected, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.sizes.number(expected)
+        if node.target is operator.getitem:
+            value, index = map(self._argument, node.args)
+            return value[index]
+        call = Call(node.name, operator_name(node.target), (), target=node.target)
+        if is_check(call):
+            return None
+        if is_write(call):
+            raise NeedsTorch(f"{call.operator} writes in place")
+        self.operators += 1
+        args = tuple(map(self._argument, node.args))
+        kwargs = {name: self._argument(x) for name, x in node.kwargs.items()}
+        if _is_random(node.target, args, kwargs):
+            return self._drawn(node, args, kwargs)
+        return self._called(node, find(call), args, kwargs)
+
+    def _argument(self, x: Any) -> Any:
+        """An argument of a node with values in place of nodes, and with plain lists."""
+        if isinstance(x, Node):
+            return self.values[x]
+        if isinstance(x, (list, tuple)):
+            items = [self._argument(item) for item in x]  # pyright: ignore[reportUnknownVariableType]
+            return items if isinstance(x, list) else tuple(items)
+        if isinstance(x, dict):
+            return {key: self._argument(item) for key, item in x.items()}  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(x, slice):
+            return slice(*map(self._argument, (x.start, x.stop, x.step)))
+        return self.sizes.number(x) if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)) else x
+
+    def _attribute(self, node: Node) -> Any:
+        value: Any = self.module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        self.sizes.type(value)
+        return meta.from_dlpack(value.detach(), copy=True)
+
+    def _called(
+        self, node: Node, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if function is None:
+            is_aten = _schema_name(node.target).startswith("aten::")
+            return self._by_torch(node, args, kwargs, LACKING if is_aten else TWINLESS)
+        try:
+            value = function(*args, **kwargs)
+            problem = self._mismatch(value, node.meta.get("val"))
+        except (MetaError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+            if self.symbols:
+                raise NeedsSizes(f"{_schema_name(node.target)}: {_reason(error)}") from error
+            problem = _reason(error)
+        return value if not problem else self._by_torch(node, args, kwargs, problem)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+    def _mismatch(self, value: Any, expected: Any) -> str:
+        """How a result differs from torch's in type, "" if it does not."""
+        got, wanted = _leaves(value), _leaves(expected)
+        if len(got) != len(wanted):
+            return f"meta returns {len(got)} values, torch {len(wanted)}"
+        for x, fake in zip(got, wanted, strict=True):
+            if not isinstance(fake, torch.Tensor):
+                continue
+            kind = self.sizes.type(fake)
+            if not isinstance(x, tracing.symbol.Symbol | meta.NDArray) or not same_type(x.type, kind):
+                return f"meta returns {getattr(x, 'type', x)!r}, torch {kind!r}"
+        return ""
+
+    def _by_torch(
+        self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str, *, random: bool = False
+    ) -> Any:
+        """The results of a call that torch runs inside of the program."""
+        name = _schema_name(node.target)
+        self.fallbacks.append(Fallback(name, reason))
+        expected = node.meta.get("val")
+        leaves, spec = pytree.tree_flatten(expected)
+        types = [self.sizes.type(x) for x in leaves if isinstance(x, torch.Tensor)]
+        tensors = iter(self._library(name, _runnable(node.target), args, kwargs, types, random=random))
+        return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
+
+    def _library(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: list[Any],
+        *, random: bool,
+    ) -> list[Any]:  # fmt: skip
+        if not random:
+            return foreign_call(name, function, args, kwargs, types)
+        token = meta.zeros((1,), "uint8", types[0].device) if self.token is None else self.token
+        *values, self.token = foreign_call(name, function, args, kwargs, types, token)
+        return values
+
+    # --- random numbers ----------------------------------------------------------------------------------------------
+
+    def _drawn(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The results of a random operator. Of dropout on the CPU torch draws the mask alone, as its kernel does."""
+        if _schema_name(node.target) != "aten::native_dropout" or kwargs or args[0].device.kind != "cpu":
+            return self._by_torch(node, args, kwargs, RANDOM, random=True)
+        x, p, _ = args
+        self.fallbacks.append(Fallback("aten::bernoulli_", RANDOM))
+        shape, kind = list(x.shape), tensor_type(x.shape, "bool", x.device)
+        (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, [kind], random=True)
+        kept = meta.cast(mask, x.dtype)
+        return meta.multiply(meta.multiply(x, kept), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
+
+
+def _draw_mask(shape: list[int], probability: float) -> torch.Tensor:
+    return torch.empty(shape, dtype=torch.bool).bernoulli_(probability)
+
+
+def _is_random(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call draws random numbers. Those of dropout that drop nothing do not."""
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+    defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
+    given = defaults | given
+    if given.get("train") is False or given.get("training") is False:
+        return False
+    return not any(given.get(name) == 0 for name in ("dropout_p", "dropout")) and given.get("p", 1) != 0
+
+
+# --- targets -----------------------------------------------------------------------------------------------------
+
+
+def _runnable(target: Any) -> Callable[..., Any]:
+    """A function that runs a target. Custom operators are looked up in each call: they may be defined again."""
+    name = _schema_name(target)
+    namespace, _, operator_name = name.partition("::")
+    if namespace in ("aten", "prims", "") or not isinstance(target, torch._ops.OpOverload):
+        return target
+    overload = target._overloadname
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)(*args, **kwargs)
+
+    return run
+
+
+def _schema_name(target: Any) -> str:
+    """The name of an operator, `aten::add`; for a function, its own name."""
+    schema = getattr(target, "_schema", None)
+    return schema.name if schema is not None else str(getattr(target, "__name__", target))
+
+
+def _views_input(node: Node) -> bool:
+    """Whether torch's result shares the memory of an input."""
+    while node.op == "call_function" and getattr(node.target, "is_view", False) and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node.op == "placeholder"
+
+
+def _flat_results(output: Node) -> list[Any]:
+    value: Any = output.args[0]
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _reason(error: BaseException) -> str:
+    """One line of an error, without the place in the code."""
+    if isinstance(error, MetaError):
+        return f"{error.problem}; expected {error.expected}" if error.expected else error.problem
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -1,0 +1,101 @@
+"""Operators that torch runs inside of a program: those that meta lacks, and all that draw random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from meta.backend.functions import Specialised
+from meta.dim import SymDim, evaluate, names
+from meta.frontend.torch.dynamo.shapes import NeedsSizes
+from meta.ir.type import TensorType, TupleType
+from meta.op.dialect.torch import DIALECT
+from meta.op.implementation import Implementation
+from meta.schema._types import TensorLike
+from meta.tracing.foreign_op import emit_foreign_call
+
+_distinct = count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """The tensor at a position among the inputs of a kernel, as an argument."""
+
+    index: int
+
+
+def foreign_call(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[Any],
+    token: Any = None,
+) -> list[Any]:  # fmt: skip
+    """Emit a call of a function of torch into the current trace; its tensors, then the next token if one is given.
+
+    name: of the function, which decides what it computes.  args, kwargs: nests of symbols, sizes and plain values.
+    results: the types of the tensors that it returns, in order.
+    token: a uint8[1] tensor, from the call that this one must follow: random operators draw in the order of the graph.
+    Raises NeedsSizes where the sizes among the arguments cannot be read off its tensors."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    tensors = [x for x in leaves if isinstance(x, TensorLike)]
+    positions = iter(range(len(tensors)))
+    template = [_Input(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
+    types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
+    sizes = _readers(types, template)
+    facts = f"{spec} {[_text(x) for x in template]}"
+    inputs = tensors
+    if token is not None:
+        inputs, results = [*tensors, token], [*results, token.type]
+    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes)
+    implementation = Implementation(name, DIALECT, Specialised(lambda _: kernel))
+    result_type = results[0] if len(results) == 1 else TupleType(tuple(results))
+    out = emit_foreign_call(implementation, f"{name} of torch.", facts, inputs, result_type)
+    return [out] if len(results) == 1 else list(out)
+
+
+def _kernel(
+    function: Callable[..., Any], template: Sequence[Any], spec: Any, used: int, inputs: int,
+    sizes: dict[str, tuple[int, int]],
+) -> Callable[..., None]:  # fmt: skip
+    """A function on torch tensors, inputs then outputs. used: how many inputs are arguments.
+    sizes: where the size of each name is: (position without the token, axis)."""
+
+    def run(*tensors: Any) -> None:
+        outs = tensors[inputs:]
+        typed = (*tensors[:used], *outs)
+        values = {name: int(typed[i].shape[axis]) for name, (i, axis) in sizes.items()}
+        args, kwargs = pytree.tree_unflatten([_filled(x, tensors, values) for x in template], spec)
+        results = [x for x in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(x, torch.Tensor)]
+        for out, value in zip(outs, results, strict=False):  # the token is the last of the outputs
+            out.copy_(value)
+
+    return run
+
+
+def _filled(x: Any, tensors: Sequence[Any], sizes: dict[str, int]) -> Any:
+    if isinstance(x, _Input):
+        return tensors[x.index]
+    return evaluate(x, sizes) if isinstance(x, SymDim) else x
+
+
+def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """For each name of a size in the arguments, a tensor and an axis that has it."""
+    needed = {name for x in template if isinstance(x, SymDim) for name in names(x)}
+    found: dict[str, tuple[int, int]] = {}
+    for i, kind in enumerate(types):
+        for axis, dim in enumerate(kind.shape):
+            if isinstance(dim, SymDim) and dim.name in needed:
+                found.setdefault(str(dim.name), (i, axis))
+    if needed - found.keys():
+        raise NeedsSizes(f"no tensor of the call has the size {min(needed - found.keys())}")
+    return found
+
+
+def _text(x: Any) -> str:
+    """What an argument is; graphs are equal to themselves alone."""
+    plain = isinstance(x, (_Input, SymDim, bool, int, float, complex, str, type(None), torch.dtype, torch.device))
+    plain = plain or isinstance(x, (torch.layout, torch.memory_format))
+    return repr(x) if plain else f"{type(x).__name__} {next(_distinct)}"

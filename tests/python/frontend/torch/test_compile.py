@@ -1,0 +1,180 @@
+"""Models under torch.compile with the backend "meta": values and gradients are those of eager torch."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from meta.frontend.torch import compile_backend, explain
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Network(nn.Module):
+    """Batch norm writes its buffers, dropout draws numbers, attention is one operator of meta."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.batch, self.layer, self.dropout = nn.BatchNorm1d(8), nn.LayerNorm(8), nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.dropout(F.gelu(self.layer(self.batch(self.first(x)))))
+        return self.last(F.scaled_dot_product_attention(y[None], y[None], y[None])[0])
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend=compile_backend, **options)
+
+
+def close(got, expected):
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_steps_and_a_varying_batch():
+    """The second batch size is compiled with symbolic sizes, which serve the third. Masks of dropout are torch's."""
+    eager = Network()
+    model = copy.deepcopy(eager)
+    call = compiled(model)
+    for size in (5, 6, 7):
+        x, target = torch.randn(size, 4), torch.randint(0, 3, (size,))
+        for run, module in ((call, model), (eager, eager)):
+            torch.manual_seed(size)
+            module.zero_grad()
+            F.cross_entropy(run(x), target).backward()
+        for (name, got), expected in zip(model.named_parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(got.grad, expected.grad, rtol=1e-3, atol=1e-5, msg=name)
+        for got, expected in zip(model.buffers(), eager.buffers(), strict=True):
+            close(got, expected)
+    counts = torch._dynamo.utils.counters["stats"]
+    assert counts["unique_graphs"] == 2, counts
+
+
+def test_inference_of_the_same_module():
+    model = Network().eval()
+    call = compiled(model)
+    with torch.no_grad():
+        for size in (3, 4):
+            x = torch.randn(size, 4)
+            close(call(x), model(x))
+
+
+def test_inputs_of_other_layouts_and_outputs_that_are_views():
+    def f(x, y):
+        z = x.t() * 2
+        return z.t(), z[1:], x, y.permute(1, 0, 2).contiguous().sum(0), x.clone()
+
+    x, y = torch.randn(6, 4).t(), torch.randn(3, 5, 2).permute(2, 0, 1)[:, 1:]
+    for got, expected in zip(compiled(f)(x, y), f(x, y), strict=True):
+        close(got, expected)
+        assert got.stride() == expected.stride()
+
+
+def test_results_have_their_own_memory():
+    """Programs may return an input, or one value twice, where torch returns copies."""
+
+    def f(x):
+        y = x.relu()
+        return x.clone(), y, y + 0, y.clone()
+
+    x = torch.randn(3)
+    results = compiled(f)(x)
+    before = [r.clone() for r in (x, *results)]
+    for i, each in enumerate((x, *results)):
+        each.add_(1)
+        for j, (other, was) in enumerate(zip((x, *results), before, strict=True)):
+            torch.testing.assert_close(other, was + (j <= i))
+
+
+def test_writes_in_place():
+    def f(x, state):
+        state.mul_(0.5).add_(x.sum(0))
+        x[:, 0] = 1.0
+        return (x * state).sum()
+
+    got, expected = (torch.ones(3, 2), torch.ones(2)), (torch.ones(3, 2), torch.ones(2))
+    close(compiled(f)(*got), f(*expected))
+    for a, b in zip(got, expected, strict=True):
+        close(a, b)
+
+
+def test_random_numbers_are_those_of_torch():
+    def f(x):
+        noise = torch.randn_like(x) + torch.rand(4)
+        kept = F.dropout(x, 0.3)
+        return noise, kept, torch.randint(0, 9, (3,)), torch.bernoulli(x.sigmoid()), torch.randn(4)
+
+    x = torch.randn(2, 4)
+    torch.manual_seed(7)
+    got, after = compiled(f)(x), torch.rand(1)
+    torch.manual_seed(7)
+    for a, b in zip(got, f(x), strict=True):
+        close(a, b)
+    close(after, torch.rand(1))
+
+
+def test_sizes_and_numbers_as_results():
+    def f(x, scale: float):
+        n = x.shape[0]
+        return x.reshape(n // 2, 2 * x.shape[1]) * scale, n + 1, x.new_zeros(n, 3)
+
+    call = compiled(f, dynamic=True)
+    for n in (4, 6, 8):
+        x = torch.randn(n, 3)
+        got, expected = call(x, 0.5), f(x, 0.5)
+        close(got[0], expected[0])
+        assert got[1] == expected[1]
+        assert got[2].shape == expected[2].shape
+
+
+def test_dtypes():
+    """Complex tensors are views of pairs of floats; bool and integers are shared as they are."""
+
+    def f(x, mask, ids, z, half):
+        return torch.where(mask, x, -x)[ids], z * 2 + z.conj(), half.float() + 1, mask.sum()
+
+    args = (torch.randn(4), torch.tensor([True, False, True, True]), torch.tensor([3, 0]),
+            torch.randn(3, dtype=torch.complex64), torch.randn(2).bfloat16())  # fmt: skip
+    for got, expected in zip(compiled(f)(*args), f(*args), strict=True):
+        assert got.dtype == expected.dtype
+        close(got, expected)
+
+
+def test_options_are_checked():
+    def f(x):
+        return x + 1
+
+    cases = [
+        ({"options": {"fuze": True}}, r"\[torch.compile\] meta has no option 'fuze'; expected .*did you mean 'fuse'"),
+        ({"options": {"fuse": 1}}, r"\[torch.compile\] fuse is 1; expected True or False"),
+        ({"options": {"partition": "most"}}, r"\[torch.compile\] partition is 'most'; expected 'min_cut' or 'all'"),
+        ({"options": {"dialects": 3}}, r"\[torch.compile\] dialects is 3; expected names"),
+        ({"options": {"dialects": ["tvn"]}}, r"tvn"),
+        ({"mode": "fast"}, r"\[torch.compile\] mode is 'fast'; expected None or one of default"),
+    ]
+    for options, text in cases:
+        with pytest.raises(Exception, match=text):
+            compiled(f, **options)(torch.ones(2))
+        torch._dynamo.reset()
+    x = torch.randn(3)
+    close(compiled(f, options={"fuse": False, "dialects": ["tvm"], "partition": "all"})(x), x + 1)
+
+
+def test_explain_lists_what_torch_runs():
+    def f(x, w):
+        return F.dropout(x @ w, 0.5).sum()
+
+    report = explain(f, torch.rand(2, 2) / 4, torch.rand(2, 2, requires_grad=True))
+    assert [graph.kind for graph in report.graphs] == ["forward", "backward"]
+    assert report.fallbacks["aten::bernoulli_"] == 1
+    assert "aten::bernoulli_ x 1: it draws random numbers, as torch.manual_seed says" in str(report)
