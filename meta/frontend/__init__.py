@@ -8,6 +8,7 @@ from meta.lazy import submodules
 
 if TYPE_CHECKING:
     from meta.frontend import onnx as onnx
+    from meta.frontend import relax as relax
     from meta.frontend import relay as relay
 else:
     __getattr__, __dir__ = submodules(__name__)

@@ -20,7 +20,7 @@ from meta.vm.executor import Executor
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.open_calls import function_name, is_open
 from meta.vm.lower.source import Source, output_types, prepare, register_kernels
-from meta.vm.lower.translate import Lowered, _Lowering
+from meta.vm.lower.translate import Lowered, Lowering
 from meta.vm.program import Program
 from meta.vm.relax.allocations import planned_bytes
 from meta.vm.relax.build import build_module, plan_source
@@ -121,7 +121,7 @@ def _reporter(layout: Layout) -> Callable[..., int]:
     return report
 
 
-class _SpannedLowering(_Lowering):
+class _SpannedLowering(Lowering):
     """Lowering that keeps the lines of the calls of every kernel."""
 
     def __init__(self, *args: Any) -> None:

@@ -51,11 +51,11 @@ def lower(module: Module, choices: Choices, calls: Calls) -> Lowered:
 
     calls: the functions that loops repeat, and those that take a token.
     Raises NotSupportedError for what Relax cannot hold."""
-    return _Lowering(module, choices, calls).run()
+    return Lowering(module, choices, calls).run()
 
 
 @dataclass(slots=True)
-class _Scope:
+class Scope:
     """A Relax function under construction."""
 
     name: str
@@ -64,7 +64,12 @@ class _Scope:
     bindings: list[Any] = field(default_factory=list[Any])
 
 
-class _Lowering:
+class Lowering:
+    """The Relax module of one program; `run` builds it. A subclass may put other Relax in place of calls."""
+
+    flat_results = True
+    """Whether "main" returns a flat tuple of tensors, whatever its result."""
+
     def __init__(self, module: Module, choices: Choices, calls: Calls) -> None:
         self.module = module
         self.calls = calls
@@ -82,8 +87,11 @@ class _Lowering:
         while self.pending:
             target, function = self.pending.pop()
             self.builder.update_func(target, self.function(target.name_hint, function))
-        lowered = tvm.relax_transform.Normalize()(self.builder.get())
-        return Lowered(lowered, self.ops)
+        return Lowered(self.normalized(), self.ops)
+
+    def normalized(self) -> Any:
+        """The module that was built, in Relax's normal form."""
+        return tvm.relax_transform.Normalize()(self.builder.get())
 
     def declare(self, name: str, function: FunctionExpr) -> Any:
         """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
@@ -101,11 +109,11 @@ class _Lowering:
         return [tvm.RelaxVar("token", _token_type())] if name in self.calls.checked else []
 
     def function(self, name: str, function: FunctionExpr) -> Any:
-        scope = _Scope(name, RelaxTypes(open_sizes(function)))
+        scope = Scope(name, RelaxTypes(open_sizes(function)))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(p.name or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
-        if name == "main":
+        if name == "main" and self.flat_results:
             result, kind = self.flat(scope, result, kind)
         body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
         params = [*(scope.values[p] for p in function.params), *self.token_params(name)]
@@ -114,13 +122,13 @@ class _Lowering:
         visible = name == "main" or name in self.calls.steps or name in self.calls.checked
         return relax.with_attr("global_symbol", name) if visible else relax
 
-    def flat(self, scope: _Scope, value: Any, kind: Type) -> tuple[Any, Type]:
+    def flat(self, scope: Scope, value: Any, kind: Type) -> tuple[Any, Type]:
         """A value as a flat tuple of tensors, and its type."""
         fields = list(self.leaves(scope, value, kind))
         flat = TupleType(tuple(leaf_types(kind)))
         return self.bind(scope, "results", flat, tvm.RelaxTuple(fields)), flat
 
-    def leaves(self, scope: _Scope, value: Any, kind: Type) -> Iterator[Any]:
+    def leaves(self, scope: Scope, value: Any, kind: Type) -> Iterator[Any]:
         if not isinstance(kind, TupleType):
             yield value
             return
@@ -128,7 +136,7 @@ class _Lowering:
             item = self.bind(scope, "", field_type, tvm.RelaxTupleGetItem(value, i))
             yield from self.leaves(scope, item, field_type)
 
-    def block(self, scope: _Scope, block: Block) -> Any:
+    def block(self, scope: Scope, block: Block) -> Any:
         for binding in block.bindings:
             value = self.value(scope, binding.value)
             if not isinstance(value, tvm.RelaxVar):
@@ -139,15 +147,15 @@ class _Lowering:
             return self.bind(scope, "result", block.result.type, self.value(scope, block.result))
         return self.atom(scope, block.result)
 
-    def bind(self, scope: _Scope, name: str, kind: Type, value: Any) -> Any:
+    def bind(self, scope: Scope, name: str, kind: Type, value: Any) -> Any:
         return self.bind_as(scope, name, scope.types.type(kind), value)
 
-    def bind_as(self, scope: _Scope, name: str, kind: Any, value: Any) -> Any:
+    def bind_as(self, scope: Scope, name: str, kind: Any, value: Any) -> Any:
         var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.VarBinding(var, value))
         return var
 
-    def atom(self, scope: _Scope, atom: Atom) -> Any:
+    def atom(self, scope: Scope, atom: Atom) -> Any:
         match atom:
             case Var():
                 return scope.values[atom]
@@ -160,7 +168,7 @@ class _Lowering:
         kind, array = stored(constant.type), to_array(constant.value)
         return tvm.relax_const(array if kind is constant.type else as_pairs(array), kind.dtype)
 
-    def value(self, scope: _Scope, value: Expr) -> Any:
+    def value(self, scope: Scope, value: Expr) -> Any:
         match value:
             case Call():
                 return self.call(scope, value)
@@ -173,17 +181,17 @@ class _Lowering:
             case FunctionExpr():
                 raise IRError("vm", "a closure is left", remedy="lift closures before lowering")
 
-    def conditional(self, scope: _Scope, value: If) -> Any:
+    def conditional(self, scope: Scope, value: If) -> Any:
         return tvm.RelaxIf(
             self.atom(scope, value.cond), self.branch(scope, value.then), self.branch(scope, value.orelse)
         )
 
-    def branch(self, scope: _Scope, block: Block) -> Any:
-        inner = _Scope(scope.name, scope.types, dict(scope.values))
+    def branch(self, scope: Scope, block: Block) -> Any:
+        inner = Scope(scope.name, scope.types, dict(scope.values))
         result = self.block(inner, block)
         return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
 
-    def call(self, scope: _Scope, call: Call) -> Any:
+    def call(self, scope: Scope, call: Call) -> Any:
         if isinstance(call.op, (Var, GlobalVar)):
             return self.function_call(scope, call, call.op)
         if isinstance(call.op, LoopOp):
@@ -206,7 +214,7 @@ class _Lowering:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
         return result
 
-    def function_call(self, scope: _Scope, call: Call, function: Var | GlobalVar) -> Any:
+    def function_call(self, scope: Scope, call: Call, function: Var | GlobalVar) -> Any:
         args = [self.atom(scope, a) for a in call.args]
         name = tvm.StringImm(function.name)
         if LOOP in call.attrs:
@@ -217,7 +225,7 @@ class _Lowering:
             args.append(self.bind_as(scope, "token", _token_type(), token))
         return tvm.RelaxCall(self.atom(scope, function), args)
 
-    def loop(self, scope: _Scope, call: Call, op: LoopOp) -> Any:
+    def loop(self, scope: Scope, call: Call, op: LoopOp) -> Any:
         """A loop: a function in Python that repeats a step and writes to the results."""
         name = loop_of(op, call).function_name
         self.ops[name] = op.name
@@ -227,11 +235,11 @@ class _Lowering:
             return result
         return tvm.RelaxTuple([self.bind(scope, "carry", op.result.fields[0], result)])
 
-    def operand(self, scope: _Scope, atom: Any, choice: Choice) -> Any:
+    def operand(self, scope: Scope, atom: Any, choice: Choice) -> Any:
         call = self.recomputed.recipe(atom, choice)
         return self.atom(scope, atom) if call is None else self.bind(scope, "", call.type, self.call(scope, call))
 
-    def open(self, scope: _Scope, call: Call) -> Any:
+    def open(self, scope: Scope, call: Call) -> Any:
         """An open call: a match_cast binds the variables of its sizes to those of the result."""
         assert isinstance(call.type, TensorType)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
@@ -245,7 +253,7 @@ class _Lowering:
         scope.bindings.append(tvm.MatchCast(out, result, kind))
         return out
 
-    def view(self, scope: _Scope, call: Call) -> Any:
+    def view(self, scope: Scope, call: Call) -> Any:
         source = self.atom(scope, call.args[0])
         kind = call.type
         if not isinstance(kind, TensorType) or kind == call.args[0].type:

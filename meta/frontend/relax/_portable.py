@@ -1,0 +1,57 @@
+"""PrimFuncs of meta's computes in TVM's operators alone, for a process that does not have meta.
+
+meta's computes call operators that the end of its own lowering expands: transcendental functions that vectorise,
+literals that TVM's simplifier does not see, random bits. Each becomes what other targets than LLVM get for it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule import blocks
+from meta.backend.tvm.schedule.cpu.rows import initialise_first
+from meta.backend.tvm.te import philox
+
+_PREFIX: Final = "meta."
+
+
+def portable(func: Any) -> Any:
+    """The function without operators of meta, and with results for reductions over no elements."""
+    return philox.expand(tvm.structural_map(_initialised(func), (tvm.Call, _expanded)))
+
+
+def foreign_operators(func: Any) -> set[str]:
+    """The names of meta's operators in a function."""
+    names: set[str] = set()
+    tvm.structural_walk(func, (tvm.Call, lambda call: names.add(_name(call))))
+    return {name for name in names if name.startswith(_PREFIX)}
+
+
+def _name(call: Any) -> str:
+    return str(getattr(call.op, "name", ""))
+
+
+def _expanded(call: Any) -> Any:
+    name = _name(call)
+    if not name.startswith(_PREFIX) or name.startswith(philox.PHILOX):
+        return call
+    expansion = call.op.get_attr("default.FLowerIntrinsic")
+    return call if expansion is None else expansion(call)
+
+
+def _initialised(func: Any) -> Any:
+    """The function with the initial values of reductions over no elements, which their loops would never write."""
+    schedule = tvm.Schedule(func)
+    try:
+        found = blocks.list_blocks(schedule)
+    except tvm.ScheduleError:  # loops written by hand, which initialise what they write
+        return func
+    empty = [block for block in found if block.is_reduction and _has_no_steps(block)]
+    if not empty:
+        return func
+    initialise_first(schedule, empty)
+    return schedule.mod["main"]
+
+
+def _has_no_steps(block: blocks.Block) -> bool:
+    return any(e == 0 for e, kind in zip(block.extents, block.kinds, strict=True) if kind == "R")

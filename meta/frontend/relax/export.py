@@ -1,0 +1,170 @@
+"""`to_relax`: a program as an IRModule of TVM, for compilers that do not know meta."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any, Final
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import KernelSpec
+from meta.device import CPU
+from meta.dtype import is_complex
+from meta.errors import DispatchError, NotSupportedError
+from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
+from meta.frontend.relax._portable import portable
+from meta.frontend.relax.export_ops._table import Site, rows
+from meta.ir.expr import ATOMS, Atom, Call, Constant
+from meta.ir.module import Module
+from meta.ir.type import Type, flat_types
+from meta.modes import scoped
+from meta.op.registry import Op
+from meta.tree import map_leaves
+from meta.vm.lower.calls import Calls
+from meta.vm.lower.choose import Choice, Choices
+from meta.vm.lower.lift import lift_closures
+from meta.vm.lower.open_calls import is_open
+from meta.vm.lower.translate import Lowering, Scope
+from meta.vm.sizes import Dynamic
+
+_DOOR: Final = "to_relax"
+
+
+def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_inputs: bool = False) -> Any:
+    """A program as an IRModule of Relax, which plain TVM compiles and runs: `tvm.compile(to_relax(model, x), "llvm")`.
+
+    what: a Model, a traced function with example arguments `args` (arrays or TensorTypes), or a Module.
+    dynamic: sizes that stay open, as in `meta.vm.compile`: input -> axis -> name.
+    params_as_inputs: the parameters follow the inputs of "main", with their names, and its attribute "params" has their
+        values, as `tvm.relax.frontend.detach_params` expects it. By default they are constants.
+
+    "main" takes the inputs, an int64[2] random key for each generator that the program draws from, the arrays that it
+    writes (`attrs["state"]` has their names), and the parameters. It returns what the function returns, with containers
+    flattened, then the new values of those arrays.
+    Where a Relax operator computes the same, the program calls it, so that Relax's passes see it; for other calls it
+    has meta's kernels as PrimFuncs, without a schedule.
+
+    Raises NotSupportedError, with all operators that have neither, for complex tensors and for loops; ArgumentError for
+    what is no program and for arguments that do not fit."""
+    program = outgoing(_DOOR, what, args, dynamic, params_as_inputs=params_as_inputs)
+    refuse_loops(_DOOR, program.module)
+    _refuse_complex(program)
+    with scoped("dialects", ("tvm",)):
+        lowered = _Standard(lift_closures(program.module)).run()
+    module = tvm.Sequential([tvm.relax_transform.ConvertToDataflow(1)])(lowered.module)
+    module.update_func(module.get_global_var("main"), _with_attributes(module["main"], program))
+    return module
+
+
+class _Standard(Lowering):
+    """A lowering that prefers Relax's operators to meta's kernels."""
+
+    flat_results = False
+
+    def __init__(self, module: Module) -> None:
+        super().__init__(module, Choices(CPU), Calls())
+        self.missing: Counter[str] = Counter()
+        self.reasons: dict[str, str] = {}
+        self.constants: dict[Constant, Any] = {}
+
+    def normalized(self) -> Any:
+        if not self.missing:
+            return super().normalized()
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(self.missing.items()))
+        raise NotSupportedError(
+            _DOOR,
+            f"{len(self.missing)} operators have neither a Relax operator nor a TVM kernel: {listed}",
+            "operators with a TVM compute",
+            "leave them out, or compile with meta.vm.compile",
+            details="\n".join(f"    {name}: {reason}" for name, reason in sorted(self.reasons.items())),
+        )
+
+    def call(self, scope: Scope, call: Call) -> Any:
+        if not isinstance(call.op, Op):
+            return super().call(scope, call)
+        standard = self.standard(scope, call)
+        if standard is not None:
+            return standard
+        if is_open(call):
+            return self.refused(scope, call, "the shape of its result depends on values")
+        try:
+            self.choices.add(call)
+        except DispatchError as error:
+            return self.refused(scope, call, error.problem)
+        return super().call(scope, call)
+
+    def standard(self, scope: Scope, call: Call) -> Any:
+        """The Relax operator for a call, None without one that returns exactly its type."""
+        row = rows().get(call.op_name)
+        if row is None:
+            return None
+        position = len(scope.bindings)
+        try:
+            value = row(Site(call, scope.types), *(map_leaves(partial(self.argument, scope), a) for a in call.args))
+            value = None if value is None else self.normal(scope, value)
+        except tvm.TVMError:  # Relax's type rules refuse it
+            value = None
+        if value is not None and tvm.structural_equal(value.ty, scope.types.type(call.type)):
+            return value
+        del scope.bindings[position:]
+        return None
+
+    def atom(self, scope: Scope, atom: Atom) -> Any:
+        if not isinstance(atom, Constant):
+            return super().atom(scope, atom)
+        if atom not in self.constants:  # Relax's passes look for constants among the operands, not behind bindings
+            self.constants[atom] = self.constant(atom)
+        return self.constants[atom]
+
+    def argument(self, scope: Scope, leaf: Any) -> Any:
+        return self.atom(scope, leaf) if isinstance(leaf, ATOMS) else leaf
+
+    def normal(self, scope: Scope, value: Any) -> Any:
+        """An expression with its type, after bindings of the calls inside of it."""
+        if isinstance(value, tvm.RelaxTupleGetItem):
+            return self.builder.normalize(tvm.RelaxTupleGetItem(self.leaf(scope, value.tuple_value), value.index))
+        if isinstance(value, tvm.RelaxCall):
+            args = [self.leaf(scope, arg) for arg in value.args]
+            return self.builder.normalize(tvm.RelaxCall(value.op, args, value.attrs, value.ty_args))
+        return value
+
+    def leaf(self, scope: Scope, value: Any) -> Any:
+        if not isinstance(value, (tvm.RelaxCall, tvm.RelaxTupleGetItem)):
+            return value
+        inner = self.normal(scope, value)
+        return self.bind_as(scope, "", inner.ty, inner)
+
+    def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
+        before = len(self.kernels)
+        target = super().kernel(kernel_spec, choice)
+        if len(self.kernels) > before:
+            func = portable(self.builder.get()[target])
+            self.builder.update_func(target, func)
+        return target
+
+    def refused(self, scope: Scope, call: Call, reason: str) -> Any:
+        self.missing[call.op_name] += 1
+        self.reasons.setdefault(call.op_name, reason)
+        return tvm.RelaxVar("missing", scope.types.type(call.type))
+
+
+def _refuse_complex(program: Outgoing) -> None:
+    kinds: list[Type] = [*(p.type for p in program.main.params), *program.result_types]
+    found = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
+    if found:
+        raise NotSupportedError(
+            _DOOR,
+            f"the program takes or returns {found[0]}",
+            "real dtypes, which are all that TVM has",
+            "pass and return real and imaginary parts: meta.view_as_real(x)",
+        )
+
+
+def _with_attributes(main: Any, program: Outgoing) -> Any:
+    """The Relax function with the number of its inputs, and the names and values of its state."""
+    count = len(program.inputs) + len(program.keys) + len(program.state)
+    if program.state:
+        main = main.with_attr("state", list(program.state))
+    if program.params:
+        main = main.with_attr("params", [tvm.tensor(x.numpy()) for x in program.params.values()])
+    return main.with_attr("num_input", count)

@@ -1,0 +1,1 @@
+"""meta's operators as operators of Relax, by family (see `_table`)."""

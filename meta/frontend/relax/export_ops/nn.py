@@ -1,0 +1,104 @@
+"""Products, convolutions, pools and normalisations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta.frontend.relax.export_ops._table import Row, Site, row
+
+_SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
+
+
+@row("matmul")
+def matmul(call: Site, x1: Any, x2: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    first, second = call.types
+    if not call.is_wide or (transpose_a and first.ndim < 2) or (transpose_b and second.ndim < 2):
+        return None
+    return call.op.matmul(
+        _transposed(call, x1, first.ndim) if transpose_a else x1,
+        _transposed(call, x2, second.ndim) if transpose_b else x2,
+    )
+
+
+def _transposed(call: Site, x: Any, ndim: int) -> Any:
+    return call.op.permute_dims(x, [*range(ndim - 2), ndim - 1, ndim - 2])
+
+
+@row("dense")
+def dense(call: Site, x: Any, w: Any, bias: Any) -> Any:
+    if not call.is_wide:
+        return None
+    product = call.op.matmul(x, _transposed(call, w, 2))
+    return product if bias is None else call.op.add(product, bias)
+
+
+@row("bias_add")
+def bias_add(call: Site, x: Any, bias: Any, axis: int) -> Any:
+    after = call.result.ndim - 1 - axis % call.result.ndim
+    if not call.is_wide:
+        return None
+    return call.op.add(x, call.op.expand_dims(bias, list(range(1, after + 1))) if after else bias)
+
+
+@row("softmax", "log_softmax")
+def softmax(call: Site, x: Any, axis: int) -> Any:
+    return getattr(call.op.nn, call.call.op_name)(x, axis) if call.is_wide and call.result.ndim else None
+
+
+def _convolution(rank: int) -> Row:
+    name = f"conv{rank}d"
+    data, kernel = f"NC{_SPATIAL[rank]}", f"OI{_SPATIAL[rank]}"
+
+    def convert(
+        call: Site, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
+    ) -> Any:
+        if not call.is_wide or channels_last:
+            return None
+        return getattr(call.op.nn, name)(
+            x, w, list(stride), [*padding, *padding], list(dilation), groups, data_layout=data, kernel_layout=kernel
+        )
+
+    return convert
+
+
+for _rank in (1, 2, 3):
+    row(f"conv{_rank}d")(_convolution(_rank))
+
+
+def _average(rank: int) -> Row:
+    def convert(
+        call: Site,
+        x: Any,
+        kernel: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> Any:
+        if not call.is_wide or ceil_mode or any(d != 1 for d in dilation):
+            return None
+        return getattr(call.op.nn, f"avg_pool{rank}d")(
+            x, list(kernel), list(stride or kernel), [*padding, *padding], count_include_pad=count_include_pad
+        )
+
+    return convert
+
+
+for _rank in (1, 2, 3):
+    row(f"avg_pool{_rank}d")(_average(_rank))
+
+
+@row("batch_norm_infer")
+def batch_norm_infer(call: Site, x: Any, mean: Any, var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
+    if not call.is_wide or w is None or b is None:
+        return None
+    result = call.op.nn.batch_norm(x, w, b, mean, var, axis=axis % call.result.ndim, epsilon=eps, training=False)
+    return result[0]
+
+
+@row("layer_norm")
+def layer_norm(call: Site, x: Any, scale: Any, bias: Any, axis: tuple[int, ...], eps: float) -> Any:
+    if not call.is_wide or call.dtype != "float32" or scale is None or bias is None:
+        return None
+    return call.op.nn.layer_norm(x, scale, bias, axes=list(axis), epsilon=eps)

@@ -1,0 +1,20 @@
+"""Reductions of floating tensors. `max` and `min`, whose NaN Relax drops, are not here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.frontend.relax.export_ops._table import Row, Site, row
+
+
+def _reduction(name: str) -> Row:
+    def convert(call: Site, x: Any, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+        if not call.is_wide or call.types[0].ndim == 0 or axis == ():
+            return None
+        return getattr(call.op, name)(x, None if axis is None else list(axis), keepdims)
+
+    return convert
+
+
+for _name in ("mean", "prod", "sum"):
+    row(_name)(_reduction(_name))
