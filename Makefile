@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-train | attack | conformance | fuzz | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | bench-train | attack | conformance | frontends | fuzz | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -13,8 +13,13 @@ OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
 CONFORMANCE_ARGS ?=
 FUZZ_ARGS ?= --count 4000
-# Relay programs with expected outputs, which are not part of this repository.
+# Relay programs with expected outputs, and judges of readers of models, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
+CONFORMANCE ?= ../shared/conformance
+FRONTENDS_ARGS ?=
+# Models that the judges export and compile. torchvision has no wheel for torch's CPU build: without its dependencies.
+FRONTEND_MODELS := timm==1.0.31 transformers==5.23.0 torchvision==0.28.0
+FRONTEND_MODELS_NEED := pillow huggingface_hub tokenizers regex requests tqdm pyyaml safetensors
 
 BIN := $(VENV)/bin
 INSTALL := -m pip install -qq --disable-pip-version-check
@@ -26,7 +31,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-train attack conformance fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-train attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -45,6 +50,13 @@ $(VENV)/.dev: pyproject.toml setup.py | $(BIN)/python
 	@echo "Installing meta, apache-tvm, torch and the development tools into $(VENV) (one to two minutes) ..."
 	@$(BIN)/python $(INSTALL) --editable '.[torch,demo,test,docs,dev]'
 	@touch $(VENV)/.run $@
+
+# What cannot be installed is skipped by the judges, with the reason.
+$(VENV)/.frontends: $(VENV)/.dev
+	@echo "Installing models for the judges of frontends into $(VENV) ..."
+	-@$(BIN)/python $(INSTALL) --no-deps $(FRONTEND_MODELS)
+	-@$(BIN)/python $(INSTALL) $(FRONTEND_MODELS_NEED)
+	@touch $@
 
 venv: $(VENV)/.dev
 
@@ -72,6 +84,12 @@ relay: $(VENV)/.dev
 # make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
 conformance: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/conformance.md $(CONFORMANCE_ARGS)
+
+# The readers of ONNX, PyTorch and Relay models, bounded: minutes. On all tests and models, for hours:
+# make frontends FRONTENDS_ARGS=--whole
+frontends: $(VENV)/.frontends
+	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance.frontends --conformance $(CONFORMANCE) --corpus $(RELAY_CORPUS) \
+		--page docs/frontends.md $(FRONTENDS_ARGS)
 
 # Random calls of all operators, from samples and from schemas: a minute; FUZZ_ARGS="--count 1000000 --processes 2" for long.
 fuzz: $(VENV)/.dev
