@@ -80,7 +80,7 @@ def test_examine_reports_and_exits_with_1(capsys: pytest.CaptureFixture[str]) ->
     ("options", "text"),
     [
         (["missing.relay"], "there is no file missing.relay; expected a model"),
-        (["model.h5"], "model.h5 is of an unknown format; expected one of .relay"),
+        (["model.h5"], "model.h5 is of an unknown format; expected one of ."),
         (["open.relay", "--run"], "the shape of 'x' is open: Tensor[(x_0, 3), \"float32\"]; expected known sizes; "
          "pass --size x_0=..., or --input x=FILE"),
         (["open.relay", "--run", "--size", "x0=3"], "no symbolic size 'x0'; expected one of x_0, y_0; did you mean"),
