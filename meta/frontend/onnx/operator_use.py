@@ -11,6 +11,7 @@ from meta.frontend.examination import OperatorUse, missing_operators, operator_u
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
+from meta.frontend.onnx.ops._refused import REASONS
 from meta.frontend.onnx.ops._row import Row
 from meta.frontend.onnx.source import Program
 from meta.frontend.onnx.table import domain_of, find, first_opset
@@ -73,7 +74,10 @@ def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey
         first = first_opset(node.op_type, domain)
         late = first is not None and 0 < version < first
         survey.reasons.setdefault(
-            name, f"opset {version} is imported, and {first} is the first supported" if late else ""
+            name,
+            f"opset {version} is imported, and {first} is the first supported"
+            if late
+            else REASONS.get((domain, node.op_type), ""),
         )
 
 

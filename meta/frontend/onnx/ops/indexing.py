@@ -9,7 +9,7 @@ import numpy as np
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype, axis_of, is_host, number, row_shape, tensor
+from meta.frontend.onnx.ops._values import as_dtype, axis_of, is_host, number, row_shape, sizes, tensor
 
 
 def from_front(indices: Any, size: Any) -> Any:
@@ -44,19 +44,17 @@ def gather_elements(node: Node, data: Any, indices: Any, *, axis: int = 0) -> An
     return meta.gather(data, place, from_front(indices, data.shape[place]))
 
 
-def _tuples_from_front(indices: Any, sizes: tuple[Any, ...]) -> Any:
-    """Index tuples along the last axis of `indices`, counted from the front."""
-    if isinstance(indices, np.ndarray):
-        return np.where(indices < 0, indices + np.array(sizes, "int64"), indices)
-    ends = tensor(np.array(sizes, object)) if not all(isinstance(n, int) for n in sizes) else meta.array(sizes, "int64")
-    return meta.where(meta.less(indices, 0), meta.add(indices, ends), indices)
+def _tuples_from_front(indices: Any, extents: tuple[Any, ...]) -> Any:
+    """Index tuples along the last axis of `indices`, counted from the front, along a first axis, as meta has them."""
+    ends = tensor(sizes(extents))
+    return meta.moveaxis(meta.where(meta.less(indices, 0), meta.add(indices, ends), indices), -1, 0)
 
 
 @row("GatherND", since=11)
 def gather_nd(node: Node, data: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     count = indices.shape[-1]
-    sizes = data.shape[batch_dims : batch_dims + count]
-    return meta.gather_nd(data, _tuples_from_front(as_dtype(indices, "int64"), sizes), batch_dims)
+    extents = data.shape[batch_dims : batch_dims + count]
+    return meta.gather_nd(data, _tuples_from_front(as_dtype(indices, "int64"), extents), batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -136,6 +134,7 @@ def compress(node: Node, input: Any, condition: Any, *, axis: int | None = None)
 @row("Unique", since=11)
 def unique(node: Node, X: Any, *, axis: int | None = None, sorted: int = 1) -> Any:
     """Values, and of each value its first position, of each position its value, and counts."""
+    node.constant(X, "X")  # the number of values
     if axis is None:
         X, place = meta.reshape(X, (-1,)), 0
     else:
@@ -201,7 +200,7 @@ def non_max_suppression(
     indices, _ = meta.non_max_suppression(repeated, flat, overlap, least, limit)
     places = meta.argwhere(meta.greater_equal(indices, 0))
     rows = meta.select(places, 1, 0)
-    chosen = as_dtype(meta.gather_nd(indices, places), "int64")
+    chosen = as_dtype(meta.gather_nd(indices, meta.transpose(places, (1, 0))), "int64")
     return meta.stack([meta.floor_divide(rows, classes), meta.mod(rows, classes), chosen], 1)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import meta
 from meta.dtype import is_float
 from meta.frontend.onnx.ops._row import Node, row
@@ -66,34 +64,3 @@ def shifted(x: Any, zero: Any) -> Any:
     """x minus its zero point, in 32 bits."""
     wide = as_dtype(x, "int32")
     return wide if zero is None else meta.subtract(wide, as_dtype(zero, "int32"))
-
-
-# --- linear operators of ai.onnx.ml ----------------------------------------------------------------------------------
-
-
-@row("LinearRegressor", domain="ai.onnx.ml")
-def linear_regressor(
-    node: Node, X: Any, *, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
-) -> Any:
-    w = np.asarray(coefficients, "float32").reshape(targets, -1)
-    x = as_dtype(X, "float32")
-    y = meta.dense(x, meta.array(w), meta.array(np.asarray(intercepts, "float32")) if len(intercepts) else None)
-    return post_transformed(y, post_transform)
-
-
-def post_transformed(y: Any, name: str) -> Any:
-    """Scores after a transformation of ai.onnx.ml."""
-    functions = {
-        "NONE": lambda s: s,
-        "LOGISTIC": meta.sigmoid,
-        "SOFTMAX": lambda s: meta.softmax(s, -1),
-        "SOFTMAX_ZERO": _softmax_of_nonzero,
-        "PROBIT": meta.special.ndtri,
-    }
-    return functions[name](y)
-
-
-def _softmax_of_nonzero(y: Any) -> Any:
-    zero = meta.equal(y, 0.0)
-    e = meta.where(zero, meta.zeros_like(y), meta.exp(meta.subtract(y, meta.max(y, -1, True))))
-    return meta.divide(e, meta.sum(e, -1, True))
