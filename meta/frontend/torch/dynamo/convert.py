@@ -152,6 +152,8 @@ class _Converter:
         if node.target is operator.getitem:
             value, index = map(self._argument, node.args)
             return value[index]
+        if getattr(node.target, "__name__", "") == "with_effects":
+            raise NeedsTorch("it has effects, such as checks that raise, in an order")
         call = Call(node.name, operator_name(node.target), (), target=node.target)
         if is_check(call):
             return None
