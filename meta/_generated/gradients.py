@@ -419,9 +419,17 @@ def _scatter_elements(needs: Any, x: Any, axis: Any, indices: Any, src: Any, red
     return (g0[0], g0[1])
 
 
+def _scatter_elements_forward(x: Any, axis: Any, indices: Any, src: Any, reduction: Any, y: Any, x_t: Any, src_t: Any) -> Any:
+    return grad_indexing.scatter_elements_tangent(x, axis, indices, src, reduction, y, x_t, src_t)
+
+
 def _scatter_nd(needs: Any, x: Any, indices: Any, src: Any, reduction: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     g0 = grad_indexing.scatter_nd_grad(needs, x, indices, src, reduction, y, dy) if needs[0] or needs[1] else (None, None)
     return (g0[0], g0[1])
+
+
+def _scatter_nd_forward(x: Any, indices: Any, src: Any, reduction: Any, y: Any, x_t: Any, src_t: Any) -> Any:
+    return grad_indexing.scatter_nd_tangent(x, indices, src, reduction, y, x_t, src_t)
 
 
 def _strided_set(needs: Any, x: Any, v: Any, begin: Any, end: Any, strides: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -458,6 +466,10 @@ def _eig(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[
 
 def _cholesky_ex(needs: Any, x: Any, upper: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
     return (grad_linalg_factor.cholesky_ex_grad(upper, y_0, dy_0),)
+
+
+def _cholesky_ex_forward(x: Any, upper: Any, check_errors: Any, y_0: Any, y_1: Any, x_t: Any) -> Any:
+    return grad_linalg_factor.cholesky_ex_tangent(x, upper, y_0, x_t)
 
 
 def _eigh(needs: Any, x: Any, upper: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
@@ -834,6 +846,10 @@ def _cumsum(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any,
 
 def _logcumsumexp(needs: Any, x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_reduce.logcumsumexp_grad(x, axis, exclusive, reverse, y, dy),)
+
+
+def _logcumsumexp_forward(x: Any, axis: Any, exclusive: Any, reverse: Any, y: Any, x_t: Any) -> Any:
+    return grad_reduce.logcumsumexp_tangent(x, axis, exclusive, reverse, x_t)
 
 
 def _logsumexp(needs: Any, x: Any, axis: Any, keepdims: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1334,8 +1350,8 @@ add_rules([
     GradRule("gather_nd_dx", _gather_nd_dx, (0,), saved_args=frozenset({1}), forward="linear"),
     GradRule("index_select", _index_select, (0,), saved_args=frozenset({2}), forward="linear"),
     GradRule("scatter_add", _scatter_add, (0, 3), saved_args=frozenset({2}), forward="linear"),
-    GradRule("scatter_elements", _scatter_elements, (0, 3), saved_args=frozenset({0, 2, 3}), saved_outputs=frozenset({0})),
-    GradRule("scatter_nd", _scatter_nd, (0, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0})),
+    GradRule("scatter_elements", _scatter_elements, (0, 3), saved_args=frozenset({0, 2, 3}), saved_outputs=frozenset({0}), forward=_scatter_elements_forward),
+    GradRule("scatter_nd", _scatter_nd, (0, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0}), forward=_scatter_nd_forward),
     GradRule("strided_set", _strided_set, (0, 1)),
     GradRule("strided_slice", _strided_slice, (0,), forward="linear"),
     GradRule("strided_slice_dx", _strided_slice_dx, (0,), forward="linear"),
@@ -1344,7 +1360,7 @@ add_rules([
     GradRule("dense", _dense, (0, 1, 2), saved_args=frozenset({0, 1})),
     GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1}), forward="multilinear"),
     GradRule("eig", _eig, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
-    GradRule("cholesky_ex", _cholesky_ex, (0,), saved_outputs=frozenset({0}), outputs=2),
+    GradRule("cholesky_ex", _cholesky_ex, (0,), saved_outputs=frozenset({0}), outputs=2, forward=_cholesky_ex_forward),
     GradRule("eigh", _eigh, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
     GradRule("lu_factor_ex", _lu_factor_ex, (0,), saved_outputs=frozenset({0, 1}), outputs=3),
     GradRule("qr", _qr, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
@@ -1434,7 +1450,7 @@ add_rules([
     GradRule("cummin", _cummin, (0,), saved_outputs=frozenset({1}), outputs=2),
     GradRule("cumprod", _cumprod, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("cumsum", _cumsum, (0,), forward="linear"),
-    GradRule("logcumsumexp", _logcumsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("logcumsumexp", _logcumsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0}), forward=_logcumsumexp_forward),
     GradRule("logsumexp", _logsumexp, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("max", _max, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("max_dx", _max_dx, (2,), saved_args=frozenset({0, 1})),

@@ -46,6 +46,26 @@ def scatter_elements_grad(
     return _scatter_grad(needs, x, src, reduction, y, dy, scatter, lambda base: meta.gather(base, axis, indices))
 
 
+def scatter_elements_tangent(
+    x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, x_t: Any, src_t: Any
+) -> Any:
+    """The tangent of the result."""
+
+    def scatter(base: Any, values: Any, combine: Any) -> Any:
+        return meta.scatter_elements(base, axis, indices, values, combine)
+
+    return _scatter_tangent(x, src, reduction, y, x_t, src_t, scatter, lambda base: meta.gather(base, axis, indices))
+
+
+def scatter_nd_tangent(x: Any, indices: Any, src: Any, reduction: str, y: Any, x_t: Any, src_t: Any) -> Any:
+    """The tangent of the result."""
+
+    def scatter(base: Any, values: Any, combine: Any) -> Any:
+        return meta.scatter_nd(base, indices, values, combine)
+
+    return _scatter_tangent(x, src, reduction, y, x_t, src_t, scatter, lambda base: meta.gather_nd(base, indices))
+
+
 def scatter_nd_grad(
     needs: tuple[bool, bool], x: Any, indices: Any, src: Any, reduction: str, y: Any, dy: Any
 ) -> tuple[Any, Any]:
@@ -83,6 +103,28 @@ def _scatter_grad(
     src_ties = meta.cast(meta.equal(src, gather(y)), src.dtype)
     share = dy / scatter(x_ties, src_ties, "add")
     return share * x_ties if needs[0] else None, gather(share) * src_ties if needs[1] else None
+
+
+def _scatter_tangent(
+    x: Any,
+    src: Any,
+    reduction: str,
+    y: Any,
+    x_t: Any,
+    src_t: Any,
+    scatter: Callable[[Any, Any, str], Any],
+    gather: Callable[[Any], Any],
+) -> Any:
+    """The tangent of the result, for `scatter` and `gather` as in `_scatter_grad`. Of several values that "update"
+    writes to one position, that of the value which stays; equal extrema share theirs."""
+    if reduction in ("update", "add"):
+        return scatter(x_t, src_t, reduction)
+    if reduction == "mul":
+        others = _product_grad_src(x, src, y, meta.ones_like(y), scatter, gather)
+        return scatter(x_t * scatter(meta.ones_like(x), src, "mul"), src_t * others, "add")
+    x_ties = meta.cast(meta.equal(x, y), x.dtype)
+    src_ties = meta.cast(meta.equal(src, gather(y)), src.dtype)
+    return scatter(x_t * x_ties, src_t * src_ties, "add") / scatter(x_ties, src_ties, "add")
 
 
 def _product_grad_src(

@@ -49,6 +49,15 @@ def cholesky_ex_grad(upper: bool, y_0: Any, dy_0: Any) -> Any:
     return meta.solve_triangular(back, _transposed(half), True)
 
 
+def cholesky_ex_tangent(x: Any, upper: bool, y_0: Any, x_t: Any) -> tuple[Any, None]:
+    """L P, with P the lower triangle of L^-1 dx L^-T with a halved diagonal (I. Murray, 2016, section 3.1)."""
+    factor = _transposed(y_0) if upper else y_0
+    inner = _right_solved(factor, meta.solve_triangular(factor, x_t, False), False)
+    half = (meta.tril(inner) + meta.tril(inner, -1)) * 0.5
+    out = meta.matmul(factor, half)
+    return (_transposed(out) if upper else out), None
+
+
 def lu_factor_ex_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any) -> Any:
     """P L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T of square matrices. From L dU + dL U = P^T dx; rows below, or
     columns beyond, the square part are L2 = x2 U^-1, or U2 = L^-1 x2, and add to the gradient of the square factors."""

@@ -63,6 +63,23 @@ def logcumsumexp_grad(x: Any, axis: int, exclusive: bool, reverse: bool, y: Any,
     return part(dy) - part(-dy)
 
 
+def logcumsumexp_tangent(x: Any, axis: int, exclusive: bool, reverse: bool, x_t: Any) -> Any:
+    """sum_i t_i exp(x_i - y_j) over the x_i in result j: for positive and for negative t_i, each by the logarithm of
+    the sum, as exp(x_i) overflows; 0 for results of no elements. In differences from the maximum, the logarithms that
+    are added to x keep their digits."""
+    highest = meta.max(x, axis, True)
+    x = x - meta.where(meta.isfinite(highest), highest, 0)
+    y = meta.logcumsumexp(x, axis, exclusive, reverse)
+    total = meta.where(meta.equal(y, -math.inf), 0, y)
+
+    def part(weights: Any) -> Any:
+        is_positive = meta.greater(weights, 0)
+        terms = meta.where(is_positive, meta.log(meta.where(is_positive, weights, 1)) + x, -math.inf)
+        return meta.exp(meta.logcumsumexp(terms, axis, exclusive, reverse) - total)
+
+    return part(x_t) - part(-x_t)
+
+
 def var_grad(x: Any, axis: tuple[int, ...] | None, correction: int, keepdims: bool, dy: Any) -> Any:
     """dy * 2 (x - mean) / (n - correction)."""
     centred = x - meta.mean(x, axis, True)
