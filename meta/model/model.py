@@ -236,9 +236,10 @@ class Model(metaclass=_Constructor):
         return self
 
     def _set_requires_grad(self) -> None:
+        buffers = self._buffer_ids()
         for _, model in self.models():
-            for name, value in model._direct_arrays():
-                if name.split(".")[0] not in model._buffers and is_float(value.dtype) and value.is_leaf:
+            for _, value in model._direct_arrays():
+                if id(value) not in buffers and is_float(value.dtype) and value.is_leaf:
                     set_requires_grad(value, model.training and not value._frozen)
 
     def zero_grad(self) -> None:

@@ -17,6 +17,7 @@ from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.verifier import verify_once
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, named_leaves
+from meta.vm.sizes import OpenSizes
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:
@@ -52,10 +53,13 @@ def _tree(kind: Type) -> Tree:
     return Tree("leaf")
 
 
-def check_call(record: tracing.Record, inputs: Sequence[NDArray]) -> None:
-    """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program."""
+def check_call(record: tracing.Record, inputs: Sequence[NDArray], sizes: OpenSizes | None = None) -> None:
+    """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program, and their sizes
+    the bounds in `sizes`."""
     types = [p.type for p in record.main.params[: len(record.inputs)]]
-    check_inputs("vm", record.inputs, types, inputs)
+    values = check_inputs("vm", record.inputs, types, inputs)
+    if sizes is not None:
+        sizes.check_bounds("vm", values)
 
 
 def check_rewritten(record: tracing.Record, module: Module) -> None:

@@ -36,7 +36,7 @@ from meta.vm.program import Program
 from meta.vm.ranks import agree_on
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner
-from meta.vm.sizes import Dynamic, Specialisations, example, open_sizes
+from meta.vm.sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
@@ -71,7 +71,7 @@ class Executor(Generic[P, R]):
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
-        self._open = open_sizes(dynamic, self._whole)
+        self._open: OpenSizes | None = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
         self._sizes = Specialisations(self._name)
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
@@ -190,7 +190,7 @@ class Executor(Generic[P, R]):
             record = fresh or self._trace(args, kwargs)
             if self._open:
                 self._open.check_names(record.inputs)
-            check_call(record, inputs)
+            check_call(record, inputs, self._open)
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
@@ -200,7 +200,7 @@ class Executor(Generic[P, R]):
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(held for held in record.containers if id(held[0]) not in watched)
         elif self._open:
-            check_call(program.record, inputs)
+            check_call(program.record, inputs, self._open)
         if len(self._runs) >= CACHE_LIMIT:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
@@ -354,7 +354,8 @@ def compile(
     graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
     dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
         equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
-        in sizes alone lead to a SpecialisationWarning.
+        in sizes alone lead to a SpecialisationWarning. A model with `open_sizes` (one that torch exported with dynamic
+        sizes) leaves those open by itself.
     memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
         "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least

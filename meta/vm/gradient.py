@@ -29,7 +29,7 @@ from meta.modes import GradMode, modes
 from meta.op.grad.rule import GradRule
 from meta.tree import Tree, flatten
 from meta.vm.program import Program
-from meta.vm.runner import Runner, builder
+from meta.vm.runner import Runner, builder, with_numbers
 from meta.vm.split import Split, differentiable_results, is_floating, split
 
 Compile = Callable[[tracing.Record, Module], Program]
@@ -69,7 +69,7 @@ def finisher(record: tracing.Record, indices: Sequence[int | None]) -> Finish:
 
     indices: those of the left gradients of `record` among the results."""
     count = record.result.count()
-    build = builder(record.result)
+    build, sized = builder(record.result), with_numbers(record)
     state = [x for _, x in record.state]
     targets = [(g.target, index, g.assigned) for g, index in zip(record.left, indices, strict=True)]
     cleared = [target for target, index, _ in targets if index is None]
@@ -86,7 +86,8 @@ def finisher(record: tracing.Record, indices: Sequence[int | None]) -> Finish:
                 x = inputs[target] if isinstance(target, int) else target
                 if x._node is not None:
                     _leave(x, _own(results[index], taken), assigned)
-        return build(list(results[:count]))
+        result = build(list(results[:count]))
+        return result if sized is None else sized(inputs, result)
 
     return finish
 

@@ -10,12 +10,14 @@ from meta import tracing
 from meta.backend.memory.constants import hold
 from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
+from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
+from meta.interpreter.run import check_inputs
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes
 from meta.random.generator import default_generator
-from meta.tree import Tree
+from meta.tree import Tree, flatten
 from meta.vm.lower.calls import entered
 from meta.vm.lower.python_errors import reraise
 
@@ -120,7 +122,23 @@ def program_runner(
     first = len(record.inputs)
     written = [state[i - first] for i in mutates.values() if i >= first]
     inputs_written = [i for i in mutates.values() if i < first]
-    return runner(machine, collect, wrap, build, written, inputs_written)
+    run = runner(machine, collect, wrap, build, written, inputs_written)
+    sized = with_numbers(record)
+    return run if sized is None else (lambda inputs: sized(inputs, run(inputs)))
+
+
+def with_numbers(record: tracing.Record) -> Callable[[Sequence[NDArray], Any], Any] | None:
+    """(inputs, what a call returns) -> the same with numbers in place of symbolic sizes; None if it has none."""
+    if not any(isinstance(value, SymDim) for value in record.result.statics()):
+        return None
+    types = [p.type for p in record.main.params[: len(record.inputs)]]
+
+    def sized(inputs: Sequence[NDArray], result: Any) -> Any:
+        sizes, tree = flatten(result, lambda value: isinstance(value, SymDim))
+        values = check_inputs("vm", record.inputs, types, inputs)
+        return tree.build(evaluate(size, values) for _, size in sizes)
+
+    return sized
 
 
 def runner(

@@ -24,9 +24,11 @@ class SpecialisationWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class OpenSizes:
-    """The sizes that a program leaves open. axes: input -> axis -> its size."""
+    """The sizes that a program leaves open. axes: input -> axis -> its size.  bounds: the name of a size -> its least
+    and its greatest value, None for none; other sizes may have any value."""
 
     axes: Mapping[str, Mapping[int, SymDim]]
+    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict[str, tuple[int, "int | None"]])
 
     def type_of(self, name: str, kind: TensorType) -> TensorType:
         """The type that an input is recorded with. Raises ArgumentError for an axis that it does not have."""
@@ -40,6 +42,16 @@ class OpenSizes:
                 raise ArgumentError("vm", problem, f"axes from {-kind.ndim} to {kind.ndim - 1}" if shape else "no axis")
             shape[axis] = size
         return kind.with_shape(tuple(shape))
+
+    def check_bounds(self, where: str, sizes: Mapping[str, int]) -> None:
+        """Raise ArgumentError for a size outside of its bounds. sizes: by name."""
+        for name, (least, greatest) in self.bounds.items():
+            size = sizes.get(name)
+            if size is None or (least <= size and (greatest is None or size <= greatest)):
+                continue
+            inputs = [f"axis {a} of '{x}'" for x, axes in self.axes.items() for a, d in axes.items() if d.name == name]
+            expected = f"at least {least}" if greatest is None else f"{least} to {greatest}"
+            raise ArgumentError(where, f"the size {name} ({', '.join(inputs)}) is {size}", expected)
 
     def check_names(self, inputs: Sequence[str]) -> None:
         """Raise ArgumentError for a name that no input has."""

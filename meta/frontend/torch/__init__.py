@@ -1,8 +1,11 @@
 """PyTorch's programs and operators on meta.
 
     torch.compile(model, backend="meta")
+    model = meta.frontend.torch.from_exported(torch.export.export(module, args))
 
 compile_backend, explain    the backend of torch.compile, and what it makes of a model
+from_exported, load         programs of torch.export, and `.pt2` files: to run and compile, to train
+examine                     the operators of such a program
 twin                        the function of meta that runs an operator of a custom operator of PyTorch
 graph                       graphs of ATen calls as programs
 aten                        the table of ATen's operators
@@ -17,15 +20,26 @@ from meta.lazy import exports
 if TYPE_CHECKING:
     from meta.frontend.torch import aten as aten
     from meta.frontend.torch import graph as graph
+    from meta.frontend.torch.api import examine as examine
+    from meta.frontend.torch.api import from_exported as from_exported
+    from meta.frontend.torch.api import load as load
     from meta.frontend.torch.dynamo.backend import compile_backend as compile_backend
     from meta.frontend.torch.dynamo.backend import explain as explain
     from meta.frontend.torch.dynamo.report import GraphReport as GraphReport
     from meta.frontend.torch.dynamo.report import Report as Report
+    from meta.frontend.torch.errors import TorchProgramError as TorchProgramError
+    from meta.frontend.torch.errors import UnsupportedError as UnsupportedError
+    from meta.frontend.torch.model import ExportedModel as ExportedModel
+    from meta.frontend.torch.operators import OperatorUse as OperatorUse
     from meta.frontend.torch.twins import twin as twin
 else:
     __getattr__, __dir__ = exports(__name__, {
         __name__: ("aten", "graph"),
+        "meta.frontend.torch.api": ("examine", "from_exported", "load"),
         "meta.frontend.torch.dynamo.backend": ("compile_backend", "explain"),
         "meta.frontend.torch.dynamo.report": ("GraphReport", "Report"),
+        "meta.frontend.torch.errors": ("TorchProgramError", "UnsupportedError"),
+        "meta.frontend.torch.model": ("ExportedModel",),
+        "meta.frontend.torch.operators": ("OperatorUse",),
         "meta.frontend.torch.twins": ("twin",),
     })  # fmt: skip

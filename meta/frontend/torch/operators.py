@@ -12,6 +12,7 @@ import meta
 from meta.dim import Dim, SymDim, product
 from meta.errors import RegistryError
 from meta.frontend.torch import aten
+from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.errors import UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, subgraphs
 from meta.frontend.torch.sizes import modulo, power
@@ -155,7 +156,7 @@ PYTHON: Mapping[str, Function] = {
 
 def _copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
     del non_blocking
-    value = src.to(device=self.device, dtype=self.dtype)
+    value = in_dtype(src if src.device is self.device else src.to(device=self.device), self.dtype)
     return value if value.shape == self.shape else meta.broadcast_to(value, self.shape)
 
 

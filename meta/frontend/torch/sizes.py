@@ -25,7 +25,7 @@ def of_expression(expression: Any) -> Dim:
         return int(expression)
     if getattr(expression, "is_Symbol", False):
         return named(str(expression))
-    convert = _FUNCTIONS.get(type(expression).__name__)
+    convert = FUNCTIONS.get(type(expression).__name__)
     if convert is None:
         raise _unsupported(expression)
     result: Any = convert(*map(of_expression, expression.args))
@@ -74,7 +74,7 @@ def _quotient(a: Dim, b: Dim) -> Dim:
     return a // b
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": _sum, "Mul": _product, "Pow": power, "PowByNatural": power, "FloorDiv": _quotient, "CleanDiv": _quotient,
     "Mod": modulo, "PythonMod": modulo, "ModularIndexing": lambda a, b, c: modulo(a // b, c),
 }  # fmt: skip

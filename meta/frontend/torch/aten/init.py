@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.device import device as parse_device
 from meta.dtype import canonical, is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
@@ -134,7 +135,7 @@ def item(self: Any) -> Any:
 
 
 def _placed(x: Any, device: Any) -> Any:
-    return x if device is None else x.to(device=device)
+    return x if device is None or parse_device(device) is x.device else x.to(device=device)
 
 
 def _number_dtype(value: Any) -> str:

@@ -97,11 +97,18 @@ def _set_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
     return {"begin": (*starts, *steps, *_lengths(x.shape, begin, end, strides)), "end": (), "strides": ()}
 
 
-def _lengths(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> tuple[int, ...]:
+def _lengths(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> tuple[Any, ...]:
     steps = strides or (1,) * len(begin)
-    return tuple(
-        len(range(*slice(b, e, s).indices(int(d)))) for b, e, s, d in zip(begin, end, steps, shape, strict=False)
-    )
+    return tuple(_length(*axis) for axis in zip(begin, end, steps, shape, strict=False))
+
+
+def _length(begin: int, end: int, step: int, size: Any) -> Any:
+    """The number of positions in a slice; an expression in a symbolic size, of which a slice with a negative step is
+    not known to lie inside."""
+    if isinstance(size, (int, tirx.IntImm)) or begin < 0 or step < 0:
+        return len(range(*slice(begin, end, step).indices(int(size))))
+    stop = size + end if end < 0 else tirx.min(tirx.const(end, "int64"), size)
+    return tirx.truncdiv(tirx.max(stop - begin, 0) + step - 1, step)
 
 
 @compute("strided_set", vectors=_set_vector)
